@@ -144,8 +144,8 @@ class Counters(Closed):
     rejects: dict[str, int] = Field(default_factory=dict)
     """Dead letters by reason: items that codecs refused (never counted as events), and `events_rejected`."""
     rejects_not_kept: int = 0
-    """Number of `rejects` that were counted but not stored: beyond the bound on the dead letters of one
-    file.
+    """Number of `rejects` that were counted but not stored: beyond the bound on the dead letters of one file
+    or commit, or stored by an earlier build of their window.
     """
     oddities: dict[str, int] = Field(default_factory=dict)
     quality: dict[str, int] = Field(default_factory=dict)
@@ -240,6 +240,8 @@ class Upkeep(Closed):
     """(lane, commit), ascending: up to there no segment of the lane has anything of a window to be built, so
     the lane may remove it.
     """
+    rebuilds_from_ns: int | None = None
+    """Start of the first window that may be built again, as its log is kept; None: none may."""
     late_to_ns: int | None = None
     """Late events up to this time that the next repair cannot fold in are dropped by it; None: none. Needed
     because a repair rewrites waiting events, which makes the age of their file meaningless.
@@ -334,6 +336,12 @@ class BuiltWindow(Closed):
     """Latest time of these: its requests may still go on."""
     moved: tuple[tuple[str, int], ...] = ()
     """(request hash, hex; window start): requests with first event here, whose flow begins there."""
+    running_to_ns: int | None = None
+    """Latest event of the requests that had not ended when it was built, flagged INCOMPLETE; None: all had.
+    The window is built again once they are quiet.
+    """
+    letters: tuple[int, ...] = ()
+    """Commits of the upkeep lane, ascending, with dead letters of its refused events."""
 
 
 class Build(Closed):

@@ -147,4 +147,5 @@ class StitchConfig(Config):
     idle_ns: int = Field(default=10 * NS_PER_SECOND, gt=0)
     """A request closes when the watermark is this far past its last event."""
     max_age_ns: int = Field(default=15 * 60 * NS_PER_SECOND, gt=0)
-    """A request closes, INCOMPLETE, when the watermark is this far past its first event."""
+    """The log of a request that has not ended is kept for so long after its window for what is to come; what
+    comes later may be late, and the request stays INCOMPLETE."""

@@ -1,14 +1,4 @@
-"""Close requests at a watermark: complete ones, and ones that have waited long enough.
-
-A request closes
-
-* when it is complete and its last event (the end, for a span) lies `linger_ns` before
-  the watermark: live ingestion only, a batch has no use for it;
-* when its last event lies `idle_ns` before the watermark;
-* when its first event lies `max_age_ns` before the watermark. It is *aged* then: INCOMPLETE.
-
-Only the events' own times count. So if no more events come, closing a request early or late gives the same
-flow, flags included.
+"""Tell which requests are complete, so that their window need not wait for more.
 
 Complete means that everything its events refer to is present.
 
@@ -30,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U1, U8
-from schemas.config import StitchConfig
 from schemas.events import SPAN_KIND_BASE, EventKind
 from stitch.columnar.runs import whole
 from stitch.records.components import flat_list
@@ -51,16 +40,6 @@ def event_times(events: pa.Table) -> tuple[I8, I8]:
     first = pc.fill_null(pc.coalesce(start, end), int(NEVER)).to_numpy(zero_copy_only=False)
     last = pc.fill_null(pc.max_element_wise(start, end), int(-NEVER)).to_numpy(zero_copy_only=False)
     return first, last
-
-
-def idle_and_old(first: I8, last: I8, watermark_ns: int, config: StitchConfig) -> tuple[B1, B1]:
-    """([requests] True if quiet for `idle_ns`, [requests] True if open for `max_age_ns`); both False without
-    times.
-    """
-    # A watermark below the first instant of int64 plus a gap closes nothing, and must not wrap round.
-    idle = (last > -NEVER) & (last <= max(watermark_ns - config.idle_ns, -int(NEVER)))
-    old = (first < NEVER) & (first <= max(watermark_ns - config.max_age_ns, -int(NEVER)))
-    return idle, old
 
 
 def complete_requests(request: I8, n_requests: int, events: pa.Table) -> B1:

@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import B1, I8
+from schemas.arrays import I8
 from schemas.config import StitchConfig
 from schemas.events import SPAN_KIND_BASE, concat_events, with_text_ids
-from schemas.quality import Quality
 from schemas.rejects import Reason, Reject
 from stitch.columnar.runs import whole
 from stitch.flow_rows import FlowOrder, categorise, flows_table, named_params, order_flows, params_of_flows
@@ -46,28 +45,6 @@ class Stitched:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedFlows:
-    """Flows of closed requests, and the fate of each event, for callers that account for each flow."""
-
-    flows: pa.Table
-    """Flows, as in `Stitched.flows`."""
-    structures: pa.Table
-    """Structures, as in `Stitched.structures`."""
-    params: pa.Table
-    """FLOW_PARAMS_SCHEMA, in the order of `flows`."""
-    events: pa.Table
-    """The batch that was stitched."""
-    flow: I8
-    """[events] row in `flows` of its request, even if the event was dropped; -1: its request gave no flow."""
-    copies: I8
-    """Rows of `events` dropped as exact copies."""
-    conflicts: I8
-    """Rows refused because another row of the same id, with other content, was kept."""
-    timeless: I8
-    """Rows refused because no event of their request has a time."""
-
-
 def stitch(
     events: pa.Table, config: StitchConfig, *, lane: int = 0, memo: StructureMemo | None = None
 ) -> Stitched:
@@ -82,7 +59,7 @@ def stitch(
     batch = concat_events([events] if events.num_rows else [])
     n_events = batch.num_rows
     batch, rejects = _without_unidentified(batch)
-    placed, order, flows, structures = _stitch(batch, None, config, lane, memo)
+    placed, order, flows, structures = _stitch(batch, config, lane, memo)
     rejects += reject_rows(batch, placed.conflicts, Reason.CONFLICT)
     rejects += reject_rows(batch, placed.timeless, Reason.BAD_TIME)
     used = np.zeros(batch.num_rows + 2, dtype=np.bool_)  # the last two places take the synthetic nodes
@@ -106,43 +83,11 @@ def stitch(
     )
 
 
-def stitch_closed(
-    events: pa.Table,
-    config: StitchConfig,
-    *,
-    aged: B1 | None = None,
-    lane: int = 0,
-    memo: StructureMemo | None = None,
-) -> ClosedFlows:
-    """Stitch events of closed requests, and report the fate of each event.
-
-    As `stitch`, for a caller that keeps the open requests; every span has a trace id and a span id. aged:
-    [events] True in requests that were closed before their end: flagged INCOMPLETE.
-    """
-    batch = concat_events([events] if events.num_rows else [])
-    placed, order, flows, structures = _stitch(batch, aged, config, lane, memo)
-    row_of_code = np.full(int(placed.code.max(initial=0)) + 2, -1, dtype=np.int64)  # the last serves code -1
-    row_of_code[placed.request[order.flow]] = np.arange(placed.n_flows)
-    return ClosedFlows(
-        flows=flows,
-        structures=structures,
-        params=params_of_flows(placed, batch, order),
-        events=batch,
-        flow=row_of_code[placed.code],
-        copies=placed.copies,
-        conflicts=placed.conflicts,
-        timeless=placed.timeless,
-    )
-
-
 def _stitch(
-    batch: pa.Table, aged: B1 | None, config: StitchConfig, lane: int, memo: StructureMemo | None
+    batch: pa.Table, config: StitchConfig, lane: int, memo: StructureMemo | None
 ) -> tuple[PlacedFlows, FlowOrder, pa.Table, pa.Table]:
     """`(placed, order, flows, structures)` of a batch of events of closed requests."""
     placed, labels = place_events(batch, config)
-    if aged is not None and aged.any():
-        nodes = np.flatnonzero(np.append(aged, [False, False])[placed.event])
-        placed.quality[placed.flow_of(nodes)] |= np.uint32(Quality.INCOMPLETE)
     categorised = categorise(placed, label_nodes(placed, labels), StructureMemo() if memo is None else memo)
     order = order_flows(placed, categorised)
     return placed, order, flows_table(placed, batch, categorised, order, lane), categorised.structures

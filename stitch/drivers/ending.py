@@ -82,6 +82,10 @@ def end_lane(run: UpkeepRun, number: int, scratch: Scratch) -> Ended:
     if known[number].standing.ended_to_ns is not None:
         raise LakeError(f"Lane {number} of '{lake}' was ended before.", remedy="There is nothing to do.")
     settings = lane_settings(store, number)
+    builder = Builder(
+        store, run, scratch, BuildSettings(linger_ns=settings.linger_ns, patience_ns=settings.patience_ns)
+    )
+    builder.refuse_lost()
     lane = Lane(store, info, owner=run.owner, created_by=run.created_by, lane=number, fence=True)
     before = lane.standing
     with lane.stage() as staging:
@@ -103,9 +107,6 @@ def end_lane(run: UpkeepRun, number: int, scratch: Scratch) -> Ended:
         )
         config = settings.model_dump(mode="json", include={*RECORDED})
         lane.commit(staging, CommitBody(kind="live", counters=counters, config=config, standing=standing))
-    builder = Builder(
-        store, run, scratch, BuildSettings(linger_ns=settings.linger_ns, patience_ns=settings.patience_ns)
-    )
     total = Step()
     while (done := builder.step(run.now_ns, urgent=True)).did_anything:
         total = total.and_(done)

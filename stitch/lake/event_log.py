@@ -190,7 +190,7 @@ def events_of(opened: SegmentReader, segment: Segment) -> pa.Table:
     if events.schema.equals(EVENT_SCHEMA):
         return events
     try:  # parameters were plain text once
-        return events.cast(EVENT_SCHEMA)
+        return events.cast(EVENT_SCHEMA).replace_schema_metadata(events.schema.metadata)
     except pa.ArrowException as error:
         raise _damaged(segment, "is of another version") from error
 

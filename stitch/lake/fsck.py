@@ -353,7 +353,15 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
     for record in commits:
         by_lane[record.lane].append(record)
     last = {lane: own[-1] for lane, own in by_lane.items()}
-    needed = {segment.name for record in last.values() for segment in record.standing.segments}
+    upkeep = last[UPKEEP_LANE].standing.upkeep if UPKEEP_LANE in last else None
+    built_to = {} if upkeep is None else dict(upkeep.built_to)
+    needed = {
+        segment.name
+        for lane, record in last.items()
+        for segment in record.standing.segments
+        # Of an ended lane all goes once it is built.
+        if record.standing.ended_to_ns is None or record.seq > built_to.get(lane, 0)
+    }
     for lane, own in by_lane.items():
         for name, segment in named_segments(own).items():
             try:
@@ -365,6 +373,8 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
     for lane, record in sorted(last.items()):
         rows = 0
         for segment in record.standing.segments:
+            if segment.name not in needed:
+                continue
             try:
                 rows += read_segment(store, segment).num_rows
             except (LakeError, OSError) as error:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,14 +17,18 @@ import pytest
 from oracles.bucket_server import BucketServer
 from oracles.logged_lake import LIVE, BuiltLake, LoggingLane, as_rows, made_lake, of_a_new_process
 from oracles.memory_disk import MemoryDisk
+from oracles.quiet_import import Quiet
 from oracles.span_events import T0, batch, span
 
 from flowdiff.__main__ import main
 from schemas.errors import LakeError
 from schemas.events import with_text_ids
+from schemas.quality import Quality
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.drivers.batch import import_files
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.builder import Builder
+from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.kernel import stitch
 from stitch.lake.chain import read_tail
@@ -48,9 +53,9 @@ def trace(name: str, at_s: float, *more: dict[str, object]) -> pa.Table:
     return batch(span("a", at=(begin, begin + S), trace=name), *more)
 
 
-def child(name: str, at_s: float, own: str = "b") -> dict[str, object]:
+def child(name: str, at_s: float, own: str = "b", of: str = "a") -> dict[str, object]:
     begin = START - T0 + int(at_s * S)
-    return span(own, "a", (begin, begin + S // 2), trace=name)
+    return span(own, of, (begin, begin + S // 2), trace=name)
 
 
 class Lakes:
@@ -486,4 +491,167 @@ def test_a_request_that_moves_into_an_earlier_window_is_there_once_at_any_time(t
     assert flows.filter(pa.compute.equal(flows["request_id"], "r3"))["start_ns"].to_pylist() == [
         START + 61 * S
     ]
+    assert check(lakes.built.store) == []
+
+
+def letters_of(store: LocalStore) -> list[tuple[str, str]]:
+    """(Reason, span) of each dead letter."""
+    manifest = open_manifest(store)
+    rows = [row for file in manifest.files("dead_letters") for row in manifest.decoded(file).to_pylist()]
+    return sorted((row["reason"], json.loads(row["raw"])["point"]) for row in rows)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_contradicts_is_a_dead_letter_once_however_often_its_window_is_built(
+    restarts: bool, tmp_path: Path
+) -> None:
+    lakes = Lakes(tmp_path)
+
+    def expected() -> list[tuple[str, str]]:
+        every = pa.concat_tables([events for events, _ in lakes.lane.polls]).unify_dictionaries()
+        rejects = stitch(every.combine_chunks(), LIVE.stitch).rejects
+        return sorted((each.reason, json.loads(each.raw or b"")["point"]) for each in rejects)
+
+    lakes.log(trace("one", 1, child("one", 1.1), child("one", 1.1, own="c")), 2)
+    other = child("one", 1.1) | {"point": "zz"}  # the id of b, and other content
+    lakes.log(batch(other), 3)
+    lakes.log(trace("two", 90), 92)
+    lakes.built.step()
+    assert len(expected()) == 1
+    assert letters_of(lakes.built.store) == expected()
+    for events in (
+        batch(child("one", 1.3, own="d")),
+        batch(other),  # a copy
+        batch(child("one", 1.1, own="c") | {"point": "yy"}),
+    ):
+        lakes.log(events, 95)
+        if restarts:
+            lakes.built.start()
+        assert lakes.built.step().again == 1
+        assert letters_of(lakes.built.store) == expected()
+    last = read_tail(lakes.built.store, UPKEEP_LANE).records[-1].record.counters
+    assert (last.rejects, last.rejects_not_kept) == ({"conflict": 2}, 1)
+    assert check(lakes.built.store) == []
+
+
+def test_a_commit_keeps_so_many_dead_letters_and_counts_the_others(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path)
+    lakes.built.settings = BuildSettings(rebuild_ns=0, max_dead_letters_per_commit=3)
+    lakes.built.start()
+    for start in (1, 61):
+        names = [f"n{number}" for number in range(2)]
+        lakes.log(
+            trace(
+                "one" if start == 1 else "two",
+                start,
+                *(child("one" if start == 1 else "two", start, own=n) for n in names),
+            ),
+            start,
+        )
+        lakes.log(
+            batch(*(child("one" if start == 1 else "two", start, own=n) | {"point": f"z{n}"} for n in names)),
+            start,
+        )
+    lakes.built.finish()
+    record = read_tail(lakes.built.store, UPKEEP_LANE).records[-1].record
+    assert len(letters_of(lakes.built.store)) == 3
+    assert (record.counters.rejects, record.counters.rejects_not_kept) == ({"conflict": 4}, 1)
+    assert check(lakes.built.store) == []
+
+
+def qualities(built: BuiltLake) -> dict[str, int]:
+    flows = built.table("flows")
+    return dict(zip(flows["request_id"].to_pylist(), flows["quality"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("ends", ["quietly", "with more", "at the end"])
+def test_a_request_that_runs_when_its_window_is_built_is_incomplete_until_it_ended(
+    ends: str, tmp_path: Path
+) -> None:
+    lakes = Lakes(tmp_path)
+    if ends == "at the end":
+        lakes.built.settings = BuildSettings()
+        lakes.built.start()
+    lakes.log(trace("done", 2), 4)
+    lakes.log(batch(child("long", 50)), 51)
+    lakes.log(batch(child("long", 87, "c", "b")), 88)  # the watermark is at 77.5, patience ended at 75
+    assert lakes.built.step().built == 1
+    assert qualities(lakes.built) == {"done": 0, "long": Quality.ORPHAN | Quality.INCOMPLETE}
+    upkeep = read_tail(lakes.built.store, UPKEEP_LANE).standing.upkeep
+    assert upkeep is not None
+    assert dict(upkeep.built_to)[1] < 2  # the log stays for when it has ended
+    lakes.built.start()
+    assert not lakes.built.step().did_anything  # it may go on
+    if ends == "with more":
+        lakes.log(batch(child("long", 96, "d", "c")), 97)
+        assert lakes.built.step().again == 1
+        assert qualities(lakes.built)["long"] == Quality.ORPHAN | Quality.INCOMPLETE
+    lakes.log(trace("next", 125), 127)
+    if ends == "at the end":
+        assert not lakes.built.step().again
+        lakes.built.finish()
+    else:
+        assert lakes.built.step().again == 1
+    assert qualities(lakes.built)["long"] == Quality.ORPHAN
+    lakes.built.finish()
+    every = pa.concat_tables([events for events, _ in lakes.lane.polls]).unify_dictionaries()
+    expected = stitch(every.combine_chunks(), LIVE.stitch)
+    assert as_rows(lakes.built.table("flows"), "lane") == as_rows(expected.flows, "lane")
+    assert check(lakes.built.store) == []
+
+
+def test_a_complete_request_is_not_incomplete_however_late_its_last_event(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path)
+    lakes.log(trace("long", 59, child("long", 84)), 85)
+    lakes.log(trace("next", 86), 87)
+    assert lakes.built.step().built == 1
+    assert qualities(lakes.built) == {"long": 0}
+
+
+def imported(store: LocalStore, scratch: Path, name: str, at_s: float) -> None:
+    """Import one record."""
+    file = scratch / f"{name}.ndjson"
+    told = {"breadcrumb": name, "request_id": name, "ts": START + int(at_s * S), "kind": "end"}
+    file.write_text(json.dumps({**told, "component": "web", "point": "p"}))
+    settings = ImportSettings(window_length_ns=NS_PER_MINUTE)
+    import_files(
+        store,
+        scratch / f"scratch-{name}",
+        [str(file)],
+        settings,
+        owner="i",
+        created_by="t",
+        stdin=BytesIO(),
+        progress=Quiet(),
+    )
+
+
+def test_what_was_imported_stays_where_a_window_is_built_again_and_compacted(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path)
+    lakes.built = BuiltLake(lakes.source, tmp_path / "inside", AT_ONCE, lakes.source)
+    lakes.log(trace("one", 1), 2)
+    lakes.log(trace("two", 90), 92)
+    assert lakes.built.step().built == 1
+    store = lakes.built.store
+    for name in "ij":
+        imported(store, tmp_path, name, 5)
+    run = UpkeepRun(store, "built", lakes.built.now_ns, 0, "o", "t")
+    for at_s in (1.2, 1.3, 1.4):
+        lakes.log(batch(child("one", at_s, f"c{at_s}")), 93)
+        lakes.built.start()
+        assert lakes.built.step().again == 1
+        assert lakes.ids() == ["i", "j", "one"]
+        assert check(lakes.built.store) == []
+        compacted = compact(run, least_files=2)  # it may be built again: what else is in it stays apart
+        assert compacted.windows == 0
+    for minute in range(3, 9):
+        lakes.log(trace(f"t{minute}", 60 * minute), 60 * minute + 2)
+        lakes.built.start()
+        lakes.built.step()
+    assert compact(run, least_files=2).windows == 1  # its log is gone
+    lakes.log(batch(child("one", 1.5, "e")), 8 * 60 + 5)
+    lakes.built.start()
+    lakes.built.finish()
+    assert lakes.ids() == sorted(["i", "j", "one", "two", *(f"t{minute}" for minute in range(3, 9))])
+    assert len(lakes.late()) == 1
     assert check(lakes.built.store) == []

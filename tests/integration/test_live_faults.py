@@ -7,6 +7,7 @@ import json
 from io import BytesIO
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
 from oracles.memory_disk import MemoryDisk
@@ -15,6 +16,7 @@ from oracles.quiet_import import Quiet
 from ingest.source import StreamId
 from schemas.commits import CommitRecord
 from schemas.events import SMALLEST_RATE
+from schemas.quality import Quality
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.batch import import_files
 from stitch.drivers.ending import end_lane
@@ -371,6 +373,10 @@ def test_a_request_without_end_holds_no_seal_and_is_built_once() -> None:
     assert "endless" in world.published()
     assert len(world.published()) == 13
     assert "endless" in late_ids(world)
+    manifest = open_manifest(world.store)
+    flows = pa.concat_tables([manifest.decoded(file) for file in manifest.files("flows")]).to_pylist()
+    incomplete = [row["request_id"] for row in flows if row["quality"] & Quality.INCOMPLETE]
+    assert incomplete == ["endless"]
 
 
 @pytest.mark.parametrize("has_id", [True, False])

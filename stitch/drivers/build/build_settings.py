@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import Field
 
-from schemas.config import Config
+from schemas.config import Config, Expert
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
@@ -26,7 +26,7 @@ class BuildSettings(Config):
     """Memory budget beside the idle process and the log's index (40 bytes a request that is kept)."""
     linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
     """A complete request is over when the watermark is this far past its last event."""
-    patience_ns: int = Field(default=10 * NS_PER_SECOND, ge=0)
+    patience_ns: int = Field(default=15 * NS_PER_SECOND, ge=0)
     """A window is built when the watermark is this far past its end, whatever still runs."""
     rebuild_ns: int = Field(default=10 * NS_PER_MINUTE, ge=0)
     """A window that late events belong to is built again when the watermark moved so far since it was built"""
@@ -34,6 +34,8 @@ class BuildSettings(Config):
     """or earlier, if its events grew by more than this share."""
     windows_per_commit: int = Field(default=16, ge=1)
     """Windows built before they are committed: what an interruption loses."""
+    max_dead_letters_per_commit: Expert[int] = Field(default=1_000, ge=0, le=10_000)
+    """Dead letters kept of one commit; more are counted only."""
 
     @property
     def rows_at_once(self) -> int:

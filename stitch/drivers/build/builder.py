@@ -7,34 +7,44 @@ was built from a segment that is gone is *frozen*: it keeps its version, and wha
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from schemas.arrays import U8
+from schemas.arrays import I8, U8
 from schemas.commits import Build, BuiltWindow, CommitRecord, Counters
+from schemas.config import StitchConfig
 from schemas.errors import LakeError
 from schemas.events import concat_events, with_text_ids
+from schemas.quality import Quality
+from schemas.rejects import Reject, rejects_table
 from schemas.windows import Window
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, event_times
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk
 from stitch.drivers.build.log_follower import LogSegment, UnreadableSegmentError
 from stitch.drivers.build.log_view import NO_KEYS, LogView
-from stitch.drivers.build.loose_records import row_keys
-from stitch.drivers.build.request_plan import Planned, PlannedWindow, among
-from stitch.drivers.live.keys import flow_keys
+from stitch.drivers.build.loose_records import LooseRecords, row_keys
+from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, among
+from stitch.drivers.live.keys import flow_keys, request_keys
 from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
 from stitch.drivers.partition import shared_params
+from stitch.drivers.refusals import KERNEL_SOURCE
 from stitch.kernel import stitch
-from stitch.lake.chain import lanes, taken
+from stitch.lake.chain import lanes, read_record, read_tail, taken
 from stitch.lake.event_log import sweep_segments
-from stitch.lake.layout import segment_seq
-from stitch.lake.manifest import LakeFile, open_manifest
+from stitch.lake.encoding import decode
+from stitch.lake.layout import file_name, segment_seq
+from stitch.lake.manifest import LakeFile, open_manifest, sealed_by_lanes
 from stitch.lake.staging import Staging
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
@@ -42,6 +52,7 @@ from stitch.lake.upkeep.upkeep_lane import Built, UpkeepLane, UpkeepRun
 from stitch.lake.windowing import cut
 from stitch.scratch import Scratch
 from stitch.structures import StructureMemo
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +162,7 @@ class Builder(LogView):
         again = self._again(windows, water, moving, urgent=urgent or finished)
         over = [] if water is None else [start for start in windows if start + self._length_ns <= water]
         self.n_waiting = sum(
-            start not in self._versions or self._versions[start].digest != windows[start].digest
-            for start in over
+            start not in self._versions or self._versions[start].digest != windows[start].digest for start in over
         )
         room = self._settings.windows_per_commit - len(first) - sum(start in moving for start in again)
         others = [start for start in again if start not in moving][: max(0, room)]
@@ -183,9 +193,7 @@ class Builder(LogView):
         requests = self._plan.requests
         starts = self._starts_ns()
         distinct, code = np.unique(starts, return_inverse=True)
-        frozen = np.array(
-            [start != NEVER and self._is_frozen(start) for start in distinct.tolist()], np.bool_
-        )
+        frozen = np.array([start != NEVER and self._is_frozen(start) for start in distinct.tolist()], np.bool_)
         bound = frozen[code] if len(code) else np.zeros(0, np.bool_)
         if not bound.any():
             return {}, NO_KEYS
@@ -230,15 +238,21 @@ class Builder(LogView):
             return False
         if water >= end + self._settings.patience_ns:
             return True
+        if (window.requests["last_ns"] > water - min(self._settings.linger_ns, self._stitch.idle_ns)).any():
+            return False
+        return not len(self._running(window, water))
+
+    def _running(self, window: PlannedWindow, water: int | None) -> Planned:
+        """Requests of a window that have not ended: neither complete nor quiet."""
+        if water is None:
+            return window.requests[:0]
         going = window.requests[window.requests["last_ns"] > water - self._stitch.idle_ns]
         if not len(going):
-            return True
-        if (going["last_ns"] > water - self._settings.linger_ns).any():
-            return False
+            return going
         parts = [(table, key) for _, table, key in self._rows(going, ["request_id", *COMPLETENESS_COLUMNS])]
         events = pa.concat_tables([table for table, _ in parts]).combine_chunks()
         code = np.searchsorted(going["key"], np.concatenate([key for _, key in parts]))
-        return bool(complete_requests(code, len(going), events).all())
+        return going[~complete_requests(code, len(going), events)]
 
     def _moving(self, windows: Mapping[int, PlannedWindow]) -> set[int]:
         """Windows that must be built in one commit, as a request of one is another's now: an early event came late.
@@ -267,21 +281,28 @@ class Builder(LogView):
     def _again(
         self, windows: Mapping[int, PlannedWindow], water: int | None, moving: Set[int], *, urgent: bool
     ) -> list[int]:
-        """Windows of which the log holds something else than their version, ascending, once it is time."""
+        """Windows of which the log holds something else than their version, or the end of requests that ran when it
+        was built, ascending, once it is time.
+        """
         found = []
-        for start in self._dirty(windows):
+        for start in sorted({*self._dirty(windows), *self._ended(water)}):
             version = self._versions[start]
             built_at = self._built_at_ns[start]
             waited = water is None or built_at is None or water - built_at >= self._settings.rebuild_ns
             rows = windows[start].rows if start in windows else 0
-            if (
-                urgent
-                or waited
-                or start in moving
-                or abs(rows - version.events) > self._settings.rebuild_share * version.events
-            ):
+            if urgent or waited or start in moving or abs(rows - version.events) > self._settings.rebuild_share * version.events:
                 found.append(start)
         return found
+
+    def _ended(self, water: int | None) -> list[int]:
+        """Windows whose version has requests that had not ended, and have now."""
+        return [
+            start
+            for start, version in self._versions.items()
+            if version.running_to_ns is not None
+            and (water is None or version.running_to_ns <= water - self._stitch.idle_ns)
+            and not self._is_frozen(start)
+        ]
 
     # -- build -------------------------------------------------------------------------------------------------
 
@@ -321,10 +342,15 @@ class Builder(LogView):
                 found[at] = young.events, row_keys(young.key, young.loose, segment.loose_key)
         return found
 
-    def _stage(self, staging: Staging, window: PlannedWindow, tally: Counter[str]) -> BuiltWindow:
-        """Build a window onto a stage: nothing but the log's events of its requests decides. Raises _MovedError where
-        flows begin in other windows: these may be of the same commit.
+    def _stage(
+        self, staging: Staging, window: PlannedWindow, water: int | None, tally: Counter[str]
+    ) -> tuple[BuiltWindow, list[Reject]]:
+        """Build a window onto a stage: nothing but the log's events of its requests decides, and which of them have not
+        ended. Also returns the events refused. Raises _MovedError where flows begin in other windows: these may be of
+        the same commit.
         """
+        running = self._running(window, water)
+        refused: list[Reject] = []
         lake_window = Window(window.start_ns, self._length_ns)
         settings = recorded_settings(self._log.config)
         since: dict[int, int] = {}
@@ -334,19 +360,20 @@ class Builder(LogView):
             made = stitch(events, settings.stitch, lane=self._lane_of_flows, memo=self._memo)
             own.update(made.counts)
             own.update(f"reject {reject.reason.value}" for reject in made.rejects)
+            refused += made.rejects
             params = shared_params(made.params, settings.params_share)
             for rows in cut(made.flows, made.structures, params, self._length_ns):
                 if rows.window != lake_window:
                     moved |= dict.fromkeys(flow_keys(rows.flows).tolist(), rows.window.start_ns)
                     continue
-                staging.add_window("flows", lake_window, part, rows.flows)
+                staging.add_window("flows", lake_window, part, _flagged(rows.flows, running["key"]))
                 staging.add_window("structures", lake_window, part, rows.structures)
                 staging.add_window("params", lake_window, part, rows.params)
         if moved:
             self._plan.move(moved)
             raise _MovedError
         tally.update(own)
-        return BuiltWindow(
+        version = BuiltWindow(
             start_ns=window.start_ns,
             version=1,
             digest=window.digest if len(window.requests) else "",
@@ -355,10 +382,10 @@ class Builder(LogView):
             events=own["events"],
             duplicates=own["duplicates"],
             rejected=own["rejected"],
-            moved=tuple(
-                (f"{key:016x}", to) for key, to in sorted(self._plan.moved_from(window.start_ns).items())
-            ),
+            moved=tuple((f"{key:016x}", to) for key, to in sorted(self._plan.moved_from(window.start_ns).items())),
+            running_to_ns=int(running["last_ns"].max()) if len(running) else None,
         )
+        return version, refused
 
     # -- commit --------------------------------------------------------------------------------------------------
 
@@ -379,33 +406,29 @@ class Builder(LogView):
         tally: Counter[str] = Counter()
         emptied: set[int] = set()
         replaced: list[LakeFile] = []
+        letters: list[Reject] = []
         with self._lane.stage() as staging:
             for start in [*first, *again]:
                 empty = PlannedWindow(start, self._plan.requests[:0])
-                made = self._stage(staging, windows.get(start, empty), tally)
-                if start in self._versions:
-                    own = before[at := Window(start, self._length_ns)]
-                    version = self._versions[start]
-                    if staging.hashes(at) == sorted(file.sha256 for file in own):
+                made, refused = self._stage(staging, windows.get(start, empty), water, tally)
+                version = self._versions.get(start)
+                if version is not None:
+                    at = Window(start, self._length_ns)
+                    own = [file for file in before[at] if file.lane == UPKEEP_LANE]  # not what was imported
+                    is_same = staging.hashes(at) == sorted(file.sha256 for file in own)
+                    if is_same:
                         staging.drop_window(at)  # readers need not know
-                        made = made.model_copy(
-                            update={
-                                "version": version.version,
-                                "late": version.late,
-                                "late_to_ns": version.late_to_ns,
-                            }
-                        )
                     else:
                         emptied |= set() if staging.hashes(at) else {start}
                         replaced += own
-                        made = made.model_copy(
-                            update={
-                                "version": version.version + 1,
-                                "late": version.late,
-                                "late_to_ns": version.late_to_ns,
-                            }
-                        )
+                    update = {"version": version.version + (not is_same)}
+                    update |= {name: getattr(version, name) for name in ("late", "late_to_ns", "letters")}
+                    made = made.model_copy(update=update)
+                if fresh := self._new_letters(refused, made.letters, len(letters)):
+                    letters += fresh
+                    made = made.model_copy(update={"letters": (*made.letters, self._lane.seq)})
                 said.append(made)
+            staging.add_side("dead_letters", 0, rejects_table(letters, KERNEL_SOURCE, [0]))
             n_late = self._stage_late(staging, late, said)
             n_rejected = tally["rejected"]
             n_events = tally["events"] + n_late
@@ -419,11 +442,9 @@ class Builder(LogView):
                 events_late=n_late,
                 flows=sum(item.rows for item in staging.items() if item.table == "flows"),
                 rejects={
-                    name.removeprefix("reject "): n
-                    for name, n in sorted(tally.items())
-                    if name.startswith("reject ")
+                    name.removeprefix("reject "): n for name, n in sorted(tally.items()) if name.startswith("reject ")
                 },
-                rejects_not_kept=n_rejected,
+                rejects_not_kept=n_rejected - len(letters),
             )
             build = Build(
                 through=through,
@@ -432,7 +453,8 @@ class Builder(LogView):
                 waiting=self._waiting(windows, said),
                 windows=tuple(sorted(said, key=lambda window: window.start_ns)),
             )
-            built = Built(build, frozenset(emptied), seal, now_ns, self._free_to(windows, said))
+            built_to = self._free_to(windows, said)
+            built = Built(build, frozenset(emptied), seal, now_ns, built_to, self._rebuilds_from(said))
             seq, missing = self._lane.seq, self._log.missing
             try:
                 self.last = self._lane.commit(staging, counters=counters, built=built)
@@ -444,6 +466,22 @@ class Builder(LogView):
                     self._log.missing = 0
         self._lane.set_aside(replaced)
         return Step(len(first), len(again), n_late, tally["events"], missing)
+
+    def _new_letters(self, refused: list[Reject], before: tuple[int, ...], n_kept: int) -> list[Reject]:
+        """Refused events of a window that no version before kept as dead letters, as far as a commit keeps them.
+
+        before: commits with those of its versions; n_kept: dead letters of the coming commit so far.
+        """
+        room = self._settings.max_dead_letters_per_commit - n_kept
+        if not refused or room <= 0:
+            return []
+        known: set[str] = set()
+        for seq in before:
+            name = f"dead_letters/{file_name(UPKEEP_LANE, seq, 0)}"
+            if self._target.size(name) is not None:  # else removed as too old
+                known |= set(decode("dead_letters", self._target.read(name), ["sha256"])["sha256"].to_pylist())
+        fresh = (reject for reject in refused if hashlib.sha256(reject.raw or b"").hexdigest() not in known)
+        return list(islice(fresh, room))
 
     def _waiting(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> int:
         """Number of events that no version has, once these windows are built."""
@@ -461,9 +499,7 @@ class Builder(LogView):
                         total += int(entries["rows"][among(keys, entries["key"])].sum())
         return total
 
-    def _free_to(
-        self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]
-    ) -> tuple[tuple[int, int], ...]:
+    def _free_to(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> tuple[tuple[int, int], ...]:
         """(Lane, commit up to which no window that is to be built needs its log), once these windows are built."""
         versions = {**self._versions, **{window.start_ns: window for window in said}}
         wanted = [window.requests["key"] for start, window in windows.items() if start not in versions]
@@ -481,7 +517,7 @@ class Builder(LogView):
         self._built_to = {**free}
         for start, window in windows.items():
             version = versions.get(start)
-            if version is not None and version.digest != window.digest:
+            if version is not None and (version.digest != window.digest or self._may_end(version)):
                 for lane, since in version.since:
                     free[lane] = min(free.get(lane, 0), since - 1)
         for name in self._young.names():
@@ -490,7 +526,21 @@ class Builder(LogView):
                 self._young.forget(name)
         return tuple(sorted(free.items()))
 
-    def _stage_late(self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]) -> int:
+    def _rebuilds_from(self, said: list[BuiltWindow]) -> int | None:
+        """Start of the first window that may be built again, once these are built; None: none may."""
+        own = [window.start_ns for window in said if window.version]
+        return min((start for start in (*own, *self._versions) if not self._is_frozen(start)), default=None)
+
+    def _may_end(self, version: BuiltWindow) -> bool:
+        """True if a window is to be built again once its requests have ended. None is waited for longer than its greatest
+        age: it stays INCOMPLETE where its log goes.
+        """
+        to_ns = version.running_to_ns
+        return to_ns is not None and to_ns < version.start_ns + self._length_ns + self._stitch.max_age_ns
+
+    def _stage_late(
+        self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]
+    ) -> int:
         """Stage late events of frozen windows, and say that they are accounted for; returns their number."""
         of_lane: dict[int, list[pa.Table]] = {}
         everything = tuple((lane, 0) for lane in self._log.through)
@@ -516,6 +566,16 @@ class Builder(LogView):
         for lane, tables in sorted(of_lane.items()):
             staging.add_side("late", lane, with_text_ids(concat_events(tables)))
         return total
+
+
+def _flagged(flows: pa.Table, running: U8) -> pa.Table:
+    """Flows with those of some requests (keys, ascending) INCOMPLETE."""
+    if not len(running):
+        return flows
+    at = flows.schema.get_field_index("quality")
+    quality = flows["quality"].to_numpy().copy()
+    quality[among(running, flow_keys(flows))] |= np.int32(Quality.INCOMPLETE)
+    return flows.set_column(at, flows.schema.field(at), pa.array(quality))
 
 
 def _place(segment: str) -> tuple[int, int]:

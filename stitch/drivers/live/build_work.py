@@ -70,6 +70,7 @@ class BuildWork:
                 "patience_ns": settings.patience_ns,
                 "rebuild_ns": settings.rebuild_ns,
                 "rebuild_share": settings.rebuild_share,
+                "max_dead_letters_per_commit": settings.max_dead_letters_per_commit,
             }
         )
         self.young = YoungSegments(settings.memory_bytes // YOUNG_SHARE)
@@ -105,10 +106,10 @@ class BuildWork:
         return None if self._builder is None else self._builder.latest_ns
 
     def finish(self) -> None:
-        """Build all that can be built; waits for it."""
+        """Build all that can be built, windows with late events too; waits for it."""
         self.rest()
         for _ in range(2):  # the number may be taken by another builder, once
-            self._go_on()
+            self._go_on(urgent=True)
 
     def rest(self) -> None:
         """Wait until it is done with its step."""
@@ -124,8 +125,8 @@ class BuildWork:
         self._held.close()
         self._scratch.close()
 
-    def _go_on(self) -> None:
-        """Build what can be built."""
+    def _go_on(self, *, urgent: bool = False) -> None:
+        """Build what can be built; urgent: as `Builder.step`."""
         now_ns = self._clock().now_ns
         self._wakes_ns = now_ns + LOOK_NS
         try:
@@ -139,14 +140,16 @@ class BuildWork:
                     return
                 run = UpkeepRun(self._store, self._lake, now_ns, GRACE_NS, self._owner, self._created_by)
                 self._builder = Builder(self._store, run, self._scratch, self._settings, self.young)
-            while self._step(self._builder, now_ns).did_anything:
+            while self._step(self._builder, now_ns, urgent=urgent).did_anything:
                 pass
             if now_ns - self._swept_ns >= GRACE_NS:
                 self._builder.sweep(now_ns)
                 self._builder.sweep_ended()
                 self._swept_ns = now_ns
-        except CommitTakenError:
+        except CommitTakenError:  # a lease is over where its holder slept, a lock is taken again
             self._builder = None
+            self._held.close()
+            self._is_elected = False
         except (LakeError, OSError) as error:
             self._builder = None
             self._wakes_ns = now_ns + RETRY_NS
@@ -160,9 +163,9 @@ class BuildWork:
         if self._builder is not None:
             self._status = BuildStatus(True, self._builder.n_waiting, self._builder.sealed_to_ns)
 
-    def _step(self, builder: Builder, now_ns: int) -> Step:
+    def _step(self, builder: Builder, now_ns: int, *, urgent: bool) -> Step:
         began, before = time.monotonic(), builder.last
-        step = builder.step(now_ns)
+        step = builder.step(now_ns, urgent=urgent)
         if builder.last is not None and builder.last is not before:
             self._told(builder.last, time.monotonic() - began)
         return step

@@ -53,9 +53,7 @@ class LockElection:
 
 
 class LeaseElection:
-    """Whoever renews a lease in the bucket builds. One that lost it goes on: its commits show whether others
-    do.
-    """
+    """Whoever renews a lease in the bucket builds. One that lost it goes on until another one commits."""
 
     def __init__(self, store: Store, owner: str) -> None:
         self._lease = Lease(store, LEASE, owner, LEASE_S)

@@ -1,9 +1,7 @@
-"""Hash requests and events of a lane to 64 bits, so that what comes after a request was closed is recognised.
+"""Hash requests of a lane to 64 bits.
 
-A request is known by its id, and by its records' breadcrumbs and ids; an event by a cheap hash of what it
-says, which distinguishes a repeated delivery from a late event. Spans and records of one id are two requests
-here, as they are two flows (`stitch.kernel`): they may start in different windows, and are published one by
-one.
+A request is known by its id, or by its records' breadcrumbs and ids. Spans and records of one id are two
+requests here, as they are two flows (`stitch.kernel`): they may start in different windows.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I8, U8
 from schemas.events import SPAN_KIND_BASE
 from schemas.lake import SPANS
-from stitch.columnar.hashing import hash_rows, mix
+from stitch.columnar.hashing import mix
 from stitch.columnar.runs import whole
 from stitch.drivers.partition import hash_texts
 from stitch.lake.event_log import LogRows
@@ -109,12 +107,3 @@ def _word_hashes(words: pa.Array, salt: np.uint64) -> U8:
     encoded = words.dictionary_encode()
     hashes: U8 = mix(hash_texts(encoded.dictionary) ^ salt)[encoded.indices.to_numpy(zero_copy_only=False)]
     return hashes
-
-
-def print_events(events: pa.Table, keys: U8) -> U8:
-    """[events] hash over what each says; `keys` [events] are those of their requests. O(events).
-
-    Events that print alike are copies: two versions of one id that differ anywhere print otherwise.
-    """
-    with np.errstate(over="ignore"):
-        return mix(keys + hash_rows(events.drop_columns("request_id"), hash_texts))

@@ -26,9 +26,9 @@ class LiveSettings(Config):
     """Time after the latest event of its stream within which an event still counts."""
     linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
     """A complete request is over when the watermark is this far past its last event."""
-    patience_ns: int = Field(default=10 * NS_PER_SECOND, ge=0)
-    """A window is built when the watermark is this far past its end, whatever still runs; what comes of it
-    after that is late."""
+    patience_ns: int = Field(default=15 * NS_PER_SECOND, ge=0)
+    """A window is built when the watermark is this far past its end, whatever still runs: such requests are
+    INCOMPLETE until it is built again, with what came of them. More than `stitch.idle`."""
     rebuild_ns: int = Field(default=10 * NS_PER_MINUTE, ge=0)
     """A window that late events belong to is built again when the watermark moved so far since it was
     built,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.commits import Counters, Generation
+from schemas.commits import Counters, Generation, Upkeep
 from schemas.errors import LakeError
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.windows import Window
@@ -20,6 +20,7 @@ from stitch.lake.layout import WINDOW_TABLES, WindowTable
 from stitch.lake.manifest import LakeFile, Manifest, open_manifest
 from stitch.lake.staging import Staging
 from stitch.lake.store import Store
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
 from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun
 from stitch.lake.windowing import flow_names, merged_flows, merged_params, merged_structures, same_rows
 
@@ -182,13 +183,14 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
     """
     store, manifest = run.store, open_manifest(run.store, run.lake)
     if dry_run:
-        files = manifest.by_window(_candidates(manifest, least_files))
+        upkeep = upkeep_of(read_tail(store, UPKEEP_LANE).standing)
+        files = manifest.by_window(_candidates(manifest, least_files, upkeep))
         sizes = [file.size for own in files.values() for file in own]
         return Compacted(len(files), len(sizes), 0, sum(sizes), 0, 0)
     lane = UpkeepLane(run, manifest.info)
     manifest = open_manifest(store, run.lake)  # after opening: what another upkeep does now takes our number
     settle_published(store)
-    windows = _candidates(manifest, least_files)
+    windows = _candidates(manifest, least_files, lane.upkeep)
     before: list[int] = []
     after: list[int] = []
     for start in range(0, len(windows), WINDOWS_A_COMMIT):
@@ -205,9 +207,24 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
     return Compacted(len(windows), len(before), len(after), sum(before), sum(after), removed)
 
 
-def _candidates(manifest: Manifest, least_files: int) -> list[Window]:
+def _candidates(manifest: Manifest, least_files: int, upkeep: Upkeep) -> list[Window]:
     """Sealed windows with enough files of flows, all of which a generation can replace."""
     flows = manifest.of_table("flows")
     starts, counts = np.unique(flows["window_ns"].to_numpy(), return_counts=True)
     many = set(starts[counts >= max(2, least_files)].tolist()) - behind_pending(manifest)
+    many -= _partly_built(flows, upkeep)
     return [e.window for e in manifest.windows() if e.sealed and e.window.start_ns in many]
+
+
+def _partly_built(flows: pa.Table, upkeep: Upkeep) -> set[int]:
+    """Starts of windows that may be built again, which would replace their files of the upkeep lane, and have
+    files of other lanes too: these must not get into one file.
+    """
+    if upkeep.rebuilds_from_ns is None:
+        return set()
+    flows = flows.filter(pc.greater_equal(flows["window_ns"], upkeep.rebuilds_from_ns))
+    is_built = pc.equal(flows["lane"], UPKEEP_LANE)
+    built, others = (
+        set(flows["window_ns"].filter(own).to_pylist()) for own in (is_built, pc.invert(is_built))
+    )
+    return built & others

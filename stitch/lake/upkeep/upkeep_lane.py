@@ -67,6 +67,8 @@ class Built:
     """Time of the commit, by the writer's clock."""
     built_to: tuple[tuple[int, int], ...] = ()
     """See Upkeep."""
+    rebuilds_from_ns: int | None = None
+    """See Upkeep."""
 
 
 class UpkeepLane:
@@ -177,7 +179,12 @@ def _and_built(
     anew |= {Window.from_name(item.window, length_ns).start_ns for item in staging.items() if item.window}
     kept = tuple(at for at in before.emptied if at[0] not in anew)
     emptied = (*kept, *((start, seq) for start in sorted(built.emptied)))
-    update = {"built": (*past, *newer, own), "emptied": emptied, "built_to": built.built_to}
+    update = {
+        "built": (*past, *newer, own),
+        "emptied": emptied,
+        "built_to": built.built_to,
+        "rebuilds_from_ns": built.rebuilds_from_ns,
+    }
     return before.model_copy(update=update)
 
 
