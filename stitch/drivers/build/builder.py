@@ -12,16 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import islice
-from types import MappingProxyType
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from schemas.arrays import I8, U8
+from schemas.arrays import U8
 from schemas.commits import Build, BuiltWindow, CommitRecord, Counters
-from schemas.config import StitchConfig
 from schemas.errors import LakeError
 from schemas.events import concat_events, with_text_ids
 from schemas.quality import Quality
@@ -32,19 +28,19 @@ from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk
 from stitch.drivers.build.log_follower import LogSegment, UnreadableSegmentError
 from stitch.drivers.build.log_view import NO_KEYS, LogView
-from stitch.drivers.build.loose_records import LooseRecords, row_keys
-from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, among
-from stitch.drivers.live.keys import flow_keys, request_keys
+from stitch.drivers.build.loose_records import row_keys
+from stitch.drivers.build.request_plan import Planned, PlannedWindow, among
+from stitch.drivers.live.keys import flow_keys
 from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
 from stitch.drivers.partition import shared_params
 from stitch.drivers.refusals import KERNEL_SOURCE
 from stitch.kernel import stitch
-from stitch.lake.chain import lanes, read_record, read_tail, taken
-from stitch.lake.event_log import sweep_segments
+from stitch.lake.chain import lanes, taken
 from stitch.lake.encoding import decode
+from stitch.lake.event_log import sweep_segments
 from stitch.lake.layout import file_name, segment_seq
-from stitch.lake.manifest import LakeFile, open_manifest, sealed_by_lanes
+from stitch.lake.manifest import LakeFile, open_manifest
 from stitch.lake.staging import Staging
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
@@ -52,7 +48,6 @@ from stitch.lake.upkeep.upkeep_lane import Built, UpkeepLane, UpkeepRun
 from stitch.lake.windowing import cut
 from stitch.scratch import Scratch
 from stitch.structures import StructureMemo
-
 
 
 @dataclass(frozen=True, slots=True)
