@@ -19,7 +19,7 @@ from schemas.events import concat_events
 from stitch.closing import event_times
 from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk
 from stitch.drivers.build.log_follower import LogSegment
-from stitch.drivers.build.request_plan import Planned, RequestPlan
+from stitch.drivers.build.request_plan import Planned, requests_of
 from stitch.drivers.live.keys import request_keys
 from stitch.lake.event_log import index_requests
 
@@ -34,10 +34,8 @@ DECODED = {
 
 def planned(events: pa.Table) -> Planned:
     key, _ = request_keys(events)
-    plan = RequestPlan(10**12)
-    segment = Segment(name="s", sha256="", size=0, rows=0)
-    plan.add([LogSegment(1, 1, segment, index_requests(key, *event_times(events)), 0)])
-    return plan.requests
+    segment = LogSegment(1, 1, Segment(name="s", sha256="", size=0, rows=0), 0)
+    return requests_of(segment, index_requests(key, *event_times(events)))
 
 
 def rows_of(table: pa.Table) -> list[str]:

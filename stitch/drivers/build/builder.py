@@ -27,9 +27,9 @@ from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, event
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk
 from stitch.drivers.build.log_follower import LogSegment, UnreadableSegmentError
-from stitch.drivers.build.log_view import NO_KEYS, LogView
+from stitch.drivers.build.log_view import LogView
 from stitch.drivers.build.loose_records import row_keys
-from stitch.drivers.build.request_plan import Planned, PlannedWindow, among
+from stitch.drivers.build.request_plan import Planned, PlannedWindow, among, merge_requests
 from stitch.drivers.live.keys import flow_keys
 from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
@@ -120,8 +120,6 @@ class Builder(LogView):
         self._scratch = scratch
         self._lane_of_flows = UPKEEP_LANE if is_inside else 0
         self._memo = StructureMemo(settings.remembered)
-        self._built_to: dict[int, int] = {}
-        """Lane -> commit up to which no segment has anything of a window to be built, as far as is known."""
         self.last: CommitRecord | None = None
         """Last commit of this builder."""
         self.n_waiting = 0
@@ -150,8 +148,11 @@ class Builder(LogView):
             self.refuse_lost()
         finished = finished or self._log.over
         water = None if finished else self._log.watermark_ns
-        late, settled = self._late()
-        windows = {window.start_ns: window for window in self._plan.windows(settled)}
+        self._bind_frozen()
+        late = self._late()
+        windows = {
+            window.start_ns: window for window in self._plan.windows() if not self._is_frozen(window.start_ns)
+        }
         moving = self._moving(windows)
         first, seal = self._first(windows, water, moving, finished=finished)
         again = self._again(windows, water, moving, urgent=urgent or finished)
@@ -183,29 +184,19 @@ class Builder(LogView):
         for lane in self._log.ended:
             sweep_segments(self._target, lane, self.built_to(lane), ())
 
-    def _late(self) -> tuple[dict[int, Planned], U8]:
-        """(Start of a frozen window -> requests of the log that belong to it, all of these, ascending)."""
-        requests = self._plan.requests
-        starts = self._starts_ns()
-        distinct, code = np.unique(starts, return_inverse=True)
-        frozen = np.array([start != NEVER and self._is_frozen(start) for start in distinct.tolist()], np.bool_)
-        bound = frozen[code] if len(code) else np.zeros(0, np.bool_)
-        if not bound.any():
-            return {}, NO_KEYS
-        late = {}
-        for start in np.unique(starts[bound]).tolist():
-            own = requests[bound & (starts == start)]
-            if any(True for _ in self._unsettled(start, own["key"])):
-                late[start] = own
-        return late, requests["key"][bound]
+    def _late(self) -> dict[int, Planned]:
+        """Start of a frozen window with events that came after it -> its requests in the log, ascending."""
+        return {
+            window.start_ns: window.requests
+            for window in self._plan.windows()
+            if self._is_frozen(window.start_ns) and self._unsettled(window.start_ns)
+        }
 
-    def _unsettled(self, start_ns: int, keys: U8) -> Iterator[LogSegment]:
-        """Segments later than a frozen window's last build, with events of the requests `keys`."""
+    def _unsettled(self, start_ns: int) -> list[LogSegment]:
+        """Segments later than a frozen window's last build, with events of it."""
         version = self._versions.get(start_ns)
         through = {} if version is None else dict(version.through)
-        for (lane, seq), segment in sorted(self._log.segments.items()):
-            if seq > through.get(lane, 0) and among(keys, segment.entries["key"]).any():
-                yield segment
+        return [one for one in self._of_window(start_ns) if one.seq > through.get(one.lane, 0)]
 
     def _first(
         self, windows: Mapping[int, PlannedWindow], water: int | None, moving: Set[int], *, finished: bool
@@ -244,7 +235,8 @@ class Builder(LogView):
         going = window.requests[window.requests["last_ns"] > water - self._stitch.idle_ns]
         if not len(going):
             return going
-        parts = [(table, key) for _, table, key in self._rows(going, ["request_id", *COMPLETENESS_COLUMNS])]
+        segments = self._of_window(window.start_ns)
+        parts = [(table, key) for _, table, key in self._rows(segments, going, ["request_id", *COMPLETENESS_COLUMNS])]
         events = pa.concat_tables([table for table, _ in parts]).combine_chunks()
         code = np.searchsorted(going["key"], np.concatenate([key for _, key in parts]))
         return going[~complete_requests(code, len(going), events)]
@@ -266,11 +258,8 @@ class Builder(LogView):
         """True if the log plans fewer of a version's events in its window than it was built from."""
         if window is None:
             return version.events > 0
-        through, keys = dict(version.through), window.requests["key"]
-        rows = 0
-        for (lane, seq), segment in self._log.segments.items():
-            if seq <= through.get(lane, 0):
-                rows += int(segment.entries["rows"][among(keys, segment.entries["key"])].sum())
+        through, own = dict(version.through), self._of_window(window.start_ns)
+        rows = sum(one.rows_of[window.start_ns] for one in own if one.seq <= through.get(one.lane, 0))
         return rows < version.events
 
     def _again(
@@ -311,16 +300,16 @@ class Builder(LogView):
                 since.setdefault(lane, seq)
             yield from dealt_in_memory(window.requests, young.values(), n_groups)
             return
-        rows = self._noted(window.requests, since)
+        rows = self._noted(window, since)
         if n_groups > 1:
             folder = self._scratch.folder / f"{window.start_ns:d}"
             yield from dealt_on_disk(window.requests, rows, self._settings.rows_at_once, folder)
         elif held := [table for table, _ in rows]:
             yield concat_events(held)
 
-    def _noted(self, requests: Planned, since: dict[int, int]) -> Iterator[tuple[pa.Table, U8]]:
-        """(Events, request of each) of some requests (ascending). Into `since` goes the first segment of each lane."""
-        for segment, table, key in self._rows(requests):
+    def _noted(self, window: PlannedWindow, since: dict[int, int]) -> Iterator[tuple[pa.Table, U8]]:
+        """(Events, request of each) of a window. Into `since` goes the first segment of each lane."""
+        for segment, table, key in self._rows(self._of_window(window.start_ns), window.requests):
             since.setdefault(segment.lane, segment.seq)
             yield table, key
 
@@ -329,12 +318,12 @@ class Builder(LogView):
         these segments must be read.
         """
         found: dict[tuple[int, int], tuple[pa.Table, U8]] = {}
-        for at, segment in sorted(self._log.segments.items()):
-            if among(window.requests["key"], segment.entries["key"]).any():
-                young = self._young.get(segment.file.name)
-                if young is None:
-                    return None
-                found[at] = young.events, row_keys(young.key, young.loose, segment.loose_key)
+        for segment in self._of_window(window.start_ns):
+            young = self._young.get(segment.file.name)
+            if young is None:
+                return None
+            key = row_keys(young.key, young.loose, segment.loose_key)
+            found[segment.lane, segment.seq] = young.events, key
         return found
 
     def _stage(
@@ -404,7 +393,7 @@ class Builder(LogView):
         letters: list[Reject] = []
         with self._lane.stage() as staging:
             for start in [*first, *again]:
-                empty = PlannedWindow(start, self._plan.requests[:0])
+                empty = PlannedWindow(start, merge_requests([]))
                 made, refused = self._stage(staging, windows.get(start, empty), water, tally)
                 version = self._versions.get(start)
                 if version is not None:
@@ -487,29 +476,18 @@ class Builder(LogView):
             if version is None:
                 total += window.rows
             elif version.digest != window.digest:
-                through, keys = dict(version.through), window.requests["key"]
-                for (lane, seq), segment in self._log.segments.items():
-                    if seq > through.get(lane, 0):
-                        entries = segment.entries
-                        total += int(entries["rows"][among(keys, entries["key"])].sum())
+                through, own = dict(version.through), self._of_window(start)
+                total += sum(one.rows_of[start] for one in own if one.seq > through.get(one.lane, 0))
         return total
 
     def _free_to(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> tuple[tuple[int, int], ...]:
         """(Lane, commit up to which no window that is to be built needs its log), once these windows are built."""
         versions = {**self._versions, **{window.start_ns: window for window in said}}
-        wanted = [window.requests["key"] for start, window in windows.items() if start not in versions]
-        if any(start < (self._sealed_to_ns or 0) for start in windows if start not in versions):
-            self._built_to = {}  # requests of segments that are known may be in it
-        keys = np.sort(np.concatenate([NO_KEYS, *wanted]))
+        wanted = {start for start in windows if start not in versions}
         free = dict(self._log.through)
-        for lane in free:
-            done = self._built_to.get(lane, 0)
-            own = sorted(seq for at, seq in self._log.segments if at == lane and seq > done)
-            free[lane] = next(
-                (seq - 1 for seq in own if among(keys, self._log.segments[lane, seq].entries["key"]).any()),
-                free[lane],
-            )
-        self._built_to = {**free}
+        for (lane, seq), one in self._log.segments.items():
+            if lane in free and not wanted.isdisjoint(one.rows_of):
+                free[lane] = min(free[lane], seq - 1)
         for start, window in windows.items():
             version = versions.get(start)
             if version is not None and (version.digest != window.digest or self._may_end(version)):
@@ -541,13 +519,11 @@ class Builder(LogView):
         everything = tuple((lane, 0) for lane in self._log.through)
         total = 0
         for start, requests in late.items():
-            unsettled = {id(segment) for segment in self._unsettled(start, requests["key"])}
             n, last_ns = 0, self._late_to_ns(start)
-            for segment, table, _ in self._rows(requests):
-                if id(segment) in unsettled:
-                    of_lane.setdefault(segment.lane, []).append(concat_events([table]))
-                    n += table.num_rows
-                    last_ns = max(last_ns, *(int(times.max()) for times in event_times(table)))
+            for segment, table, _ in self._rows(self._unsettled(start), requests):
+                of_lane.setdefault(segment.lane, []).append(concat_events([table]))
+                n += table.num_rows
+                last_ns = max(last_ns, *(int(times.max()) for times in event_times(table)))
             version = self._versions.get(start) or BuiltWindow(
                 start_ns=start, version=0, digest="", through=(), since=everything, events=0
             )

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import I8, U8
+from schemas.arrays import U8
 from schemas.commits import Build, BuiltWindow
 from schemas.config import StitchConfig
 from schemas.errors import LakeError
@@ -21,7 +21,7 @@ from schemas.windows import Window
 from stitch.closing import NEVER
 from stitch.drivers.build.log_follower import LogFollower, LogSegment, UnreadableSegmentError
 from stitch.drivers.build.loose_records import LooseRecords, row_keys
-from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, among
+from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, among, requests_of
 from stitch.drivers.live.keys import flow_keys, request_keys
 from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
@@ -53,7 +53,9 @@ class LogView:
         self._length_ns = manifest.info.window_length_ns
         self._retired_to_ns = manifest.retired_to_ns
         self._log = LogFollower(source, only_logging=is_inside)
-        self._plan = RequestPlan(self._length_ns)
+        self._plan = RequestPlan(self._length_ns, self._requests_of)
+        self._plan_is_whole = True
+        """False if a segment could not be read while it was planned."""
         self._loose = LooseRecords(self._read)
         self._versions: dict[int, BuiltWindow] = {}
         """Start -> built window, as commits say, of windows that the log may hold events of."""
@@ -97,6 +99,7 @@ class LogView:
             self._plan.move({int(key, 16): start_ns for key, start_ns in window.moved})
         if last is not None and last.waiting is not None:
             try:  # less than nothing is missing where a damaged segment was read again
+                self._bind_frozen()
                 self._log.missing += last.waiting - self._unbuilt_at(dict(last.through))
             except UnreadableSegmentError:
                 self._follow()
@@ -110,10 +113,9 @@ class LogView:
 
     def _horizon_ns(self) -> int | None:
         """Time at or before which requests ended that the log knows nothing more of; None: it has no times."""
-        first = self._plan.requests["first_ns"]
-        known = first[first != NEVER]
+        first = min((window.first_ns for window in self._plan.windows()), default=None)
         # A flow lasts no longer without an event.
-        return int(known.min()) - self._stitch.max_age_ns if len(known) else None
+        return None if first is None else first - self._stitch.max_age_ns
 
     def _unbuilt_at(self, through: Mapping[int, int]) -> int:
         """Number of events up to some commits that no version has, as planned when nothing after them was read."""
@@ -145,37 +147,35 @@ class LogView:
             if (one.lane, one.seq) not in self._log.segments:
                 self._log.lose(one, self._unbuilt([one]))
         segments = [*self._log.segments.values()]
-        if self._loose.name(segments) or left:
+        replaced = [one for one in left if (one.lane, one.seq) in self._log.segments]
+        is_loose, was_whole, self._plan_is_whole = self._loose.name(segments), self._plan_is_whole, False
+        if is_loose or not was_whole:
             self._plan.reset(segments)
         else:
+            self._plan.remove(replaced, lambda _: False)
+            self._plan.remove([one for one in left if one not in replaced], self._is_frozen)
             self._plan.add(fresh)
+        self._plan_is_whole = True
+
+    def _requests_of(self, segment: LogSegment) -> Planned:
+        return requests_of(segment, self._log.index(segment))
 
     def _unbuilt(self, segments: list[LogSegment]) -> int:
         """Number of planned events of some segments which neither a version has nor late events."""
-        if not segments:
-            return 0
-        starts = self._starts_ns()
         total = 0
         for segment in segments:
-            of_entry = starts[np.searchsorted(self._plan.requests["key"], segment.entries["key"])]
-            for start in np.unique(of_entry[of_entry != NEVER]).tolist():
+            for start, rows in segment.rows_of.items():
                 version = self._versions.get(start)
-                if version is None or dict(version.through).get(segment.lane, 0) < segment.seq:
-                    total += int(segment.entries["rows"][of_entry == start].sum())
+                if start != NEVER and (
+                    version is None or dict(version.through).get(segment.lane, 0) < segment.seq
+                ):
+                    total += rows
         return total
-
-    def _starts_ns(self) -> I8:
-        """[planned requests] start of the window of each; of one that a frozen window has, of that."""
-        starts = self._plan.starts_ns()
-        keys, of_key = self._frozen()
-        known = among(keys, self._plan.requests["key"])
-        starts[known] = of_key[np.searchsorted(keys, self._plan.requests["key"][known])]
-        return starts
 
     def dirty(self) -> list[int]:
         """Starts of windows of which the log holds something else than their version, ascending."""
-        keys, _ = self._frozen()
-        return self._dirty({window.start_ns: window for window in self._plan.windows(keys)})
+        self._bind_frozen()
+        return self._dirty({window.start_ns: window for window in self._plan.windows()})
 
     def _dirty(self, windows: Mapping[int, PlannedWindow]) -> list[int]:
         return [
@@ -195,26 +195,24 @@ class LogView:
             return start_ns in self._old_windows
         return any(since < self._log.start(lane) for lane, since in version.since)
 
-    def _frozen(self) -> tuple[U8, I8]:
-        """(Requests of frozen windows that may still go on, ascending; start of the window of each)."""
+    def _bind_frozen(self) -> None:
+        """Let requests of frozen windows that may still go on be theirs, whatever the log still has of them."""
         since_ns = self._horizon_ns()
-        if since_ns is None:
-            return NO_KEYS, np.zeros(0, np.int64)
         starts = {
             start
             for start in {*self._old_windows, *self._versions}
-            if start + self._length_ns > since_ns or self._late_to_ns(start) > since_ns
+            if since_ns is not None and (start + self._length_ns > since_ns or self._late_to_ns(start) > since_ns)
         }
         frozen = {start for start in starts if self._is_frozen(start)}
+        if frozen == {*self._frozen_keys}:
+            return
         self._frozen_keys = {start: own for start, own in self._frozen_keys.items() if start in frozen}
         if unread := frozen - {*self._frozen_keys}:
             manifest = open_manifest(self._target, self._lake)
             windows = [Window(start, self._length_ns) for start in sorted(unread)]
             for window, files in manifest.by_window(windows).items():
                 tables = [
-                    flow_keys(manifest.decoded(file, ["request_id", "kind"]))
-                    for file in files
-                    if file.table == "flows"
+                    flow_keys(manifest.decoded(file, ["request_id", "kind"])) for file in files if file.table == "flows"
                 ]
                 self._frozen_keys[window.start_ns] = np.unique(np.concatenate([NO_KEYS, *tables]))
         keys = np.concatenate([NO_KEYS, *self._frozen_keys.values()])
@@ -222,7 +220,7 @@ class LogView:
             np.array([*self._frozen_keys], np.int64), [len(own) for own in self._frozen_keys.values()]
         )
         order = np.argsort(keys, kind="stable")
-        return keys[order], of_key[order]
+        self._plan.bind(keys[order], of_key[order])
 
     def _late_to_ns(self, start_ns: int) -> int:
         """Latest time of a late event of a window; -NEVER without one."""
@@ -257,36 +255,35 @@ class LogView:
     @property
     def latest_ns(self) -> int | None:
         """Latest time of an event in the log; None without one."""
-        last = self._plan.requests["last_ns"]
-        known = last[last != -NEVER]
-        return int(known.max()) if len(known) else None
+        last = max((window.last_ns for window in self._plan.windows()), default=-NEVER)
+        return None if last == -NEVER else int(last)
 
     @property
     def sealed_to_ns(self) -> int | None:
         """Every window that ends here or before has been built; None: none yet."""
         return self._sealed_to_ns
 
+    def _of_window(self, start_ns: int) -> list[LogSegment]:
+        """Segments with events of a window, ascending."""
+        return [one for _, one in sorted(self._log.segments.items()) if start_ns in one.rows_of]
+
     def _rows(
-        self, requests: Planned, columns: list[str] | None = None
+        self, segments: list[LogSegment], requests: Planned, columns: list[str] | None = None
     ) -> Iterator[tuple[LogSegment, pa.Table, U8]]:
         """`(segment, events, request of each)` of some requests (ascending), some columns or all."""
-        keys = requests["key"]
+        keys = np.ascontiguousarray(requests["key"])
         timed = requests[requests["first_ns"] != NEVER]
         span = (int(timed["first_ns"].min()), int(timed["last_ns"].max())) if len(timed) else (-NEVER, NEVER)
-        for _, segment in sorted(self._log.segments.items()):
-            wanted = among(keys, segment.entries["key"])
-            if not wanted.any():
-                continue
+        for segment in segments:
             young, at = self._young.get(segment.file.name), 0
             if young is not None:
                 key = row_keys(young.key, young.loose, segment.loose_key)
-                kept = None if wanted.all() else among(keys, key)
+                kept = among(keys, key)
                 events = young.events if columns is None else young.events.select(columns)
-                yield (
-                    (segment, events, key)
-                    if kept is None
-                    else (segment, events.filter(pa.array(kept)), key[kept])
-                )
+                if kept.all():
+                    yield segment, events, key
+                elif kept.any():
+                    yield segment, events.filter(pa.array(kept)), key[kept]
                 continue
             opened = self._log.open(segment, columns)
             # Records without an id are known by their place among all of them.
