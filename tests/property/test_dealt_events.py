@@ -69,9 +69,11 @@ def test_groups_are_of_whole_requests_and_hold_every_event_once(
         on_disk = [*dealt_on_disk(requests, tables, rows_at_once, Path(folder) / "deal")]
         assert [path for path in Path(folder).rglob("*") if path.is_file()] == []
     n_groups = -(-int(requests["rows"].sum()) // rows_at_once)
-    for groups in (on_disk, [*dealt_in_memory(requests, tables, n_groups)]):
+    for found in (on_disk, [*dealt_in_memory(requests, tables, n_groups)]):
+        groups = [group for group, _ in found]
+        assert all((request_keys(group)[0] == own).all() for group, own in found if group.num_rows)
         assert rows_of(concat_events([group for group in groups if group.num_rows])) == expected
         of_group = [set(group["request_id"].to_pylist()) for group in groups]
         assert sum(map(len, of_group)) == len(set().union(*of_group))
     largest = int(requests["rows"].max())
-    assert all(group.num_rows <= 2 * rows_at_once + largest for group in on_disk)
+    assert all(group.num_rows <= 2 * rows_at_once + largest for group, _ in on_disk)

@@ -43,6 +43,11 @@ class BuildSettings(Config):
         return min(_MOST_AT_ONCE, max(_LEAST_AT_ONCE, self.memory_bytes // _ROW_SHARE))
 
     @property
+    def rows_looked_at(self) -> int:
+        """Maximum events at a time of which only what tells complete requests is read: an eighth of an event."""
+        return 4 * self.rows_at_once
+
+    @property
     def remembered(self) -> int:
         """Capacity of the structure cache."""
         return min(_MOST_REMEMBERED, self.memory_bytes // _MEMO_SHARE)

@@ -25,7 +25,9 @@ from schemas.rejects import Reject, rejects_table
 from schemas.windows import Window
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, event_times
 from stitch.drivers.build.build_settings import BuildSettings
-from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk
+from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk, joined
+from stitch.drivers.build.large_requests import COLUMNS as CHOOSING_COLUMNS
+from stitch.drivers.build.large_requests import LargeRequests
 from stitch.drivers.build.log_follower import LogSegment, UnreadableSegmentError
 from stitch.drivers.build.log_view import LogView
 from stitch.drivers.build.loose_records import row_keys
@@ -235,11 +237,13 @@ class Builder(LogView):
         going = window.requests[window.requests["last_ns"] > water - self._stitch.idle_ns]
         if not len(going):
             return going
-        segments = self._of_window(window.start_ns)
-        parts = [(table, key) for _, table, key in self._rows(segments, going, ["request_id", *COMPLETENESS_COLUMNS])]
-        events = pa.concat_tables([table for table, _ in parts]).combine_chunks()
-        code = np.searchsorted(going["key"], np.concatenate([key for _, key in parts]))
-        return going[~complete_requests(code, len(going), events)]
+        columns = ["request_id", *COMPLETENESS_COLUMNS]
+        rows = ((table, key) for _, table, key in self._rows(self._of_window(window.start_ns), going, columns))
+        complete = np.zeros(len(going), np.bool_)
+        for events, key in self._dealt(window, going, rows, self._settings.rows_looked_at):
+            own, code = np.unique(key, return_inverse=True)
+            complete[np.searchsorted(going["key"], own)] = complete_requests(code, len(own), events)
+        return going[~complete]
 
     def _moving(self, windows: Mapping[int, PlannedWindow]) -> set[int]:
         """Windows that must be built in one commit, as a request of one is another's now: an early event came late.
@@ -290,40 +294,41 @@ class Builder(LogView):
 
     # -- build -------------------------------------------------------------------------------------------------
 
-    def _groups(self, window: PlannedWindow, since: dict[int, int]) -> Iterator[pa.Table]:
-        """Events of a window in groups of whole requests that the budget is enough for: one, or dealt by way of
-        the disk. Into `since` goes the first segment of each lane that has some.
+    def _groups(self, window: PlannedWindow, large: LargeRequests) -> Iterator[pa.Table]:
+        """Events of a window in groups of whole requests that the budget is enough for, but those that large requests
+        have too many of.
         """
-        n_groups = -(-window.rows // self._settings.rows_at_once)
-        if n_groups > 1 and (young := self._all_young(window)) is not None:
-            for lane, seq in young:
-                since.setdefault(lane, seq)
-            yield from dealt_in_memory(window.requests, young.values(), n_groups)
-            return
-        rows = self._noted(window, since)
-        if n_groups > 1:
-            folder = self._scratch.folder / f"{window.start_ns:d}"
-            yield from dealt_on_disk(window.requests, rows, self._settings.rows_at_once, folder)
-        elif held := [table for table, _ in rows]:
-            yield concat_events(held)
+        segments = self._of_window(window.start_ns)
+        if len(large.requests):
+            large.choose(self._rows(segments, large.requests, CHOOSING_COLUMNS))
+        requests, most = large.capped(window.requests), self._settings.rows_at_once
+        n_groups = -(-int(requests["rows"].sum()) // most)
+        young = self._all_young(segments) if n_groups > 1 else None
+        if young is not None:
+            groups = dealt_in_memory(requests, large.kept(young), n_groups)
+        else:
+            rows = large.kept((table, key) for _, table, key in self._rows(segments, window.requests))
+            groups = self._dealt(window, requests, rows, most)
+        for events, _ in groups:
+            if events.num_rows:
+                yield events
 
-    def _noted(self, window: PlannedWindow, since: dict[int, int]) -> Iterator[tuple[pa.Table, U8]]:
-        """(Events, request of each) of a window. Into `since` goes the first segment of each lane."""
-        for segment, table, key in self._rows(self._of_window(window.start_ns), window.requests):
-            since.setdefault(segment.lane, segment.seq)
-            yield table, key
+    def _dealt(
+        self, window: PlannedWindow, requests: Planned, rows: Iterator[tuple[pa.Table, U8]], most: int
+    ) -> Iterator[tuple[pa.Table, U8]]:
+        """Events of some requests of a window, and the request of each, `most` at a time."""
+        if int(requests["rows"].sum()) <= most:
+            return iter([joined([*rows])])
+        return dealt_on_disk(requests, rows, most, self._scratch.folder / f"{window.start_ns:d}")
 
-    def _all_young(self, window: PlannedWindow) -> dict[tuple[int, int], tuple[pa.Table, U8]] | None:
-        """(Lane, commit) -> events of a segment with some of a window, and the request of each event; None where one of
-        these segments must be read.
-        """
-        found: dict[tuple[int, int], tuple[pa.Table, U8]] = {}
-        for segment in self._of_window(window.start_ns):
+    def _all_young(self, segments: list[LogSegment]) -> list[tuple[pa.Table, U8]] | None:
+        """Events of segments, and the request of each; None where one of them must be read."""
+        found: list[tuple[pa.Table, U8]] = []
+        for segment in segments:
             young = self._young.get(segment.file.name)
             if young is None:
                 return None
-            key = row_keys(young.key, young.loose, segment.loose_key)
-            found[segment.lane, segment.seq] = young.events, key
+            found.append((young.events, row_keys(young.key, young.loose, segment.loose_key)))
         return found
 
     def _stage(
@@ -338,9 +343,12 @@ class Builder(LogView):
         lake_window = Window(window.start_ns, self._length_ns)
         settings = recorded_settings(self._log.config)
         since: dict[int, int] = {}
+        for segment in self._of_window(window.start_ns) if len(window.requests) else ():
+            since.setdefault(segment.lane, segment.seq)
         own: Counter[str] = Counter()
         moved: dict[int, int] = {}
-        for part, events in enumerate(self._groups(window, since)):
+        large = LargeRequests(window.requests, settings.stitch.max_events_per_flow)
+        for part, events in enumerate(self._groups(window, large)):
             made = stitch(events, settings.stitch, lane=self._lane_of_flows, memo=self._memo)
             own.update(made.counts)
             own.update(f"reject {reject.reason.value}" for reject in made.rejects)
@@ -356,6 +364,7 @@ class Builder(LogView):
         if moved:
             self._plan.move(moved)
             raise _MovedError
+        own.update(events=large.n_dropped, capped=large.n_dropped)
         tally.update(own)
         version = BuiltWindow(
             start_ns=window.start_ns,

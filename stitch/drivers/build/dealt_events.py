@@ -31,8 +31,9 @@ _KEY: Final = "request key"
 
 def dealt_in_memory(
     requests: Planned, tables: Iterable[tuple[pa.Table, U8]], n_groups: int
-) -> Iterator[pa.Table]:
-    """Events of some requests (ascending) in groups of whole requests, of about as many events each.
+) -> Iterator[tuple[pa.Table, U8]]:
+    """Events of some requests (ascending), and the request of each, in groups of whole requests, of about as many events
+    each.
 
     tables: events, and the request of each. O(events log requests), and a copy of each event, a group at a
     time.
@@ -41,21 +42,17 @@ def dealt_in_memory(
     dealt = []
     for table, key in tables:
         rows, first = group_stably(_codes(requests, group_of, key, n_groups), n_groups + 1)
-        dealt.append((table, rows, first))
+        dealt.append((table, key, rows, first))
     for number in range(n_groups):
-        own = [
-            table.take(pa.array(rows[first[number] : first[number + 1]]))
-            for table, rows, first in dealt
-            if first[number] < first[number + 1]
-        ]
-        yield concat_events(own)
+        parts = ((table, key, rows[first[number] : first[number + 1]]) for table, key, rows, first in dealt)
+        yield joined([(table.take(pa.array(own)), key[own]) for table, key, own in parts if len(own)])
 
 
 def dealt_on_disk(
     requests: Planned, tables: Iterable[tuple[pa.Table, U8]], rows_at_once: int, folder: Path
-) -> Iterator[pa.Table]:
-    """Events of some requests (ascending) in groups of whole requests, of about `rows_at_once` events each, or
-    one request if it has more.
+) -> Iterator[tuple[pa.Table, U8]]:
+    """Events of some requests (ascending), and the request of each, in groups of whole requests, of about `rows_at_once`
+    events each, or one request if it has more.
 
     tables: events, and the request of each. folder: is made, and empty at the end. Holds two runs of
     `rows_at_once` events. O(events log requests), times two for each factor of FANOUT in the groups.
@@ -81,7 +78,7 @@ def dealt_on_disk(
                 if len(own_requests) > 1 and int(own_requests["rows"].sum()) > 2 * rows_at_once:
                     yield from dealt_on_disk(own_requests, read, rows_at_once, folder / f"{group:d}")
                 else:
-                    yield concat_events([table for table, _ in read])
+                    yield joined([*read])
     finally:
         path.unlink(missing_ok=True)
 
@@ -107,14 +104,16 @@ def _runs(tables: Iterable[tuple[pa.Table, U8]], rows_at_once: int) -> Iterator[
     for part in tables:
         held.append(part)
         if sum(len(key) for _, key in held) >= rows_at_once:
-            yield _joined(held)
+            yield joined(held)
             held = []
     if held:
-        yield _joined(held)
+        yield joined(held)
 
 
-def _joined(parts: list[tuple[pa.Table, U8]]) -> tuple[pa.Table, U8]:
-    return concat_events([table for table, _ in parts]), np.concatenate([key for _, key in parts])
+def joined(parts: list[tuple[pa.Table, U8]]) -> tuple[pa.Table, U8]:
+    """Events of all parts, one chunk a column, and the request of each."""
+    keys = [np.zeros(0, np.uint64), *(key for _, key in parts)]
+    return concat_events([table for table, _ in parts]), np.concatenate(keys)
 
 
 def _encoded(events: pa.Table, key: U8) -> pa.Buffer:
