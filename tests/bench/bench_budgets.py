@@ -1,15 +1,18 @@
 """CPU and peak memory of live ingestion by `--memory`, all of a backlog in one window.
 
-Run: `python tests/bench/bench_budgets.py [SPANS] [LIMITS_MB] [BASE]`. One topic of OTLP protobuf (`trace_stream`),
-heavy spans, then light ones, read by `flowdiff ingest --until-end` at each limit, start included. BASE: another
-checkout, whose ingestion of the same topic is run in turns with this one's.
+Run: `python tests/bench/bench_budgets.py [SPANS] [LIMITS_MB] [KINDS] [BASE]`. A topic of OTLP protobuf
+(`trace_stream`) of each kind, read by `flowdiff ingest --until-end` at each limit, start included: `heavy`,
+`light`, or `one`, the heavy spans as one trace. BASE: another checkout, whose ingestion of the same topics is
+run in turns with this one's.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[1:3])
@@ -21,7 +24,16 @@ from fixtures.kafka_broker import started
 from fixtures.timed_command import Took, timed
 
 LIMITS_MB = "1024,512,384"
+KINDS = "heavy,light,one"
 ROUNDS = 2
+TRACE_AND_SPAN = re.compile(rb"\x0a\x10.{16}\x12\x08", re.DOTALL)
+"""Fields 1 and 2 of a span, up to the span id."""
+
+
+def payloads(kind: str, spans: int) -> Iterator[bytes]:
+    """Messages of a topic."""
+    for message in messages(spans, heavy=kind != "light", begin_ns=BEGIN_NS):
+        yield message if kind != "one" else TRACE_AND_SPAN.sub(b"\x0a\x10" + b"1" * 16 + b"\x12\x08", message)
 
 
 def ingested(bootstrap: str, topic: str, folder: Path, limit_mb: int, checkout: Path) -> Took:
@@ -32,27 +44,23 @@ def ingested(bootstrap: str, topic: str, folder: Path, limit_mb: int, checkout: 
     return timed("ingest", *words, checkout=checkout)
 
 
-def main(spans: int = 1_000_000, limits_mb: str = LIMITS_MB, base: str = "") -> None:
+def main(spans: int = 1_000_000, limits_mb: str = LIMITS_MB, kinds: str = KINDS, base: str = "") -> None:
     """Print each limit's figures, and those of the base in turns."""
-    checkouts = [Path(base).resolve()] if base else []
-    checkouts.append(HERE)
+    checkouts = [*([Path(base).resolve()] if base else []), HERE]
     with tempfile.TemporaryDirectory() as name, started(Path(name) / "kafka") as broker:
-        for heavy in (True, False):
+        for kind in kinds.split(","):
             with KafkaBench(broker) as bench:
                 topic = bench.topic()
-                values = messages(spans, heavy=heavy, begin_ns=BEGIN_NS)
-                bench.fill(topic, values, compression_type="zstd")
+                bench.fill(topic, payloads(kind, spans), compression_type="zstd")
             for limit_mb in map(int, limits_mb.split(",")):
-                for _ in range(ROUNDS):
-                    for checkout in checkouts:
-                        took = ingested(broker.bootstrap[0], topic, Path(name), limit_mb, checkout)
-                        cpu_s, peak_mb = took.cpu_s, 1024 * took.peak_gb
-                        print(
-                            f"{'heavy' if heavy else 'light'}, {limit_mb} MB, {checkout.name}: {cpu_s:.2f} CPU-s, "
-                            f"{1e6 * cpu_s / spans:.2f} us a span, peak {peak_mb:.0f} MB "
-                            f"({peak_mb / limit_mb:.2f} of the budget)",
-                            flush=True,
-                        )
+                for checkout in ROUNDS * checkouts:
+                    took = ingested(broker.bootstrap[0], topic, Path(name), limit_mb, checkout)
+                    peak_mb = 1024 * took.peak_gb
+                    print(
+                        f"{kind}, {limit_mb} MB, {checkout.name}: {1e6 * took.cpu_s / spans:.2f} us of CPU a "
+                        f"span, peak {peak_mb:.0f} MB, {peak_mb / limit_mb:.2f} of the budget",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""CPU and memory of the index of a log with hours of events: opened, and followed by one more commit at a time.
+"""CPU and memory of the index of a log of hours: opened, then followed by one more commit at a time.
 
-Run: `python tests/bench/bench_log_index.py [REQUESTS] [BASE]`. One lane, commits of 14,000 requests of an event each and
-a second event of a fifth of those before, ten seconds apart, windows of five minutes; nothing is built. BASE: another
-checkout, which opens the same log.
+Run: `python tests/bench/bench_log_index.py [REQUESTS] [BASE]`. One lane, commits of 14,000 requests of an event
+each and a second event of a fifth of those before, ten seconds apart, windows of five minutes; nothing is
+built. BASE: another checkout, which opens the same log.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from inspect import signature
 from pathlib import Path
 
 sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[1:3])
@@ -34,6 +35,7 @@ from stitch.drivers.live.young_segments import YoungSegments
 from stitch.lake.layout import ensure_lake
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
+from stitch.scratch import Scratch
 
 HERE = Path(__file__).resolve().parents[2]
 BEGIN_NS = 1_800_000_000 * NS_PER_SECOND
@@ -90,7 +92,11 @@ def opened(folder: Path, commits: int, steps: int = 12) -> None:
     writer = Writer(folder, commits)
     before_mb = resident_mb()
     begin = time.process_time()
-    view = LogView(store, open_manifest(store), YoungSegments(0), is_inside=True)
+    # Older versions have all of it in memory.
+    more = (
+        {} if "scratch" not in signature(LogView).parameters else {"scratch": Scratch(), "in_memory": 2**19}
+    )
+    view = LogView(store, open_manifest(store), YoungSegments(0), is_inside=True, **more)
     took_s, held_mb = time.process_time() - begin, resident_mb() - before_mb
     spent = []
     for _ in range(steps):
@@ -124,7 +130,11 @@ def main(requests: int = 10_000_000, base: str = "") -> None:
             writer.write()
         del writer
         for checkout in [*([Path(base).resolve()] if base else []), HERE]:
-            print(f"{commits * PER_COMMIT:,} requests, {commits:,} commits, {checkout.name}: ", end="", flush=True)
+            print(
+                f"{commits * PER_COMMIT:,} requests, {commits:,} commits, {checkout.name}: ",
+                end="",
+                flush=True,
+            )
             words = [sys.executable, __file__, "open", name, str(commits), str(checkout)]
             subprocess.run(words, check=True, env={**os.environ, "PYTHONPATH": str(checkout)})
             commits += 12

@@ -12,6 +12,7 @@ from stitch.closing import NEVER
 from stitch.drivers.build.log_follower import LogSegment
 from stitch.drivers.build.request_plan import Planned, RequestPlan, requests_of
 from stitch.lake.event_log import INDEX_TYPE
+from stitch.scratch import Scratch
 
 LENGTH = 10
 TIMES = st.one_of(
@@ -34,8 +35,8 @@ def index_of(entries: list[Entry]) -> np.ndarray:
 
 
 @settings(max_examples=150, deadline=None)
-@given(steps=st.lists(STEP, min_size=1, max_size=12))
-def test_a_plan_is_that_of_its_segments(steps: list[tuple[str, object]]) -> None:
+@given(steps=st.lists(STEP, min_size=1, max_size=12), on_disk=st.booleans())
+def test_a_plan_is_that_of_its_segments(steps: list[tuple[str, object]], on_disk: bool) -> None:
     there: dict[At, tuple[LogSegment, list[Entry]]] = {}
     seq, moved, bound = 0, {}, {}
 
@@ -48,7 +49,7 @@ def test_a_plan_is_that_of_its_segments(steps: list[tuple[str, object]]) -> None
         there[at] = segment, own
         return segment
 
-    plan = RequestPlan(LENGTH, entries_of)
+    plan = RequestPlan(LENGTH, entries_of, Scratch() if on_disk else None)
     for kind, what in steps:
         if kind == "add":
             fresh = []

@@ -12,6 +12,8 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 _ROW_SHARE: Final = 4_096
 """Bytes of the memory budget per event that is stitched: the kernel's peak takes a third of it."""
+_PLAN_SHARE: Final = 768
+"""Bytes of the memory budget per request that is planned in memory, of 48 bytes: a sixteenth of it."""
 _LEAST_AT_ONCE: Final = 16_384
 _MOST_AT_ONCE: Final = 250_000
 _MEMO_SHARE: Final = 32_768
@@ -23,7 +25,7 @@ class BuildSettings(Config):
     """Settings of building windows from a log."""
 
     memory_bytes: int = Field(default=2**30, ge=LEAST_MEMORY_BYTES)
-    """Memory budget beside the idle process and the log's index (40 bytes a request that is kept)."""
+    """Memory budget beside the idle process and the keys of the log's requests (8 bytes each that is kept)."""
     linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
     """A complete request is over when the watermark is this far past its last event."""
     patience_ns: int = Field(default=15 * NS_PER_SECOND, ge=0)
@@ -46,6 +48,11 @@ class BuildSettings(Config):
     def rows_looked_at(self) -> int:
         """Maximum events at a time of which only what tells complete requests is read: an eighth of an event."""
         return 4 * self.rows_at_once
+
+    @property
+    def planned_in_memory(self) -> int:
+        """Requests of which all that is planned stays in memory; of others, in windows that changed before, the key."""
+        return self.memory_bytes // _PLAN_SHARE
 
     @property
     def remembered(self) -> int:

@@ -129,7 +129,14 @@ class Builder(LogView):
         # Opening finishes what the last builder committed.
         self._lane = UpkeepLane(run, open_manifest(run.store, run.lake).info)
         manifest = open_manifest(run.store, run.lake)
-        super().__init__(source, manifest, young or YoungSegments(0), is_inside=is_inside)
+        super().__init__(
+            source,
+            manifest,
+            young or YoungSegments(0),
+            is_inside=is_inside,
+            scratch=scratch,
+            in_memory=settings.planned_in_memory,
+        )
 
     # -- plan ------------------------------------------------------------------------------------------------
 
@@ -300,7 +307,8 @@ class Builder(LogView):
         """
         segments = self._of_window(window.start_ns)
         if len(large.requests):
-            large.choose(self._rows(segments, large.requests, CHOOSING_COLUMNS))
+            chosen_from = self._rows(segments, large.requests, CHOOSING_COLUMNS)
+            large.choose((table, key) for _, table, key in chosen_from)
         requests, most = large.capped(window.requests), self._settings.rows_at_once
         n_groups = -(-int(requests["rows"].sum()) // most)
         young = self._all_young(segments) if n_groups > 1 else None

@@ -21,8 +21,10 @@ from stitch.columnar.runs import run_starts, whole
 from stitch.drivers.build.request_plan import Planned, among
 from stitch.drivers.partition import hash_texts
 
-COLUMNS: Final = ["id", "ts_ns", "breadcrumb", "seq", "component", "point"]
-"""Columns by which events are chosen."""
+_TELLING: Final = ["ts_ns", "breadcrumb", "seq", "component", "point"]
+"""Columns that tell records without an id apart."""
+COLUMNS: Final = ["kind", "request_id", "id", *_TELLING]
+"""Columns by which events are chosen, and those that a reader of the log needs."""
 MARGIN: Final = 2
 """Ids that are kept, by the number of events that the kernel keeps."""
 _HELD: Final = 4
@@ -89,10 +91,10 @@ class LargeRequests:
 
 def _ids(events: pa.Table) -> U8:
     """[events] hash of the id; without one, of what tells records apart."""
-    events = events.select(COLUMNS).combine_chunks()
+    events = events.select(["id", *_TELLING]).combine_chunks()
     ids = hash_rows(events.select(["id"]), hash_texts)
     missing = whole(events["id"]).is_null().to_numpy(zero_copy_only=False)
     if missing.any():
         own = events.filter(pa.array(missing)).combine_chunks()
-        ids[missing] = hash_rows(own.drop_columns("id"), hash_texts)
+        ids[missing] = hash_rows(own.select(_TELLING))
     return ids

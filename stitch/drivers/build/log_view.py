@@ -29,6 +29,7 @@ from stitch.lake.chain import read_record, read_tail
 from stitch.lake.manifest import Manifest, open_manifest, sealed_by_lanes
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
+from stitch.scratch import Scratch
 
 NO_KEYS: Final = np.zeros(0, np.uint64)
 
@@ -44,16 +45,18 @@ class LogView:
         *,
         is_inside: bool,
         head: int | None = None,
+        scratch: Scratch | None = None,
+        in_memory: int = 0,
     ) -> None:
         """source: the lake with the log; manifest: of the lake with the windows, the same one where
-        `is_inside`. head: last commit whose versions count; None: all.
+        `is_inside`. head: last commit whose versions count; None: all. scratch, in_memory: as of RequestPlan.
         """
         self._young = young
         self._target, self._lake = manifest.store, manifest.lake
         self._length_ns = manifest.info.window_length_ns
         self._retired_to_ns = manifest.retired_to_ns
         self._log = LogFollower(source, only_logging=is_inside)
-        self._plan = RequestPlan(self._length_ns, self._requests_of)
+        self._plan = RequestPlan(self._length_ns, self._requests_of, scratch, in_memory)
         self._plan_is_whole = True
         """False if a segment could not be read while it was planned."""
         self._loose = LooseRecords(self._read)

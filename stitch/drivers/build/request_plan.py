@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from stitch.columnar.hashing import mix
 from stitch.columnar.runs import run_starts
 from stitch.drivers.build.log_follower import LogSegment
 from stitch.lake.event_log import Index
+from stitch.scratch import Scratch
 
 _PLANNED: Final = np.dtype(
     [("key", "<u8"), ("first_ns", "<i8"), ("last_ns", "<i8"), ("rows", "<i8"), ("digest", "<u8")]
@@ -35,7 +37,7 @@ Planned = npt.NDArray[np.void]
 by key."""
 _LANE: Final = np.uint64(0x9E3779B97F4A7C15)
 _NO_KEYS: Final = np.zeros(0, np.uint64)
-_AT_ONCE: Final = 1 << 20
+_AT_ONCE: Final = 1 << 18
 """Requests of segments that are planned in one go."""
 
 
@@ -46,6 +48,19 @@ class PlannedWindow:
     start_ns: int
     """NEVER: requests without any time."""
     requests: Planned
+
+    def mapped(self, folder: Path) -> PlannedWindow:
+        """Same window with all but its keys in a file that is mapped, and gone with the window. Raises OSError."""
+        path = folder / f"plan-{self.start_ns:d}"
+        path.write_bytes(self.requests.tobytes())
+        try:
+            requests = np.asarray(np.memmap(path, self.requests.dtype, "r+"))
+        finally:
+            path.unlink()
+        window = PlannedWindow(self.start_ns, requests)
+        for name in ("keys", "rows", "digest", "first_ns", "last_ns"):
+            window.__dict__[name] = getattr(self, name)  # to compute them would read the file
+        return window
 
     @cached_property
     def keys(self) -> U8:
@@ -75,12 +90,23 @@ class PlannedWindow:
 
 
 class RequestPlan:
-    """All requests of a log, 48 bytes each."""
+    """All requests of a log: 48 bytes each in the windows that changed last, 8 and a place in a file in others."""
 
-    def __init__(self, length_ns: int, entries: Callable[[LogSegment], Planned]) -> None:
-        """entries: reads the requests of a segment that is planned. Where it raises, the plan is to be `reset`."""
+    def __init__(
+        self,
+        length_ns: int,
+        entries: Callable[[LogSegment], Planned],
+        scratch: Scratch | None = None,
+        in_memory: int = 0,
+    ) -> None:
+        """entries: reads the requests of a segment that is planned. Where it raises, the plan is to be `reset`.
+        scratch: takes windows past `in_memory` requests, but for one; None: all are in memory.
+        """
         self._length_ns = length_ns
         self._entries = entries
+        self._scratch, self._in_memory = scratch, in_memory
+        self._warm: dict[int, None] = {}
+        """Windows in memory, the one that changed last behind."""
         self._windows: dict[int, PlannedWindow] = {}
         """Start -> window with requests; NEVER: those without a time."""
         self._segments: dict[tuple[int, int], LogSegment] = {}
@@ -98,10 +124,22 @@ class RequestPlan:
             for one, own in zip(some, parts, strict=True):
                 one.rows_of = _rows_by_start(starts[np.searchsorted(merged["key"], own["key"])], own["rows"])
                 self._segments[one.lane, one.seq] = one
+            self._map()
+
+    def _map(self) -> None:
+        """Let files have the windows that memory is not meant for."""
+        if self._scratch is None:
+            return
+        n = sum(len(self._windows[start].requests) for start in self._warm)
+        while n > self._in_memory and len(self._warm) > 1:
+            start = next(iter(self._warm))
+            del self._warm[start]
+            n -= len(self._windows[start].requests)
+            self._windows[start] = self._windows[start].mapped(self._scratch.folder)
 
     def reset(self, segments: Iterable[LogSegment]) -> None:
         """Replace the plan by one of the given segments."""
-        self._windows, self._segments = {}, {}
+        self._windows, self._segments, self._warm = {}, {}, {}
         self.add(segments)
 
     def remove(self, segments: Iterable[LogSegment], is_kept: Callable[[int], bool]) -> None:
@@ -120,7 +158,7 @@ class RequestPlan:
                 parts = [self._entries(one) for one in own]
                 for one in own:
                     del one.rows_of[start]
-                del self._windows[start]
+                self._keep(start, merge_requests([]))
                 mine = [part[among(window.keys, part["key"])] for part in parts]
                 merged = merge_requests(mine)
                 starts = self._place(merged)
@@ -158,14 +196,6 @@ class RequestPlan:
         """One window; None where no request begins in it."""
         return self._windows.get(start_ns)
 
-    def forget(self, start_ns: int) -> None:
-        """Drop a window that no segment has requests of."""
-        self._windows.pop(start_ns, None)
-
-    def starts_there(self) -> set[int]:
-        """Starts of windows that segments have requests of. O(segments)."""
-        return {start for one in self._segments.values() for start in one.rows_of}
-
     def _window_of(self, first_ns: int) -> int:
         return int(NEVER) if first_ns == NEVER else first_ns // self._length_ns * self._length_ns
 
@@ -196,7 +226,9 @@ class RequestPlan:
             own["last_ns"][at] = np.maximum(own["last_ns"][at], more["last_ns"])
             own["rows"][at] += more["rows"]
             own["digest"][at] += more["digest"]
-            self._windows[start] = PlannedWindow(start, own)
+            changed = PlannedWindow(start, own)
+            changed.__dict__["keys"] = window.keys
+            self._windows[start] = changed
             is_new[known] = False
             starts[known] = self._starts(own[at])
             gone = at[starts[known] != start]
@@ -220,10 +252,11 @@ class RequestPlan:
             self._keep(start, own)
 
     def _keep(self, start: int, requests: Planned) -> None:
+        self._windows.pop(start, None)
+        self._warm.pop(start, None)
         if len(requests):
             self._windows[start] = PlannedWindow(start, requests)
-        else:
-            self._windows.pop(start, None)
+            self._warm[start] = None
 
     def _relocate(self, keys: U8) -> None:
         """Move requests (ascending) to the windows that they are of now."""
