@@ -1,2 +1,6 @@
-"""From lake to reports: query (`sql`), load and refine requests (`load`, `refine`), sum them (`profile`),
-compare (`compare`, `methods`), explain, report, export, and watch."""
+"""Analysis of a lake: load and refine requests, sum them into profiles, compare, explain, report, export,
+watch.
+
+Packages: `sql` (queries), `load` and `refine`, `profile` (sums), `compare` and `methods`, `explain`,
+`report`, `export`, `watch`.
+"""

@@ -1,7 +1,7 @@
 """Calibration: compare pairs of normal periods of a lake, and count findings.
 
 Every finding of such a pair is false, or a change that counts as normal in this lake. The record gives the
-number to expect; every report of the lake prints it.
+number of false findings to expect; every report of the lake prints it.
 
 Normal windows are those without an obvious incident. Windows are excluded only on gross signs: a mean
 response time or a share of failures far outside of all others. Excluding more would measure how well quiet
@@ -37,26 +37,27 @@ from stitch.lake.calibration_files import put_record, records
 from stitch.lake.store import Store
 
 FAR: Final = 5.0
-"""Distance from the median, in robust standard deviations, beyond which a window is unsteady."""
+"""Distance from the median, in robust standard deviations (MAD), beyond which a window is unsteady."""
 LEAST_FACTOR: Final = 1.5
-"""Smallest factor by which the mean response time must differ to be gross."""
+"""Minimum factor between a window's mean response time and the median over windows for it to be unsteady."""
 LEAST_SHARE: Final = 0.05
-"""Smallest difference of the share of failures that is gross."""
+"""Minimum difference between a window's share of failures and the median over windows for it to be
+unsteady."""
 
 
 class WindowLevel(NamedTuple):
-    """Level of a window: requests, mean response time, share of failures."""
+    """Load and health of a window: number of requests, mean response time in ns, and share of failures."""
 
     window: Window
     requests: float
     mean_ns: float
     failed: float
-    """Share of requests, 0 to 1."""
+    """Share of requests that failed, in [0, 1], weighted."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrdinaryPair:
-    """A pair of normal periods to compare, with a history."""
+    """Pair of normal periods to compare, and a history, each as windows."""
 
     reference: tuple[Window, ...]
     problem: tuple[Window, ...]
@@ -64,14 +65,15 @@ class OrdinaryPair:
 
 
 def level_of(window: Window, profile: Profile) -> WindowLevel:
-    """Level of a window, from the sums of its profile."""
+    """Compute number of requests, mean response time and share of failures of a window from its profile."""
     rows = profile.responses
     weight, ns, failed, n = (float(np.sum(rows[name].to_numpy())) for name in ("w", "ns", "failed", "n"))
     return WindowLevel(window, n, ns / weight if weight else 0.0, failed / weight if weight else 0.0)
 
 
 def steady(levels: Sequence[WindowLevel]) -> B1:
-    """[windows] True if the window's levels are near those of all windows; False without requests."""
+    """bool[windows]: True for windows whose mean response time and share of failures are near the median over
+    all windows; False for windows without requests."""
     if not levels:
         return np.zeros(0, dtype=np.bool_)
     there = np.array([level.requests > 0 for level in levels])
@@ -91,9 +93,10 @@ def _near(values: F8, there: B1, least: float) -> B1:
 
 
 def choose_pairs(windows: Sequence[Window], settings: CalibrationSettings) -> list[OrdinaryPair]:
-    """Choose pairs of steady stretches at random by the seed; all of them if fewer than the settings ask for.
+    """Choose pairs of steady stretches at random by `settings.seed`; all possible pairs if there are fewer
+    than `settings.pairs`.
 
-    windows: the steady ones, in time order. No window between reference and problem is unsteady or missing.
+    windows: steady windows, in time order. No window between reference and problem is unsteady or missing.
     O(windows · gap).
     """
     n0, n1 = settings.reference_windows, settings.problem_windows
@@ -112,7 +115,7 @@ def choose_pairs(windows: Sequence[Window], settings: CalibrationSettings) -> li
 
 
 def _runs(windows: Sequence[Window]) -> list[tuple[int, int]]:
-    """(first, past) of each run of adjacent windows."""
+    """Index ranges (first, past) of each run of adjacent windows."""
     if not windows:
         return []
     cuts = [at for at, (one, other) in enumerate(pairwise(windows), 1) if one.end_ns != other.start_ns]
@@ -129,21 +132,24 @@ def _pair(windows: Sequence[Window], first: int, second: int, settings: Calibrat
 
 
 Run = Callable[[NamedSamples, NamedSamples], Outcome]
-"""The whole pipeline: (samples compared, history) -> outcome, as `flowdiff compare` runs it."""
+"""Function (samples to compare, history) -> outcome that runs the whole pipeline like `flowdiff compare`."""
 PairWatch = Callable[[str, int, int], None]
-"""Progress callback: (name of what is counted, number done, total)."""
+"""Progress callback (name of the counted items, number done, total number)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SteadyWindows:
-    """Steady windows of a lake, and the number of unsteady ones."""
+    """Steady windows of a lake, in time order, and the number of its unsteady windows."""
 
     windows: tuple[Window, ...]
     unsteady: int
 
 
 def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: PairWatch) -> SteadyWindows:
-    """Steady windows that lie entirely in one of the periods; reads or makes their statistics."""
+    """Find the steady windows that lie entirely within one of the periods.
+
+    Reads each window's stored profile, or computes and stores it.
+    """
     whole = {
         window: here
         for part in found
@@ -174,9 +180,10 @@ def calibrate(
     created_at: str,
     created_by: str,
 ) -> CalibrationRecord:
-    """Compare pairs of steady stretches of a lake's periods. Deterministic except for `created_*`.
+    """Compare pairs of steady stretches within periods of a lake, and count their findings.
 
-    `run` compares with the method and settings of `chosen`. Raises PeriodError if there is no pair.
+    `run` compares a pair, with the method and settings of `chosen`. Deterministic except for `created_*`.
+    Raises PeriodError if there is no pair.
     """
     found = [lakes.sealed_part(period) for period in periods]
     ordinary = ordinary_times(found, refine, watch)
@@ -237,7 +244,8 @@ def _compared(pair: OrdinaryPair, period: Period, lakes: Lakes, run: Run) -> Out
 
 
 def false_findings(outcome: Outcome) -> Counter[str]:
-    """Count findings of an outcome's first method by kind; without such a section, its weighed results."""
+    """Count an outcome's findings by kind: those of the first method, or its weighed results if its report
+    has no section of findings."""
     first = outcome.report.methods[0].name
     for section in outcome.report.sections:
         if isinstance(section, FindingsSection) and section.method == first:
@@ -248,7 +256,8 @@ def false_findings(outcome: Outcome) -> Counter[str]:
 
 
 def keep_record(found: LakePeriod, record: CalibrationRecord) -> str:
-    """Write a record into a period's lake, as the newest. Returns its path. Raises LakeError."""
+    """Write a calibration record into the lake of `found`, as the newest. Returns its path. Raises
+    LakeError."""
     data = f"{record.model_dump_json(indent=1)}\n".encode()
     try:
         return f"{found.lake}/{put_record(found.store, data)}"
@@ -261,7 +270,7 @@ def keep_record(found: LakePeriod, record: CalibrationRecord) -> str:
 
 
 def newest_record(store: Store) -> CalibrationRecord | None:
-    """Newest intact record of a lake in the current version; None without one."""
+    """Newest readable calibration record of a lake that has the current version; None if there is none."""
     try:
         for data in records(store):
             try:
@@ -274,7 +283,8 @@ def newest_record(store: Store) -> CalibrationRecord | None:
 
 
 def calibration_sentence(store: Store, chosen: Chosen[Any], refine: RefineSettings) -> str:
-    """Sentence of the lake's calibration about a run with a method and settings; empty without a record."""
+    """Sentence on the false findings to expect, from the lake's newest calibration, for a run with `chosen`
+    and `refine`; empty if there is no calibration of this method."""
     record = newest_record(store)
     if record is None or record.method != chosen.method.name:
         return ""

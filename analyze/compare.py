@@ -1,7 +1,7 @@
 """Run one or several methods over samples and make one report.
 
-The parts common to all reports are made here: summaries of the samples, headline, notes on the data.
-Everything else belongs to the methods; this module knows none of them.
+Parts common to all reports are made here: summaries of the samples, headline, notes on the data. All other
+sections come from the methods; this module does not depend on any of them.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ def compare(
     calibration: str = "",
     marks: Sequence[Mark] = (),
 ) -> Outcome:
-    """Run one or several methods over the samples of a population, or over their stored statistics.
+    """Run one or several methods over the samples of a population, or over their stored statistics, and make
+    one report.
 
     refined: settings by which the population was refined, for the report; None: it was not refined.
     calibration: sentence on the false findings to expect, for verdicts. source: name of the lake, shown but
-    not part of the id. marks: deployments to draw. Deterministic in its arguments. Raises ConfigError if a
-    method takes another number of samples or needs requests, TypeError if two methods write a table of one
-    name with different columns.
+    not part of the report's id. marks: deployments to draw on the time strip. Deterministic in its arguments.
+    Raises ConfigError if a method takes another number of samples or needs requests, TypeError if two methods
+    write a table of one name with different columns.
     """
     bounds = limits if limits is not None else ReportLimits()
     compared, past = samples_of(population), None if history is None else samples_of(history)
@@ -110,7 +111,8 @@ def _analysed(
 
 
 def _completed(section: Section, method: str, calibration: str) -> Section:
-    """Section with the fields that depend on the run: method and calibration."""
+    """Copy a section with the fields that depend on the run filled in: name of the method, calibration
+    sentence."""
     known: dict[str, str] = {"method": method}
     if isinstance(section, VerdictSection):
         known["calibration"] = calibration
@@ -123,8 +125,8 @@ def _preparation(settings: RefineSettings) -> Preparation:
 
 
 def _tables(methods: Sequence[Chosen[Any]], results: Sequence[Result]) -> Mapping[str, pa.Table]:
-    """Tables by name, the method's name as first column; tables of one name from several methods are
-    concatenated."""
+    """Merge the tables of all methods by name, with the method's name as first column; tables of one name are
+    concatenated. Raises TypeError if their columns differ."""
     parts: dict[str, list[tuple[str, pa.Table]]] = {}
     for chosen, result in zip(methods, results, strict=True):
         for name, table in result.tables.items():

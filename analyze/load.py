@@ -1,4 +1,4 @@
-"""Load periods of a lake, through its manifest, into a population. All flows are read here.
+"""Load periods of a lake, through its manifest, into a population: the only module that reads flows.
 
 Files are listed by the manifest, never globbed. Wide columns are read by pyarrow, which keeps hosts as
 dictionary codes; DuckDB evaluates filters, for which it reads narrow columns only.
@@ -52,16 +52,18 @@ _FLOW_COLUMNS: Final = [
 _CODED_COLUMNS: Final = ["category", "host.list.element", "status", "error_class.list.element"]
 _PARAM_TEXTS: Final = ("request_id", "kind", "key", "text")
 MOST_SAMPLES: Final = 256
-"""Limit of a sample's code, which is one byte. To search many windows for a change, load them as one sample
-and tell windows apart by `start_ns`."""
+"""Maximum number of samples loaded together: a sample's code is one byte.
+
+To search many windows for a change, load them as one sample and tell windows apart by `start_ns`.
+"""
 
 
 class Loaded(NamedTuple):
-    """Samples loaded and refined together: a graph has the same key in both populations."""
+    """Populations of samples that were refined together, so that equal graphs have equal keys in both."""
 
     population: Population
     history: Population | None
-    """Samples of the history; None if no history was requested."""
+    """Population of the history's samples; None if no history was requested."""
 
 
 def load_population(
@@ -71,7 +73,7 @@ def load_population(
     history: Sequence[tuple[str, LakePeriods]] = (),
     folded: Sequence[FoldedNames] = (),
 ) -> Loaded:
-    """Load and refine samples (name, period or periods), and samples of a history with them.
+    """Load and refine samples, each (name, period or periods), together with the samples of a history.
 
     folded: name foldings made for another population, to be applied here as well. Samples may lie in
     different lakes, and may overlap (see `refuse_overlap`); the periods of one sample share no instant. A
@@ -137,7 +139,8 @@ def load_population(
 
 
 def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
-    """Flows of a sample. Raises PeriodError, with the cause, if none of its periods has any."""
+    """Read the flows of a sample's periods. Raises PeriodError, with the cause, if no flow matches in any of
+    them."""
     tables = []
     refused: PeriodError | None = None
     for part in parts:
@@ -158,7 +161,7 @@ def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
 
 
 def told_samples(asked: Sequence[tuple[str, Sequence[LakePeriod]]]) -> tuple[Sample, ...]:
-    """Samples for named periods; texts name the lake if there are several lakes.
+    """Make a `Sample` for each (name, periods); texts name the lake if there are several lakes.
 
     A lake's text is the last part of its path, or the whole path if two lakes share the last part.
     """
@@ -176,7 +179,7 @@ def told_samples(asked: Sequence[tuple[str, Sequence[LakePeriod]]]) -> tuple[Sam
 
 
 def sample_of(name: str, parts: Sequence[LakePeriod]) -> Sample:
-    """Sample that consists of several periods."""
+    """Make the `Sample` that consists of several periods, which share one filter."""
     periods = [part.period for part in parts]
     where = periods[0].where
     ordered = sorted(parts, key=lambda part: (part.period.start_ns, part.period.end_ns))
@@ -201,15 +204,16 @@ def _params_of(
     requests: pa.Array | None = None,
     as_codes: bool = False,
 ) -> pa.Table:
-    """Read parameters of a loaded sample; sample: its code. See `ReadParams`."""
+    """Read parameters of a loaded sample. samples: periods by sample code; sample: the code. See
+    `ReadParams`."""
     return read_params(samples[sample], keys=keys, requests=requests, as_codes=as_codes)
 
 
 def _operations_of(
     periods: Sequence[LakePeriod], folding: Folding, keys: Sequence[str], /
 ) -> Mapping[str, tuple[str, ...]]:
-    """Operations of stored structures by key: see `Population.stored_operations`. Reads files until every key
-    is found."""
+    """Operations of stored structures by structure key; see `Population.stored_operations`. Files are read
+    until every key is found."""
     known: dict[str, tuple[str, ...]] = {}
     for found, path in ((period, path) for period in periods for path in period.structures):
         open_keys = [key for key in keys if key not in known]
@@ -234,10 +238,11 @@ def read_params(
     requests: pa.Array | None = None,
     as_codes: bool = False,
 ) -> pa.Table:
-    """Parameters of a sample's windows, file by file; only `keys`, only of `requests` (None: all).
+    """Read the parameters of requests in the periods' windows, file by file.
 
-    as_codes: texts as dictionaries, and just the columns of PARAMS_AS_CODES. See `ReadParams`. Row
-    groups without a wanted key or request are not read. Raises LakeError.
+    keys, requests: only these keys, only requests with these ids; None: all. as_codes: texts as dictionaries,
+    and only the columns of PARAMS_AS_CODES. Row groups without a wanted key or request are skipped. Like
+    `ReadParams`. Raises LakeError.
     """
     wanted = None if keys is None else pc.field("key").isin(pa.array(keys, pa.string()))
     if requests is not None:
@@ -266,10 +271,10 @@ def read_stored(
     where: pc.Expression | None = None,
     started: tuple[int, int] | None = None,
 ) -> pa.Table:
-    """Read rows and columns of a file of a lake (default: all).
+    """Read columns (default: all) and rows (default: all) of a Parquet file of a lake.
 
-    as_codes: Parquet column paths to read as dictionaries instead of text; started: as in `read_rows`. Raises
-    LakeError if the file is missing, cut or damaged.
+    as_codes: Parquet column paths to read as dictionaries instead of text; where: filter on rows; started:
+    range of `start_ns`, as in `read_rows`. Raises LakeError if the file is missing, cut or damaged.
     """
     found.fetch([path])
     return read_rows(
@@ -290,14 +295,14 @@ def read_stored_structures(
     *,
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """Read a file of structures: columns (default: all) of STRUCTURES_SCHEMA. Raises LakeError."""
+    """Read columns (default: all) of STRUCTURES_SCHEMA from a file of structures. Raises LakeError."""
     found.fetch([path])
     return read_structures(path, columns, lake=found.lake, name=found.name_of(path), where=where)
 
 
 def read_flows(found: LakePeriod) -> pa.Table:
-    """Flows of a period that match its filter: the columns that the refinement needs, in the order of the
-    files."""
+    """Read the flows of a period that match its filter, with the columns that `analyze.refine` needs, in the
+    order of the files."""
     files = read_flow_files(found, _FLOW_COLUMNS, as_codes=_CODED_COLUMNS)
     return pa.concat_tables([flows for _, flows in files])
 
@@ -305,9 +310,10 @@ def read_flows(found: LakePeriod) -> pa.Table:
 def read_flow_files(
     found: LakePeriod, columns: Sequence[str], *, as_codes: Sequence[str] = ()
 ) -> Iterator[tuple[Path, pa.Table]]:
-    """Flows of a period that match its filter, file by file; `columns` must have `start_ns`.
+    """Yield (file, flows of the file that lie in the period and match its filter); `columns` must include
+    `start_ns`.
 
-    `as_codes` are Parquet column paths to be read as dictionaries instead of text.
+    as_codes: Parquet column paths to be read as dictionaries instead of text.
     """
     found.fetch(found.flows)
     rows = _matching_rows(found)
@@ -326,7 +332,8 @@ def read_flow_files(
 
 
 def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
-    """Numbers of the rows that pass the period's filter, by flow file; None without a filter."""
+    """Row numbers, by flow file, of the flows that pass the period's filter; None without a filter. Raises
+    PeriodError if the filter names an unknown key."""
     where = found.period.where
     if where is None:
         return None

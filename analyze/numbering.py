@@ -1,4 +1,4 @@
-"""Number keys in the order of first use, and words of a column in alphabetical order."""
+"""Numbers for keys in the order of first use, and codes for the words of a column in alphabetical order."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ K = TypeVar("K")
 
 
 class Numbering(dict[K, int]):
-    """Mapping of key to number that assigns the next number to a key it does not have yet."""
+    """Mapping from key to number that gives a missing key the next number, from 0, on access."""
 
     def __missing__(self, key: K) -> int:
-        """Assign the next number to a key."""
+        """Assign the next number to a missing key and return it."""
         number = self[key] = len(self)
         return number
 
 
 def coded(column: pa.ChunkedArray) -> tuple[I4, pa.StringArray]:
-    """([rows] codes of texts, -1 for null; distinct words, ascending)."""
+    """Code the texts of a column: (int32[rows] index into the words, -1 for null; distinct words,
+    ascending)."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     one = whole(column.unify_dictionaries())

@@ -1,8 +1,5 @@
-"""Population that an analysis works on: by category one graph and a node-by-request matrix.
-
-`analyze.refine` makes it from the lake's rows; critical paths, attribution, methods and reports read it.
-Requests belong to *samples*: a comparison has two, a history or a change-point search many, browsing one.
-"""
+"""Population that an analysis works on: for each category one graph and a matrix of times [nodes,
+requests]."""
 
 from __future__ import annotations
 
@@ -27,14 +24,14 @@ from stitch.graph.text import split_words
 from stitch.readings import reading_of
 
 Codes = npt.NDArray[np.signedinteger[Any]]
-"""Indices into a list of words, in the smallest type that fits; -1 for no word."""
+"""Array of indices into a list of words, in the smallest integer type that fits; -1 for no word."""
 
 
 _SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
 OK: Final = "ok"
-"""Status of a root that did not fail."""
+"""Status of a request's root span that did not fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +41,25 @@ class Sample:
     name: str
     """Name of the sample: `reference`, `problem`, a block of history, a version, …"""
     text: str = ""
-    """Text of the period as a person would write it (UTC)."""
+    """Text of the sample's period for people, in UTC."""
     start_ns: int = 0
     end_ns: int = 0
     """start_ns, end_ns: half-open interval, ns since the epoch."""
     where: str = ""
-    """Filter expression; empty for none."""
+    """Filter expression that narrows the sample; empty for none."""
     ranges: tuple[tuple[int, int], ...] = ()
     """Half-open ranges that make up the sample, ascending, disjoint; empty: `start_ns` to `end_ns`."""
     recorded: tuple[tuple[Recorded, ...], ...] = ()
-    """[ranges] recordings that overlap the range; empty: unknown."""
+    """For each of `ranges`, the recordings that overlap it; empty: unknown."""
 
     @property
     def length_ns(self) -> int:
-        """Observed time, ns, without gaps between ranges."""
+        """Total length of the sample's ranges, ns, without the gaps between them."""
         return sum(end - start for start, end in self.ranges) if self.ranges else self.end_ns - self.start_ns
 
 
 PAIR: Final = (Sample("reference"), Sample("problem"))
-"""The two samples of a comparison, unnamed in time."""
+"""Samples `reference` and `problem` of a comparison, without times."""
 
 
 class GraphNode(NamedTuple):
@@ -71,68 +68,72 @@ class GraphNode(NamedTuple):
     component: str
     point: str
     label: str | None = None
-    """Semantic label."""
+    """Semantic label of the node, for example a route; None for none."""
     host: str = ""
-    """Host, if the label policy puts hosts into labels; else empty."""
+    """Host of the node if the label policy includes hosts; otherwise empty."""
     side: int = POINT
-    """POINT, START or END of `stitch.graph.placed`."""
+    """Side of its span that the node stands for: POINT (a point in time), START or END, see
+    `stitch.graph.placed`."""
 
     @property
     def operation(self) -> str:
-        """`component/point[/label]`, for display."""
+        """Operation of the node for display, `component/point[/label]`."""
         return f"{self.component}/{self.what}"
 
     @property
     def where(self) -> str:
-        """`[host/]component`."""
+        """Component of the node, `[host/]component`."""
         return f"{self.host}/{self.component}" if self.host else self.component
 
     @property
     def what(self) -> str:
-        """Point of the node with its label, `point[/label]`: the operation without its component."""
+        """Point of the node with its label, `point[/label]`: its operation without the component."""
         return self.point if self.label is None else f"{self.point}/{self.label}"
 
     @property
     def text(self) -> str:
-        """`[host/]component/point[/label]` with `>` or `<` for the side of a span, for display."""
+        """Text of the node for display, `[host/]component/point[/label]` followed by `>` for the start or `<`
+        for the end of a span."""
         return f"{self.where}/{self.what}{_SIDE_MARK[self.side]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Nesting:
-    """The spans behind the nodes of a graph; arrays are [nodes]."""
+    """Spans that the nodes of a graph belong to; arrays are [nodes]."""
 
     owner: I4
-    """Position of the start of the node's span; for a point inside a span its own position."""
+    """Node index of the start of the span that each node belongs to; for a point inside a span its own
+    index."""
     parent: I4
-    """Position of the start of the owner's parent span; -1 for the root's."""
+    """Node index of the start of the parent of each node's span; -1 for the root span."""
     kind: U1
-    """`EventKind` of the event behind the node."""
+    """`EventKind` of the event that each node stands for."""
 
 
 class LeftBehind(NamedTuple):
-    """Child that the response does not wait for and that the refinement removed."""
+    """Child call that the response does not wait for and that the refinement therefore removed from the
+    graph."""
 
     parent: int
-    """Position of the start of the span that started the child."""
+    """Node index of the start of the span that made the call."""
     operation: str
-    """`component/point[/label]`."""
+    """Operation of the removed child, `component/point[/label]`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedFailures:
-    """Nodes that failed, sorted by (row, position); arrays are [failures]."""
+    """Failed nodes of a category's requests, sorted by (row, position); arrays are int32[failures]."""
 
     row: I4
-    """Request of the category."""
+    """Index of the request in its category."""
     position: I4
-    """Canonical position in the refined graph; for a span that of its start. Failures of removed nodes are
-    dropped."""
+    """Node index of the failed node in the refined graph; for a failed span, that of its start. Failures of
+    removed nodes are dropped."""
     error: I4
-    """Index into the population's `errors`."""
+    """Index of the error class in `Population.errors`."""
 
     def of_rows(self, rows: slice) -> RecordedFailures:
-        """Failures of a range of requests, rows renumbered from 0."""
+        """Select the failures of a slice of requests; rows are renumbered from 0."""
         start, stop, _ = rows.indices(np.iinfo(np.int32).max)
         first, past = np.searchsorted(self.row, (start, stop))
         return RecordedFailures(
@@ -144,7 +145,8 @@ NO_FAILURES: Final = RecordedFailures(np.zeros(0, np.int32), np.zeros(0, np.int3
 
 
 class GraphText:
-    """Text of a graph. Made at the first access, as most graphs are never shown: 10 µs a node."""
+    """Canonical text of a graph, computed at the first access, as most graphs are never shown (10 µs a
+    node)."""
 
     def __init__(self, template: Callable[[], Template]) -> None:
         self._template = template
@@ -156,7 +158,7 @@ class GraphText:
 
     @property
     def canonical(self) -> str:
-        """Canonical text, for people."""
+        """Canonical text of the graph, for people."""
         return self._texts[0]
 
     @property
@@ -167,20 +169,20 @@ class GraphText:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A refined structure: labelled DAG over canonical positions, without times.
+    """Refined structure of requests: a labelled directed acyclic graph without times.
 
-    Positions are a topological order (src < dst); 0 is the root.
+    Nodes are numbered in canonical order, which is topological (src < dst along every edge); 0 is the root.
     """
 
     key: str
-    """32 hex digits; equal iff nodes, edges and responses are equal."""
+    """Hash of the graph, 32 hex digits; equal iff nodes, edges and responses are equal."""
     root: str
-    """Root type, `component/point`."""
+    """Root type of the requests, `component/point` of the root node."""
     nodes: tuple[GraphNode, ...]
     edges: I4
-    """[edges, 2] (src, dst), sorted by (dst, src)."""
+    """int32[edges, 2]: node indices (src, dst) of each edge, sorted by (dst, src)."""
     responses: I4
-    """Positions of nodes that may send the response."""
+    """Indices of the nodes that may send the response."""
     text: GraphText = field(compare=False)
     nesting: Nesting | None = None
     """Nesting of spans; None for activity records. Not part of the key: if requests with different nestings
@@ -188,7 +190,7 @@ class Graph:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """[nodes] display text of each node."""
+        """Display text of each node, in node order."""
         return tuple(node.text for node in self.nodes)
 
     @property
@@ -198,7 +200,7 @@ class Graph:
 
     @property
     def kind(self) -> str:
-        """Kind of the flows: SPANS or RECORDS of `schemas.lake`."""
+        """Kind of the flows that the graph was made from: SPANS or RECORDS of `schemas.lake`."""
         return RECORDS if all(node.side == POINT for node in self.nodes) else SPANS
 
 
@@ -206,60 +208,63 @@ _BOTH_SIDES: Final = ("left", "right")
 
 
 class Source(NamedTuple):
-    """Stored structure of a request, and which of its nodes belong to the request."""
+    """Stored structure that a request was read from, and the nodes of it that belong to the request."""
 
     key: str
     positions: tuple[int, ...] | None = None
-    """Stored positions of a message's work, ascending; None: all nodes."""
+    """Indices, ascending, of the stored structure's nodes that belong to the request (one started by a
+    message); None: all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """All requests of one refined structure, sorted by (sample, start, id)."""
+    """All requests with one refined structure (graph), sorted by (sample, start, id)."""
 
     graph: Graph
     node_ns: I8
-    """[nodes, requests] ns since start, C order: times of one node are contiguous. Clamped and skew-corrected
-    by the refinement, so that along every edge dst >= src."""
+    """int64[nodes, requests] time of each node in each request, ns since the request's start; C order, so
+    that the times of one node are contiguous. Clamped and skew-corrected by the refinement: along every edge
+    dst >= src."""
     response_ns: I8
-    """[requests] response time."""
+    """int64[requests]: response times, ns."""
     start_ns: I8
-    """[requests] ns since the epoch."""
+    """int64[requests]: starts of the requests, ns since the epoch."""
     weight: F8
-    """[requests] inverse sampling probability."""
+    """float64[requests]: weights of the requests, i.e. inverse sampling probabilities."""
     sample: U1
-    """[requests] index into the population's samples, ascending."""
+    """uint8[requests]: index of each request's sample in `Population.samples`, ascending."""
     status: I4
-    """[requests] index into the population's statuses."""
+    """int32[requests]: index of each request's status in `Population.statuses`."""
     request_id: pa.StringArray
-    """[requests] id of the request."""
+    """Ids of the requests, [requests]."""
     stored: Sequence[str]
-    """Keys of the stored structures that were merged into this category."""
+    """Keys of the stored structures that the refinement merged into this category."""
     skewed_edges: B1
-    """[edges] True if a skew correction or a clamp changed the edge in any request."""
+    """bool[edges]: True for edges whose times were changed in any request by a skew correction or a clamp."""
     host: Codes | None = None
-    """[nodes, requests] index into the population's hosts, -1 unknown; permuted with `node_ns` if
-    interchangeable branches were sorted. Do not write: a broadcast view if all requests have the same hosts.
-    None: not loaded (made by hand)."""
+    """[nodes, requests] index of each node's host in `Population.hosts`, -1 for unknown; permuted like
+    `node_ns` if interchangeable branches were sorted. Do not write: a broadcast view if all requests have the
+    same hosts. None: hosts were not loaded (population made by hand)."""
     failures: RecordedFailures = NO_FAILURES
-    """Every failing node of every request."""
+    """Failed nodes of all requests of the category."""
     sources: tuple[Source, ...] = ()
-    """Distinct sources of the requests, ascending; empty: all of `stored[0]`, whole."""
+    """Distinct sources of the category's requests, ascending; empty: all come from `stored[0]`, with all
+    nodes."""
     source: I4 | None = None
-    """[requests] index into `sources`; None: all 0."""
+    """int32[requests]: index of each request's source in `sources`; None: all 0."""
     origin: I4 | None = None
-    """[requests] index into `left_behind`; None: all 0."""
+    """int32[requests]: index of each request's set of removed children in `left_behind`; None: all 0."""
     left_behind: tuple[tuple[LeftBehind, ...], ...] = ()
-    """Distinct sets of removed children, each sorted, ascending: one per stored structure, or several if
-    interchangeable branches were sorted. Empty: nothing was removed."""
+    """Distinct sets of children that the refinement removed, each sorted, ascending: one per stored
+    structure, or several if interchangeable branches were sorted. Empty: nothing was removed."""
 
     @property
     def n_requests(self) -> int:
-        """Number of requests, all samples together."""
+        """Number of requests of the category in all samples together."""
         return len(self.sample)
 
     def rows(self, sample: int) -> slice:
-        """Slice of the requests of a sample."""
+        """Slice of the category's requests that belong to a sample (its index)."""
         code = self.sample.dtype.type(sample)  # of another type than the column's, it would be copied
         first, past = (int(self.sample.searchsorted(code, side)) for side in _BOTH_SIDES)
         return slice(first, past)
@@ -271,18 +276,19 @@ PARAMS_AS_TEXT: Final = pa.schema(
         for f in PARAMS_SCHEMA
     ]
 )
-"""`schemas.lake.PARAMS_SCHEMA` with plain text for dictionaries: the schema of `ReadParams`."""
+"""Schema of the tables of `ReadParams`: `schemas.lake.PARAMS_SCHEMA` with plain text instead of
+dictionaries."""
 
 
 _CODES: Final = pa.dictionary(pa.int32(), pa.string())
 PARAMS_AS_CODES: Final = pa.schema(
     [("request_id", _CODES), ("kind", _CODES), ("key", _CODES), ("num", pa.float64()), ("text", _CODES)]
 )
-"""Schema of parameters with dictionary-coded texts."""
+"""Schema of the tables of `ReadParams` with `as_codes`: texts are dictionaries."""
 
 
 class ReadParams(Protocol):
-    """Reader of parameters of a sample's requests, on demand."""
+    """Function that reads the parameters of a sample's requests on demand."""
 
     def __call__(
         self,
@@ -293,12 +299,12 @@ class ReadParams(Protocol):
         requests: pa.Array | None = None,
         as_codes: bool = False,
     ) -> pa.Table:
-        """Rows of PARAMS_AS_TEXT of one sample's period, in file order.
+        """Read the parameters of one sample's period: rows of PARAMS_AS_TEXT, in file order.
 
-        keys: only these parameters. requests: only these request ids, text. None: all. as_codes: texts may be
-        dictionaries, which takes a third of the time if all are read. The rows may include requests that the
-        sample's filter excludes, and requests of the same id and the other kind (`Graph.kind` against the
-        column `kind`). Raises LakeError if a file cannot be read.
+        sample: its index. keys: only these parameters; requests: only requests with these ids (text); None:
+        all. as_codes: rows of PARAMS_AS_CODES, which takes a third of the time if all are read. The rows may
+        include requests that the sample's filter excludes, and requests with the same id but the other kind
+        (compare `Graph.kind` with the column `kind`). Raises LakeError if a file cannot be read.
         """
         ...
 
@@ -311,77 +317,84 @@ def no_params(
     requests: pa.Array | None = None,
     as_codes: bool = False,
 ) -> pa.Table:
-    """Empty parameters, for a population made by hand."""
+    """Table of parameters without rows, for a population made by hand."""
     del keys, requests
     return (PARAMS_AS_CODES if as_codes else PARAMS_AS_TEXT).empty_table()
 
 
 class ClockMove(NamedTuple):
-    """Two hosts whose clock offset changed."""
+    """Pair of hosts whose clocks moved against each other during the samples."""
 
     host: str
     other: str
     by_ns: int | None
-    """Size of the move, ns; None: the clocks drift, or too few requests show it."""
+    """Size of the move of `other` against `host`, ns; None: the clocks drift, or too few requests show it."""
 
 
 class FoldedNames(NamedTuple):
-    """Folding of too many distinct names into fewer, done before graphs were made."""
+    """Folding of too many distinct names into fewer, done before the graphs were made."""
 
     component: str | None
-    """Component whose operations were folded; None: names of components were folded."""
+    """Component whose operations were folded; None: the names of components were folded."""
     level: int
-    """Level of `analyze.refine.name_folding`."""
+    """Level of folding, see `analyze.refine.name_folding`."""
     left: int
-    """Number of names after folding."""
+    """Number of distinct names after the folding."""
     example: tuple[str, str]
-    """A name before and after folding."""
+    """Example of a folded name: (before, after)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Categories of all samples, sorted by (root, key), and notes of the refinement."""
+    """Categories of all samples, sorted by (root, key), with notes of the refinement."""
 
     categories: tuple[Category, ...]
     excluded: dict[str, tuple[int, ...]]
-    """Quality flag -> number of excluded flows by sample."""
+    """Quality flag -> number of excluded flows, one per sample."""
     notes: tuple[str, ...]
     """Sentences for the data-quality section, for example skew between two hosts."""
     samples: tuple[Sample, ...] = PAIR
     statuses: tuple[str, ...] = ()
-    """Words of `Category.status`, ascending."""
+    """Words that `Category.status` indexes, ascending."""
     hosts: tuple[str, ...] = ()
-    """Words of `Category.host`, ascending."""
+    """Names of hosts that `Category.host` indexes, ascending."""
     errors: tuple[str, ...] = ()
-    """Words of `Failures.error`, ascending: error classes."""
+    """Error classes that `RecordedFailures.error` indexes, ascending."""
     skew_notes: tuple[str, ...] = ()
-    """Subset of `notes` about clocks."""
+    """Sentences of `notes` that concern clocks."""
     asynchrony_notes: tuple[str, ...] = ()
-    """Subset of `notes` about asynchronous calls."""
+    """Sentences of `notes` that concern asynchronous calls."""
     clock_moves: tuple[ClockMove, ...] = ()
-    """Clock moves of hosts that the compared samples use: times between these hosts are no evidence."""
+    """Pairs of hosts whose clocks moved during the compared samples: times between these hosts are no
+    evidence."""
     incomplete: tuple[tuple[int, int], ...] = ()
-    """[samples] (flows with signs of an undelivered event, all flows); empty: unknown."""
+    """For each sample (number of flows with signs of an undelivered event, number of flows); empty:
+    unknown."""
     weight_known: tuple[float, ...] = ()
-    """[samples] share of flows with a recorded sampling probability; empty: no flows, or not loaded."""
+    """For each sample the share of flows with a recorded sampling probability, in [0, 1]; empty: no flows, or
+    not loaded."""
     window_ns: int = DEFAULT_WINDOW_NS
-    """Length of the lake's windows, ns: a request is in window `start_ns // window_ns`."""
+    """Length of the lake's windows, ns: a request lies in window number `start_ns // window_ns`."""
     folded: tuple[FoldedNames, ...] = ()
     params: ReadParams = no_params
-    """Reader of parameters; nothing is read before a call."""
+    """Function that reads parameters of a sample's requests; nothing is read before a call."""
     stored_operations: Callable[[Sequence[str]], Mapping[str, tuple[str, ...]]] = lambda _: {}
-    """Reader of the operations of stored structures: key of `Category.stored` -> `component/point` by stored
-    position, the position by which parameters are stored. Keys that no sample has are left out, as are all
-    keys of a population made by hand. Raises LakeError if a file cannot be read."""
+    """Function from keys of stored structures (`Category.stored`) to a mapping key -> `component/point` of
+    each stored node, in the order in which parameters are stored.
+
+    Keys that no sample has are left out, as are all keys of a population made by hand. Raises LakeError if a
+    file cannot be read.
+    """
 
     def has_requests(self, sample: int) -> bool:
-        """True if a sample has a testable request."""
+        """True if a sample (its index) has a request that can be tested."""
         return any(c.rows(sample).stop > c.rows(sample).start for c in self.categories)
 
     def columns(self, sample: int, *names: str, asked: bool = False) -> list[npt.NDArray[Any]]:
-        """Columns of the requests of a sample (`start_ns`, `response_ns`, `weight`), category after category.
+        """Columns of the requests of a sample (`start_ns`, `response_ns`, `weight`), concatenated over
+        categories.
 
-        asked: without requests started by messages, which no caller awaits. O(requests).
+        asked: without requests that were started by messages, for which no caller waits. O(requests).
         """
         parts = [(c, c.rows(sample)) for c in self.categories if not (asked and is_message(c.graph.root))]
         none = {"weight": np.zeros(0)}
@@ -391,21 +404,21 @@ class Population:
         ]
 
     def failed(self, category: Category, rows: slice | I8) -> B1:
-        """[rows] True if the root of a category's request did not end `ok`; False for all without
-        statuses."""
+        """bool[rows]: True where the root of a request of `category` ended with another status than `ok`; all
+        False if the population has no statuses."""
         status = category.status[rows]
         if not self.statuses:
             return np.zeros(len(status), dtype=np.bool_)
         return np.asarray(status != (self.statuses.index(OK) if OK in self.statuses else -1))
 
     def root_types(self) -> tuple[tuple[str, ...], I8]:
-        """(root types, ascending; [categories] index of each category's root type)."""
+        """Root types, ascending, and the index of each category's root type, int64[categories]."""
         roots = tuple(sorted({category.graph.root for category in self.categories}))
         number = {root: i for i, root in enumerate(roots)}
         return roots, np.array([number[category.graph.root] for category in self.categories], np.int64)
 
     def of_samples(self, first: int, past: int) -> Population:
-        """Samples `first` to `past` (exclusive) as a separate population; same graphs and keys."""
+        """Population of samples `first` to `past` (exclusive) only; its graphs and keys are the same."""
 
         def params(
             sample: int,
@@ -433,7 +446,8 @@ class Population:
 
 
 def _rows_of(category: Category, first: int, past: int) -> Category:
-    """Requests of samples `first` to `past`, with sample codes renumbered from 0."""
+    """Category with only the requests of samples `first` to `past` (exclusive); sample codes are renumbered
+    from 0."""
     rows = slice(category.rows(first).start, category.rows(past - 1).stop)
     host, source, origin = category.host, category.source, category.origin
     return replace(
@@ -453,7 +467,7 @@ def _rows_of(category: Category, first: int, past: int) -> Category:
 
 
 def _cut(host: Codes, rows: slice) -> Codes:
-    """Columns of a host matrix; a broadcast view remains one."""
+    """Select columns of a host matrix; a broadcast view remains one."""
     part = host[:, rows]
     return part if host.strides[1] == 0 else np.ascontiguousarray(part)
 

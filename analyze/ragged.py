@@ -1,9 +1,5 @@
-"""Rows of different lengths, one after the other in a flat array: e.g. calls of many graphs, a cell a
-request.
-
-For thousands of small matrices [nodes, requests] numpy's overhead exceeds the work. Flat, one operation
-serves them all.
-"""
+"""Layout of rows of different lengths in one flat array, one row after the other: e.g. calls of many graphs,
+with one cell per request."""
 
 from __future__ import annotations
 
@@ -19,10 +15,10 @@ Value = TypeVar("Value", bound=np.generic)
 
 
 class Ragged(NamedTuple):
-    """Layout of rows; arrays are [rows]."""
+    """Layout of rows in a flat array; first, size: int64[rows]."""
 
     first: I8
-    """First cell of each row."""
+    """Index of the first cell of each row in the flat array."""
     size: I8
     """Number of cells of each row."""
 
@@ -37,21 +33,23 @@ class Ragged(NamedTuple):
         return int(self.size.sum())
 
     def spread(self, values: npt.NDArray[Value]) -> npt.NDArray[Value]:
-        """[cells] value of each cell's row. values: [rows]."""
+        """Repeat the value of each row for all of its cells: [cells]. values: [rows]."""
         return np.repeat(values, self.size)
 
     def at(self, first: I8) -> I8:
-        """[cells] indices of cells in another array, where rows of the same lengths begin at `first`
-        [rows]."""
+        """Indices, int64[cells], of the cells in another flat array in which rows of the same lengths begin
+        at `first` [rows]."""
         return ranges(first, self.size)
 
     def chosen(self, rows: I8) -> tuple[Ragged, I8]:
-        """(layout of the selected rows alone, [its cells] index of each in this layout)."""
+        """Select rows: (layout of the selected rows without gaps, for each of its cells the index in this
+        layout)."""
         alone = Ragged.of(self.size[rows])
         return alone, alone.at(self.first[rows])
 
     def sums(self, values: npt.NDArray[Value], into: Ragged, row: I8) -> F8:
-        """[cells of `into`] sums of values [cells]; each row is added to row `row` [rows] of `into`."""
+        """Add the values [cells] of each row to row number `row` [rows] of the layout `into`: float64[cells
+        of `into`]."""
         at = self.at(into.first[row])
         return np.bincount(at, np.asarray(values, dtype=np.float64), into.n_cells).astype(
             np.float64, copy=False

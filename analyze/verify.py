@@ -25,11 +25,12 @@ from stitch.lake.encoding import still_at, unreadable
 HASHERS: Final = 2
 """Number of hashing threads; hashing releases the interpreter lock."""
 REMEMBERED: Final = 65_536
-"""Most checksums cached in memory, some 20 MB; a file evicted from the cache is hashed again."""
+"""Maximum number of checksums cached in memory, some 20 MB; a file dropped from the cache is hashed again."""
 
 
 def verify(found: LakePeriod, paths: Iterable[Path]) -> None:
-    """Raise LakeError, naming the file, if one of `paths` is missing, cut or changed.
+    """Check files against the lake's checksums; raise LakeError, naming the file, if one is missing, cut or
+    changed.
 
     Paths that the manifest does not list (files of reports, which are small) are read whole instead, with
     verification of their page checksums.
@@ -59,7 +60,7 @@ def _read_pages(found: LakePeriod, path: Path) -> None:
 
 
 def _sum(path: Path) -> str | OSError:
-    """SHA-256 of a file, hex; the error if it cannot be read."""
+    """SHA-256 of a file as hex text, or the OSError if it cannot be read."""
     try:
         path = still_at(path)
         stat = path.stat()

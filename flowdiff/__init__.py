@@ -56,11 +56,11 @@ _PLACES: Final = {
     "Table": "flowdiff.tables",
     "simulate": "flowdiff.simulation",
 }
-"""Modules of the public names, imported on first use."""
+"""Public name -> module that defines it, imported on first use."""
 
 
 def __getattr__(name: str) -> object:
-    """Public name, imported on first use."""
+    """Import a public name on its first use. Raises AttributeError for other names."""
     if name == "__version__":
         from flowdiff.cli.version import version
 

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 
 _LEAST_FOR_REQUESTS = 64 << 20
-"""Least memory for requests with which a comparison starts: 600,000 nodes."""
+"""Minimum memory for requests, bytes, with which a comparison starts: enough for 600,000 nodes."""
 _BESIDE_REQUESTS = 160 << 20
-"""Bytes for code that is loaded later, and for statistics while they are added up and tested: of 1,600
-categories 128 MB where they are kept, and as much where windows are read in slices, however small these are.
+"""Memory in bytes for code that is loaded later, and for statistics while they are summed and tested.
+
+With 1,600 categories the statistics took 128 MB where they are stored in the lake, and as much where windows
+are read in slices, however small.
 """
 
 
@@ -48,7 +50,7 @@ def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], reme
 
 
 def unseen(_: str) -> AbstractContextManager[None]:
-    """Stage (see `analysed`) that displays nothing."""
+    """Context manager for a step (`stage` of `analysed`) that displays nothing."""
     return nullcontext()
 
 
@@ -69,7 +71,7 @@ def analysed(
     from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
     from analyze.profile.history import read_samples
-    from analyze.watch.deployments import known_deployments
+    from analyze.watch.versions import known_deployments
     from stitch.processes import shared_processes
 
     most_bytes = None if memory is None else memory_for_requests(memory)
@@ -100,7 +102,7 @@ def analysed(
 
 
 def memory_for_requests(memory: int) -> int:
-    """Bytes of `memory` left after the program's own. Raises ConfigError if these are too few."""
+    """Bytes of a limit of `memory` that are left for requests. Raises ConfigError if they are too few."""
     from flowdiff.live.memory import resident_bytes
 
     program = resident_bytes()
@@ -115,8 +117,8 @@ def memory_for_requests(memory: int) -> int:
 
 
 def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
-    """Outcome whose request ids link to `url`; None: to the `trace_url` in the lake's `flowdiff.json`, if
-    any.
+    """Outcome whose request ids link to `url`; None: to the `trace_url` in the lake's `flowdiff.json`, if it
+    has one.
 
     Raises ConfigError if it is not the address of a trace.
     """

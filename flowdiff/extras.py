@@ -32,14 +32,13 @@ EXTRAS: Final = {
     "uvicorn": "serve",
     "zstandard": "kafka",
 }
-"""Optional package (importable name) -> extra of pyproject.toml that installs it."""
+"""Importable name of an optional package -> extra of pyproject.toml that installs it."""
 TABLES: Final = ("pandas", "polars")
-"""Packages that tables can be converted to, not installed by any extra."""
+"""Optional packages for converting tables, which no extra installs."""
 
 
 def missing_extra(error: ModuleNotFoundError) -> ConfigError | None:
-    """ConfigError with the install command for a failed import; None if the module is not an optional
-    package."""
+    """ConfigError with the command that installs a missing optional package; None for all other modules."""
     name = (error.name or "").partition(".")[0]
     if name not in EXTRAS and name not in TABLES:
         return None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def span_columns(pairs: Mapping[str, str]) -> SpanColumns:
-    """Columns of tables of spans, from field -> column name. Raises ConfigError."""
+    """Make SpanColumns from field -> column name. Raises ConfigError for an unknown field or unit."""
     fields = SpanColumns.model_fields
     if unknown := sorted(pairs.keys() - fields.keys()):
         raise ConfigError(
@@ -37,7 +37,7 @@ def span_columns(pairs: Mapping[str, str]) -> SpanColumns:
 
 
 def reaching_topics(settings: ImportSettings, names: list[str], config: Path | None) -> ImportSettings:
-    """Settings with access to the brokers, if a topic is among `names`.
+    """Add the settings of Kafka brokers if a topic is among `names`.
 
     Raises ConfigError, InputError.
     """
@@ -50,7 +50,7 @@ def reaching_topics(settings: ImportSettings, names: list[str], config: Path | N
 
 
 def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPart]:
-    """Files matching each glob, by name, and parts of topics.
+    """Names of the files that match each glob, and parts of topics.
 
     Raises InputError for a pattern without a match.
     """
@@ -77,7 +77,7 @@ def expanded(patterns: list[str], settings: ImportSettings) -> list[str | LogPar
 
 
 class _Bar:
-    """Progress bar of an import; silent without a terminal."""
+    """Progress bar of an import; shows nothing without a terminal."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
@@ -111,7 +111,7 @@ def import_progress(*, shown: bool = True) -> Iterator[_Bar]:
 
 
 def summary_rows(summary: ImportSummary) -> list[tuple[str, str]]:
-    """(name, count) of counters that are not zero."""
+    """(Name, formatted count) of each counter that is not zero, and of events, flows and windows."""
     counters = summary.counters
     rows: list[tuple[str, int]] = [
         ("files imported", len(summary.files_imported)),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from analyze.scope import LakePeriod
 
 SQL_SECONDS = 300.0
-"""Default time limit of a query's computation, s."""
+"""Default limit of a query's computing time, s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class Lake:
 
 
 def opened(name: str, *, create: bool) -> Lake:
-    """Lake of a name. Raises LakeError if it does not exist, unless `create`."""
+    """Open a lake by name. Raises LakeError if it does not exist, unless `create`."""
     if not create:
         from analyze.scope import Lakes
 
@@ -275,7 +275,8 @@ def opened(name: str, *, create: bool) -> Lake:
 
 @contextmanager
 def _as_parquet(table: object) -> Iterator[Path]:
-    """Temporary Parquet file of a table while the block runs; equal rows give equal bytes.
+    """Write a table to a temporary Parquet file that exists while the block runs; equal rows give equal
+    bytes.
 
     Raises InputError for a column of a type that Parquet lacks.
     """
@@ -297,7 +298,7 @@ def _as_parquet(table: object) -> Iterator[Path]:
 
 
 def _without_views(type_: pa.DataType) -> pa.DataType:
-    """Equivalent type without view types, also inside lists, structs and dictionaries."""
+    """Arrow type with view types replaced by large ones, also inside lists, structs and dictionaries."""
     import pyarrow as pa
     import pyarrow.types as kinds
 
@@ -324,7 +325,7 @@ def _one(period: Period) -> str:
 
 
 def _attached(name: str, given: object) -> Any:
-    """File, or Arrow table. Raises ConfigError for anything else."""
+    """Path of a file, or Arrow table. Raises ConfigError for anything else."""
     import pyarrow as pa
 
     if isinstance(given, str | Path):
@@ -335,7 +336,9 @@ def _attached(name: str, given: object) -> Any:
 
 
 def _settings(model: Any, given: Mapping[str, Any] | None) -> Any:
-    """Settings of a model, with defaults for missing ones. Raises ConfigError, naming the invalid one."""
+    """Make settings from name -> value, with defaults for the rest. Raises ConfigError, which names an
+    invalid one.
+    """
     from pydantic import ValidationError
 
     try:

@@ -22,14 +22,14 @@ SPINNER: Final = "Comparing"
 
 @dataclass(frozen=True, slots=True)
 class QueryComparisons:
-    """Comparisons of periods of one lake; a query cannot compare another lake."""
+    """Makes the comparisons that queries request, of periods of one lake; other lakes are refused."""
 
     lake: str
     now_ns: int
-    """Reference time of relative periods."""
+    """Time to which relative periods (`yesterday`) refer, ns since the epoch."""
 
     def __call__(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
-        """Tables of a comparison, as in a report. Raises PeriodError, ConfigError, LakeError."""
+        """Make a comparison; return its tables by name. Raises PeriodError, ConfigError, LakeError."""
         from analyze.methods.port import Chosen
         from analyze.refine.settings import RefineSettings
         from flowdiff.analysing import analysed
@@ -52,7 +52,7 @@ class QueryComparisons:
 
 
 def with_findings(name: str) -> AnyMethod:
-    """Method by name, which must make findings. Raises ConfigError for another one."""
+    """Method with this name, which must make findings. Raises ConfigError if it makes none."""
     from analyze.methods.registry import method_of
     from flowdiff.extras import needed
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from stitch.drivers.import_settings import ImportSummary
 
 WIDTH: Final = 100
-"""Default width of the text, columns."""
+"""Default width of a result's text, columns."""
 FRAME: Final = "width:100%;height:640px;border:1px solid #ccc"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Analysis:
-    """Result of a method."""
+    """Result of a method: its report, and conversions to text, HTML, JSON and tables."""
 
     _outcome: Outcome
     _lake: str = field(default="")
@@ -66,7 +66,7 @@ class Analysis:
 
     @property
     def tables(self) -> Mapping[str, Table]:
-        """Name -> complete table."""
+        """Table name -> table of the report, complete even where the report's lists are cut."""
         return {name: Table(table) for name, table in self._outcome.tables.items()}
 
     def html(self, *, trace_url: str | None = None) -> str:
@@ -148,7 +148,7 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Flow:
-    """One request."""
+    """One request with its spans, nodes and parameters."""
 
     _stored: StoredFlow
     spans: Table
@@ -182,7 +182,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Imported:
-    """Result of an import."""
+    """Result of an import: its summary, and counts."""
 
     summary: ImportSummary
 

@@ -17,12 +17,12 @@ from schemas.ranges import SAME_WEEKDAY, parse_ranges, ranges_text, weeks_before
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Compared samples, and a history."""
+    """Samples to compare, and a history for the comparison, as periods of lakes."""
 
     compared: NamedSamples
     history: NamedSamples
     notes: tuple[str, ...] = ()
-    """Notes for the reader on how the samples were chosen, one sentence each."""
+    """Sentences for the reader on how the samples were chosen."""
 
     @property
     def periods(self) -> list[LakePeriod]:
@@ -80,7 +80,7 @@ def since_samples(text: str, asked: Mapping[str, Sequence[str]], lake: str | Non
 
 
 ONE: Final = "period"
-"""Name of the sample if there is only one."""
+"""Name of the sample, for commands that take a single one."""
 
 
 def one_or_two(
@@ -113,7 +113,7 @@ def one_or_two(
 REFERENCE: Final = "reference"
 PROBLEM: Final = "problem"
 EARLIER_WEEKS: Final = (2, 3, 4)
-"""Weeks before the problem that form the history of `same-weekday`, if the lake has them."""
+"""Numbers of weeks before the problem that form the history for `same-weekday`, if the lake has them."""
 
 
 def find_samples(
@@ -179,7 +179,7 @@ def _swapped(compared: Mapping[str, Sequence[LakePeriod]]) -> Iterator[str]:
 
 
 def _is_there(lakes: Lakes, period: Period) -> bool:
-    """True if the lake has sealed windows in a period."""
+    """True if the lake has sealed windows in the period."""
     try:
         return bool(lakes.sealed(period))
     except PeriodError:

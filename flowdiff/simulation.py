@@ -120,7 +120,9 @@ def _refuse_more(faults: Sequence[str], severities: Sequence[float], starts: Seq
 def chosen_faults(
     names: Sequence[str], severities: Sequence[float] = (), starts: Sequence[float] = ()
 ) -> list[tuple[Fault, float | None, float]]:
-    """(fault, severity or None, start) for each name. Raises ConfigError."""
+    """(Fault, severity or None for its default, start in seconds of the run) for each name. Raises
+    ConfigError.
+    """
     _refuse_more(names, severities, starts)
     padded = [*severities, *[None] * (len(names) - len(severities))]
     begun = [*starts, *[0.0] * (len(names) - len(starts))]
@@ -128,7 +130,7 @@ def chosen_faults(
 
 
 def epoch_ns(text: str) -> int:
-    """Start of a run from ISO 8601, ns since the epoch. Raises ConfigError."""
+    """Parse the start of a run, ISO 8601, to ns since the epoch. Raises ConfigError."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

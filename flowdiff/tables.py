@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 SHOWN: Final = 20
-"""Most rows shown in a notebook or a prompt."""
+"""Maximum number of rows shown in a notebook or at a prompt."""
 WIDTH: Final = 400
-"""Width of a line at a prompt, cells."""
+"""Maximum width of a line at a prompt, characters."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -26,29 +26,29 @@ class Table:
     _arrow: pa.Table
 
     def arrow(self) -> pa.Table:
-        """Arrow table, without a copy."""
+        """The rows as an Arrow table, without a copy."""
         return self._arrow
 
     def df(self) -> pd.DataFrame:
-        """Pandas DataFrame. Raises ConfigError without pandas."""
+        """The rows as a pandas DataFrame. Raises ConfigError if pandas is not installed."""
         with needed():
             import pandas as pd  # noqa: F401 - Arrow's own message has no name of the package
         return self._arrow.to_pandas()
 
     def pl(self) -> pl.DataFrame:
-        """Polars DataFrame. Raises ConfigError without polars."""
+        """The rows as a polars DataFrame. Raises ConfigError if polars is not installed."""
         with needed():
             import polars as pl
         return pl.DataFrame(self._arrow)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Rows as dictionaries."""
+        """The rows as dictionaries, column name -> value."""
         rows: list[dict[str, Any]] = self._arrow.to_pylist()
         return rows
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns."""
+        """Names of the columns, in order."""
         names: list[str] = self._arrow.column_names
         return names
 
@@ -56,12 +56,12 @@ class Table:
         return int(self._arrow.num_rows)
 
     def __getitem__(self, column: str) -> list[Any]:
-        """Values of a column. Raises KeyError."""
+        """Values of one column, one per row. Raises KeyError for an unknown name."""
         values: list[Any] = self._arrow[column].to_pylist()
         return values
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's exchange interface."""
+        """Export the rows through Arrow's C stream interface, by which other libraries read them."""
         return self._arrow.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ class Table:
         return f"<table><tr>{head}</tr>{body}</table><p>{len(self):,} rows</p>"
 
     def _head(self) -> tuple[list[str], list[list[str]]]:
-        """Column names and the first rows, as display-safe texts."""
+        """Column names and first rows as texts for display, control characters made visible."""
         from analyze.sql.values import python_values
         from schemas.visible import visible
 

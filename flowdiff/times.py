@@ -8,15 +8,17 @@ from datetime import UTC, date, datetime, timedelta
 from schemas.errors import PeriodError
 
 Moment = date | datetime
-"""Date or datetime (UTC without a zone), or a subclass such as a timestamp of pandas or polars."""
+"""A date or datetime (UTC without a zone), or an object of a subclass such as a timestamp of pandas or
+polars.
+"""
 Period = str | date | tuple[Moment, Moment | timedelta]
 """Text as on the command line, a day, or a range (start, end) or (start, duration)."""
 Periods = Period | Sequence[Period]
-"""One period, or several that form one sample."""
+"""One period, or several periods that together form one sample."""
 
 
 def period_texts(periods: Periods) -> list[str]:
-    """Texts of periods. Raises PeriodError for an invalid one."""
+    """Convert periods to texts in the notation of the command line. Raises PeriodError for an invalid one."""
     is_range = isinstance(periods, tuple) and len(periods) == 2 and isinstance(periods[0], date)
     if isinstance(periods, list | tuple) and not is_range:
         return [_text(period) for period in periods]
@@ -45,6 +47,6 @@ def _aware(moment: Moment) -> datetime:
 
 
 def instant_text(moment: Moment) -> str:
-    """ISO 8601 of a moment, UTC."""
+    """Moment as ISO 8601 text in UTC."""
     # pandas keeps nanoseconds, both in `isoformat` and in arithmetic.
     return _aware(moment).astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -14,11 +14,11 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
 """Magic numbers of zstd frames without content; pzstd begins with one."""
 PACKED = (GZIP, ZSTD, *_SKIPPABLE)
-"""Magic numbers of compressed data."""
+"""Magic numbers of compressed files: gzip, zstd, and zstd's frames without content."""
 _STEP = 1 << 16
-"""Bytes read at a time, and so the maximum buffered: a decompression bomb only costs time."""
+"""Maximum bytes read, and so buffered, at a time: a decompression bomb only costs time."""
 _ZSTD_STEP = 1 << 12
-"""Bytes read at a time for zstd: small, as a failing call loses its output."""
+"""Bytes read at a time from a zstd stream: few, as a failing call loses its output."""
 
 
 class ByteSource:
@@ -73,7 +73,7 @@ class _Rejoined:
 
 
 class _ZstdFrames:
-    """Content of consecutive zstd frames.
+    """Reader of the content of consecutive zstd frames.
 
     Arrow decompresses a frame, but gets one block at a time and nothing after the frame: so all data before a
     damaged block was returned when the block fails, and garbage after a frame does not affect it.
@@ -126,7 +126,7 @@ class _ZstdPieces:
         self._is_last = False
 
     def read(self, size: int = _STEP, /) -> bytes:
-        """Next piece, or at most `size` bytes of it."""
+        """Next piece of the frame, or its next `size` bytes; empty at the end."""
         if not self._piece and not self._is_last:
             header = _read_exactly(self._raw, 3)
             value = int.from_bytes(header, "little")

@@ -14,9 +14,9 @@ from ingest.source import Payloads
 from schemas.config import DecodeConfig
 
 TRIED: Final = 20
-"""Messages of a poll that are examined."""
+"""Maximum messages of a poll that are examined to recognise the format."""
 USUAL: Final = "otlp-proto"
-"""Default format, used if the messages show none: the Collector's default."""
+"""Name of the format assumed if the messages show none: the default of the OpenTelemetry Collector."""
 
 
 class ContentFormat:

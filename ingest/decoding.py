@@ -19,16 +19,16 @@ from schemas.events import concat_events, empty_events
 from schemas.rejects import REJECT_SCHEMA, Reject, rejects_table
 
 BATCH_EVENTS: Final = 100_000
-"""Minimal number of events in a batch, except the last."""
+"""Minimum number of events in a batch, except the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """One batch of `decode_polls`."""
+    """Decoded events of some polls, with their dead letters and counts."""
 
     events: pa.Table
     rejects: pa.Table
-    """REJECT_SCHEMA: dead letters, at most MAX_KEPT per source."""
+    """Dead letters of the batch, REJECT_SCHEMA; at most MAX_KEPT per source."""
     oddities: Counter[str]
     refused: Counter[str]
     """Reason -> number of refused items, including those without a dead letter."""
@@ -36,7 +36,7 @@ class DecodedBatch:
 
 @dataclass(slots=True)
 class _Batch:
-    """A batch in progress."""
+    """DecodedBatch in progress."""
 
     tables: list[pa.Table] = field(default_factory=list)
     rejects: list[pa.Table] = field(default_factory=list)
@@ -97,7 +97,10 @@ def decode_polls(
 def _decoded(
     polls: Iterator[Payloads], config: DecodeConfig, pool: Executor | None, ahead: int
 ) -> Iterator[tuple[Payloads, Decoded]]:
-    """Every poll with its events, in order; the pool decodes up to `ahead` further polls in the meantime."""
+    """Yield every poll with its decoded events, in order.
+
+    The pool decodes up to `ahead` further polls in the meantime.
+    """
     waiting: deque[tuple[Payloads, Future[Decoded]]] = deque()
     for payloads in polls:
         decode = _nothing_to_decode if payloads.format is None else codec_for(payloads.format).decode

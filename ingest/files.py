@@ -34,7 +34,7 @@ _WRAPPERS: Final = ("trace", "result")
 """Keys that wrap a request in answers of Tempo's API and of Jaeger's."""
 _LINES_TRIED = 20
 _HEAD_BYTES = 4 * 2**20
-"""Bytes of JSON text that are examined: enough for some lines, even long ones."""
+"""Maximum bytes of JSON text that are examined: enough for some lines, even long ones."""
 
 
 def sniff_format(head: bytes, *, is_whole: bool) -> Format | None:
@@ -78,9 +78,9 @@ def _best_fit(head: bytes, rows: Iterable[Format], *, is_whole: bool) -> tuple[F
 
 
 def is_lines(head: bytes) -> bool:
-    """True if JSON text has one value a line, rather than one document.
+    """True if JSON text has one value a line, not one document.
 
-    If the first line is a value, it decides; if not (it may be damaged), most of the first lines must be
+    The first line decides if it is a value; if not (it may be damaged), most of the first lines must be
     objects.
     """
     text = without_bom(head[:_HEAD_BYTES]).lstrip()
@@ -113,7 +113,8 @@ def _format_of_json(text: bytes) -> Format | None:
 
 
 def _keys_of_first_object(text: str) -> Set[str]:
-    """Keys of the outermost object, or of the first one in a list; if it is cut off, of all objects seen.
+    """Keys of the outermost JSON object, or of the first one in a list; of all objects seen, if it is cut
+    off.
 
     Includes the keys of an object wrapped in it as `trace` or `result`.
     """
@@ -131,14 +132,15 @@ def _keys_of_first_object(text: str) -> Set[str]:
 CHUNK_BYTES: Final = 16 * 2**20
 """Approximate bytes of payload in a poll."""
 MIN_PAYLOAD_BYTES: Final = 64
-"""Minimum bytes assumed per line or message: bounds the number per poll to chunk_bytes over this, as tiny
-ones cost more than their bytes."""
+"""Minimum bytes assumed per line or message: `chunk_bytes` divided by it bounds their number per poll, as
+tiny ones cost more than their bytes.
+"""
 MAX_DOCUMENT_BYTES: Final = 512 * 2**20
-"""Maximum size of a document that must be read whole, as it cannot be split at line ends."""
+"""Maximum bytes of a document that must be read whole, as it cannot be split at line ends."""
 PAGE_BYTES: Final = 256 * 2**20
-"""Maximum decompressed size of a page of a Parquet file: a good file's have one or a few megabytes."""
+"""Maximum decompressed bytes of a page of a Parquet file: a good file's pages have one or a few megabytes."""
 _EMPTY_BYTES = 4096
-"""Maximum size of a file that may count as empty brackets."""
+"""Maximum bytes of a file that is checked for being empty brackets only."""
 _LINE_END = ord("\n")
 _COLUMNS: Final = SpanColumns()
 
@@ -155,10 +157,10 @@ def decode_file(
     columns: SpanColumns = _COLUMNS,
     page_bytes: int = PAGE_BYTES,
 ) -> Iterator[DecodedBatch]:
-    """Decode a file in batches, as `decode_polls`. columns: of a table; page_bytes: maximum decompressed size
-    of a page of it.
+    """Decode a file in batches, as `decode_polls`.
 
-    Raises UnknownFormatError for an unknown `format_`, InputError.
+    columns: names of the columns of a table of spans. page_bytes: maximum decompressed size of a page of a
+    Parquet file. Raises UnknownFormatError for an unknown `format_`, InputError.
     """
     source = FileSource(path, format_, config, chunk_bytes, columns, page_bytes)
     # The source applies the limit, except to whole documents.
@@ -241,7 +243,7 @@ class FileSource:
                 yield Payloads.refused(self._stream, Reject(Reason.BAD_COMPRESSION, detail, b""))
 
     def _document(self, format_: Format, head: bytes, source: ByteSource) -> Payloads:
-        """Whole file as one payload."""
+        """Read the whole file as one payload."""
         text = head + source.read(MAX_DOCUMENT_BYTES + 1 - len(head))
         if len(text) <= MAX_DOCUMENT_BYTES:
             return Payloads(self._stream, format_.name, [text], [0], 1)
@@ -253,7 +255,7 @@ class FileSource:
         """Yield blocks of whole lines. A line over the limit is refused, and never buffered whole."""
         number = 0
         held: list[bytes] = []
-        """Parts of the current line, which is incomplete."""
+        """Parts of the current, incomplete line."""
         n_held = 0
         long: _Skipped | None = None
         block = head
@@ -377,7 +379,7 @@ class _Skipped:
         self.size += len(part)
 
     def reject(self, what: str, position: int) -> Reject:
-        """Reject of a line or message over the limit."""
+        """Reject of the item, a line or message (`what`) over the limit."""
         detail = f"a {what} of {self.size} bytes is over the limit"
         return Reject(
             Reason.TOO_LARGE, detail, self._start, position, sha256=self._hash.hexdigest(), size=self.size
@@ -397,7 +399,9 @@ def _opened(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def _is_long_line(format_: Format, head: bytes) -> bool:
-    """True for one incomplete record: as a line it will be refused, not buffered whole."""
+    """True if a file is a single line that is not complete yet: read as a line, it is refused if too long,
+    and never buffered whole.
+    """
     return format_.layout is FileLayout.LINE_BLOCKS and head[:1] == b"{" and b"\n" not in head
 
 

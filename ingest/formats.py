@@ -20,39 +20,39 @@ if TYPE_CHECKING:
 
 
 AUTO: Final = "auto"
-"""Placeholder for a format's name: recognise it by content."""
+"""Placeholder for a format's name: the format is recognised by content."""
 
 
 class FileLayout(StrEnum):
-    """Layout of payloads in a file."""
+    """Layout of the payloads in a file."""
 
     LINES = "lines"
-    """JSON, one document a line, or one document."""
+    """File of JSON documents, one a line, or of one document."""
     LINE_BLOCKS = "line-blocks"
-    """JSON, one document a line, or one document; the codec accepts many lines as one payload."""
+    """File of JSON documents, one a line, or of one document; the codec accepts many lines as one payload."""
     DOCUMENT = "document"
-    """JSON, one document."""
+    """File with one JSON document."""
     MESSAGES = "messages"
-    """Protobuf, framed or bare (`framing`)."""
+    """File of protobuf messages, framed or bare (`framing`)."""
     TABLE = "table"
-    """Parquet, rows of named columns (`table_file`)."""
+    """Parquet file: rows of named columns (`table_file`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format."""
+    """Row of the table of formats: name, codec, and the signs by which a file is recognised."""
 
     name: str
     """Name of the format for `--format`."""
     codec: str
-    """Codec class, `module:class`."""
+    """Codec class of the format, `module:class`."""
     layout: FileLayout
     keys: tuple[frozenset[str], ...] = ()
-    """JSON: key sets, one of which the outermost object (or the first of a list) contains."""
+    """Key sets of a JSON format, one of which the outermost object (or the first of a list) contains."""
     shape: MessageShape | None = None
-    """Outermost fields of every message; None unless protobuf."""
+    """Outermost fields of every message of a protobuf format; None: not protobuf."""
     magic: bytes = b""
-    """Magic number of the format's files; empty: none."""
+    """First bytes of the format's files; empty: files have no magic number."""
     aliases: tuple[str, ...] = ()
     """Other names for `--format`; in all names `_` equals `-`, as in the Collector's configuration."""
 
@@ -140,7 +140,7 @@ FORMATS: Final = (
 
 
 def format_names() -> tuple[str, ...]:
-    """Names for `--format`."""
+    """Names of all formats, for `--format`; without aliases."""
     return tuple(row.name for row in FORMATS)
 
 

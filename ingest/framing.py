@@ -14,7 +14,7 @@ from ingest.codecs.values.wire import BYTES, MAX_VARINT, fields_of, varint
 
 
 class Framing(StrEnum):
-    """Delimiters of messages in a file."""
+    """Framing of protobuf messages in a file: the way in which the end of a message is marked."""
 
     LENGTH32 = "length32"
     VARINT = "varint"
@@ -30,23 +30,27 @@ class MessageShape:
     bytes_only: bool = False
     """True if all fields of a message are length-delimited."""
     begins: tuple[tuple[int, int], ...] = ()
-    """(Number, size) of the length-delimited fields at the beginning."""
+    """(Field number, size in bytes) of the length-delimited fields at the beginning of a message, in
+    order.
+    """
     sizes: tuple[tuple[int, frozenset[int]], ...] = ()
-    """(Number, legal sizes) of length-delimited fields."""
+    """(Field number, legal sizes in bytes) of length-delimited fields."""
     needs: frozenset[int] = frozenset()
     """Numbers of the required fields."""
     inner: MessageShape | None = None
-    """Shape of the message in the first field. Damage inside it is tolerated, foreign fields are not."""
+    """Shape of the message in the first field; None: not examined. Damage in that message is tolerated,
+    foreign fields are not.
+    """
 
     def fits(self, body: memoryview, *, is_complete: bool) -> bool:
-        """True if the body consists of fields of this message; a complete body must be filled exactly."""
+        """True if `body` consists of fields of such a message; a complete body must be filled exactly."""
         end = self._end(body, is_complete=is_complete)
         if end is None:
             return False
         return end == len(body) if is_complete else end > 0
 
     def _end(self, body: memoryview, *, is_complete: bool) -> int | None:
-        """End of the last field; None where a field is foreign, or a required one is missing."""
+        """Offset of the end of the last field; None if a field is foreign, or a required one is missing."""
         end, seen = 0, 0
         sizes, missing = dict(self.sizes), set(self.needs)
         for number, wire, size, after in fields_of(body):
@@ -66,14 +70,14 @@ class MessageShape:
 
 
 LENGTH32_BYTES: Final = 4
-"""Bytes of the length in front of a message."""
+"""Size of the length field in front of a message, bytes."""
 _MAX_ODD = 1_000
-"""Surplus of foreign over matching frames above which a file is of another format."""
+"""Maximum surplus of foreign over matching frames; with more, a file is of another format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Match of a file's first bytes with messages of one shape in one framing."""
+    """Extent to which a file's first bytes are messages of one shape in one framing."""
 
     n_bytes: int = 0
     """Bytes in matching frames; 0: no match."""
@@ -111,7 +115,7 @@ def fit_of(head: bytes, framing: Framing, shape: MessageShape, *, is_whole: bool
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Start of a frame's message, and its length in bytes."""
+    """Message in a frame: offset of its start, and its length in bytes."""
 
     start: int
     length: int

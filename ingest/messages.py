@@ -20,8 +20,9 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 POLL_BYTES: Final = 32 * 2**20
-"""Bytes of payload after which a piece ends, as a poll of 500 messages may decompress to 8 GB; its last
-payload may exceed it."""
+"""Bytes of payload after which a piece of a poll ends, as 500 messages may decompress to 8 GB; the last
+payload of a piece may exceed it.
+"""
 TOMBSTONE: Final = "a message without a value"
 _PACKED_BYTES: Final = frozenset(magic[0] for magic in PACKED)
 _HEAD: Final = itemgetter(slice(max(map(len, PACKED))))
@@ -37,7 +38,7 @@ def payloads_of_messages(
     *,
     poll_bytes: int = POLL_BYTES,
 ) -> Iterator[Payloads]:
-    """Payloads of one poll of one partition; usually one piece; lazy.
+    """Yield the payloads of one poll of one partition, usually in one piece.
 
     `offsets` ascend, one a value; `until` is the position after the poll, beyond gaps too. The pieces cover
     the positions without a gap: each ends where the next begins, the last at `until`. `format_` may be an
@@ -86,7 +87,7 @@ def _are_plain(values: Sequence[bytes | None], limit: int, poll_bytes: int) -> T
 
 
 def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
-    """Content of a message that is empty, compressed or too large; or its reject."""
+    """Content of a message that is empty, compressed or too large, or the reject of the message."""
     if not value:
         detail = TOMBSTONE if value is None else "the message is empty"
         return Reject(Reason.EMPTY, detail, b"", offset)
@@ -107,5 +108,5 @@ def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
 
 
 def _packed_reject(reason: Reason, detail: str, value: bytes, offset: int) -> Reject:
-    """Reject of compressed bytes, without storing them: names of secrets cannot be found in them."""
+    """Reject of compressed bytes, which are not stored, as names of secrets cannot be found in them."""
     return Reject(reason, detail, None, offset, sha256=hashlib.sha256(value).hexdigest(), size=len(value))

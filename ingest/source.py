@@ -22,7 +22,7 @@ class Payloads:
     """Payloads of one stream, and rejects of items that could not become payloads."""
 
     stream: str
-    """Name of the stream that positions refer to: of a file, or topic/partition."""
+    """Name of the stream that positions refer to: a file's name, or topic/partition."""
     format: str | None
     """Format of the payloads; `formats.AUTO` until `ContentFormat` determines it. None: no payload to
     decode."""
@@ -32,9 +32,9 @@ class Payloads:
     file.
     """
     until: int
-    """Position after the last one covered by this poll, payload or gap."""
+    """Position after the last one that this poll covers, be it a payload or a gap."""
     rejects: list[Reject] = field(default_factory=list)
-    """Rejects; their field `payload` is a position of the stream here."""
+    """Rejects of items that are no payloads; their field `payload` is a position of the stream."""
     latest_ns: int | None = None
     """Largest timestamp of this poll's messages in the log, ns since the epoch; None: no timestamps."""
     epoch: int | None = None
@@ -42,7 +42,7 @@ class Payloads:
 
     @classmethod
     def refused(cls, stream: str, reject: Reject) -> Payloads:
-        """Poll with a single reject."""
+        """Poll without payloads, with a single reject."""
         return cls(stream, None, [], [], reject.payload + 1, [reject])
 
 
@@ -55,7 +55,7 @@ class StreamId:
 
     @property
     def name(self) -> str:
-        """Name as in `Payloads.stream`."""
+        """Name of the stream, topic/partition, as in `Payloads.stream`."""
         return f"{self.topic}/{self.partition:d}"
 
     @property
@@ -75,13 +75,13 @@ class Place:
     topic_id: str | None = None
     """Id that distinguishes a topic from another one created under the same name; None: unknown."""
     epoch: int | None = None
-    """Epoch of the messages before the place, or larger: a truncated log continues under a larger epoch, and
-    the older one ends at the truncation. None: unknown.
+    """Leader epoch of the messages before the place, or larger: a truncated log continues under a larger
+    epoch, and the older one ends at the truncation. None: unknown.
     """
 
 
 TOPIC_SCHEME: Final = "kafka://"
-"""Prefix of inputs that are parts of a topic."""
+"""Prefix of the names of inputs that are parts of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,10 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True)
 class StreamChange:
-    """Change of the assignment of streams."""
+    """Change of the streams that are assigned to this member of a group."""
 
     gained: tuple[StreamId, ...] = ()
-    """Newly assigned streams; they deliver nothing before `start`."""
+    """Newly assigned streams; each delivers messages only after `start`."""
     asked: tuple[StreamId, ...] = ()
     """Revoked streams: commit their messages, then `release` them."""
     lost: tuple[StreamId, ...] = ()
@@ -148,7 +148,7 @@ class GapError(StreamError):
         remedy = "--accept-gaps goes on behind them; a longer retention keeps it from happening."
         super().__init__(f"{stream.name}: {lost}.", stream=stream, remedy=remedy)
         self.first = first
-        """First position that is still in the log."""
+        """Offset of the first message that is still in the log."""
 
 
 class TopicChangedError(StreamError):
@@ -178,7 +178,7 @@ class CutBackError(StreamError):
             remedy="Compare the topic with the lake; --accept-gaps goes on with what the log has there now.",
         )
         self.first = first
-        """First position after the truncation; None: unknown."""
+        """Offset of the first message after the truncation; None: unknown."""
 
 
 class CorruptStreamError(StreamError):
@@ -255,11 +255,13 @@ class LiveSource(Protocol):
 
 
 class RangeSource(Protocol):
-    """Reader of parts of a log that were read before."""
+    """Reader of ranges of a log that were read before."""
 
     def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
-        """(Payloads of the part of `[start, end)` that the log still has, missing ranges).
+        """(Payloads of the part of `[start, end)` that the log still has, missing ranges as (start, end)
+        offsets).
 
-        All is missing if the log is no longer the one of `end`. Raises InputError if it does not answer.
+        Everything is missing if the log is no longer the one of `end`. Raises InputError if it does not
+        answer.
         """
         ...

@@ -34,7 +34,7 @@ file."""
 _BUFFER_BYTES: Final = 2**16
 """Buffer size for reading a page of which only the beginning is needed."""
 _TEXT: Final = ("STRING", "NONE", "JSON", "ENUM")
-"""Logical types of byte columns that may be dictionary-coded."""
+"""Logical types (Parquet) of byte columns that Arrow can read as dictionaries."""
 
 
 def read_table(
@@ -46,7 +46,7 @@ def read_table(
     chunk_bytes: int,
     page_bytes: int,
 ) -> Iterator[Payloads]:
-    """Yield the rows, about `chunk_bytes` at a time; a failure becomes a reject.
+    """Yield the rows of a table as payloads of about `chunk_bytes` each; a failure becomes a reject.
 
     page_bytes: maximum decompressed size of a page.
     """
@@ -97,7 +97,7 @@ def read_table(
 
 
 def _texts(schema: Any) -> set[str]:
-    """Paths of the leaves that Arrow can read dictionary-encoded."""
+    """Paths of the leaf columns that Arrow can read dictionary-encoded."""
     leaves = [schema.column(i) for i in range(len(schema))]
     return {
         leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.logical_type.type in _TEXT
@@ -112,7 +112,8 @@ def _read_as_words(
     most_bytes: int,
     min_repetition: float,
 ) -> tuple[list[str], int]:
-    """(Paths of text to read dictionary-encoded; bytes of the longest words of repetitive text that is not).
+    """(Paths of text columns to read dictionary-encoded; bytes of the longest word of each other repetitive
+    text column, summed).
 
     Dictionaries take at most `most_bytes` together. Text that is only partly dictionary-encoded is read as
     text if that takes less than `min_repetition` times as much with the longest word at each place.
@@ -144,7 +145,7 @@ def _longest_word(path: str | Path, metadata: Any, index: int, chunk: Chunk) -> 
 
 
 def _row_bytes(group: pa.lib.RowGroupMetaData) -> int:
-    """Approximate bytes of a row in memory: decompressed size in the file, at least VALUE_BYTES a value."""
+    """Approximate bytes of a row in memory: decompressed bytes in the file, at least VALUE_BYTES a value."""
     chunks = [group.column(index) for index in range(group.num_columns)]
     size = sum(max(chunk.total_uncompressed_size, chunk.num_values * VALUE_BYTES) for chunk in chunks)
     return max(_MIN_ROW_BYTES, int(size) // max(int(group.num_rows), 1))
@@ -153,7 +154,7 @@ def _row_bytes(group: pa.lib.RowGroupMetaData) -> int:
 def _payloads(
     batch: pa.RecordBatch, mapped: dict[str, str], time_unit: str, config: DecodeConfig, chunk_bytes: int
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield (payload, number of its rows)."""
+    """Yield the rows of a batch as (payload, number of rows in the payload)."""
     size = sum(map(plain_bytes, batch.columns))
     columns = [with_used_words(column, config.min_repetition) for column in batch.columns]
     batch = pa.record_batch(columns, names=batch.schema.names)
@@ -168,8 +169,10 @@ def _payloads(
 
 
 def _parts(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until no part takes over 2 * `most_bytes`; it may be larger in memory than in the file. A
-    single row is never split."""
+    """Yield parts of a batch, halved until none takes over 2 * `most_bytes`; a single row is never split.
+
+    A batch may be larger in memory than in the file.
+    """
     half = batch.num_rows // 2
     if sum(map(plain_bytes, batch.columns)) <= 2 * most_bytes or not half:
         yield batch

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 Narrow = Annotated[int, pa.int32()]
-"""Integer column of 32 bits."""
+"""Type of a row model's field that becomes an int32 column (a plain `int` becomes int64)."""
 _TYPES: Final[dict[Any, pa.DataType]] = {
     str: pa.string(),
     int: pa.int64(),
@@ -21,12 +21,12 @@ _TYPES: Final[dict[Any, pa.DataType]] = {
 
 
 def arrow_types(model: type[BaseModel]) -> dict[str, pa.DataType]:
-    """Arrow types by field name, in order."""
+    """Field name -> Arrow type, in the order of the model's fields."""
     return {name: _type_of(info) for name, info in model.model_fields.items()}
 
 
 def _type_of(info: FieldInfo) -> pa.DataType:
-    """Arrow type given in the field's metadata, else the one of its Python type."""
+    """Arrow type in the field's annotation; without one, the type in `_TYPES` for its Python type."""
     values: Any = info.annotation
     if NoneType in get_args(values):
         (values,) = (each for each in get_args(values) if each is not NoneType)

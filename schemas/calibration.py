@@ -13,15 +13,15 @@ class CalibrationSettings(Config):
     """Settings for pairing ordinary times."""
 
     pairs: int = Field(default=50, ge=1, le=10_000)
-    """Pairs to compare."""
+    """Number of pairs of periods to compare."""
     reference_windows: int = Field(default=3, ge=1, le=1_000)
-    """Windows of a reference, one after the other."""
+    """Number of consecutive windows in a reference period."""
     problem_windows: int = Field(default=1, ge=1, le=1_000)
-    """Windows of a problem period, one after the other."""
+    """Number of consecutive windows in a problem period."""
     gap_windows: int = Field(default=24, ge=0, le=10_000)
-    """Most windows between the two: how far back people look for a reference."""
+    """Maximum number of windows between reference and problem: how far back people look for a reference."""
     history_windows: int = Field(default=48, ge=0, le=1_000)
-    """Most windows of history beside a pair, the nearest in time; 0 for none."""
+    """Maximum number of history windows beside a pair, the nearest in time; 0: no history."""
     seed: int = 0
     """Seed of the choice of pairs."""
 
@@ -31,35 +31,35 @@ class CalibrationRecord(Config):
 
     version: Literal[1] = 1
     created_at: str
-    """ISO 8601, UTC."""
+    """Time at which the record was made, ISO 8601, UTC."""
     created_by: str
     method: str
     settings: dict[str, Any]
-    """Settings of the method; those left at `auto` as given."""
+    """Settings of the method, name -> value; `auto` stands where a setting was left at `auto`."""
     refine: dict[str, Any]
-    """Settings of the refinement."""
+    """Settings of the refinement, name -> value."""
     chosen: CalibrationSettings
     start_ns: int
     end_ns: int
-    """Range that pairs were chosen from, ns since the epoch."""
+    """End of the range that pairs were chosen from, exclusive, ns since the epoch (start: `start_ns`)."""
     windows: int
     """Number of steady windows that pairs were chosen from."""
     unsteady: int
     """Number of windows excluded because of an obvious event in or around them."""
     pairs: int
-    """Pairs compared: as many as requested, or all that exist."""
+    """Number of pairs compared: as many as requested, or all that exist."""
     pairs_with_findings: int
     findings: dict[str, int]
-    """False findings over all pairs, by kind."""
+    """Kind of finding -> number of false findings, summed over all pairs."""
     verdicts: dict[str, int]
-    """Number of pairs by outcome of the verdict."""
+    """Outcome of the verdict -> number of pairs."""
     requests0: int
     requests1: int
-    """Median number of requests of a reference and of a problem period."""
+    """Median number of requests of a problem period (`requests0`: of a reference)."""
 
     @property
     def a_pair(self) -> float:
-        """Mean number of false findings per pair."""
+        """Mean number of false findings per pair of periods."""
         return sum(self.findings.values()) / self.pairs
 
     @property

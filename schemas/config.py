@@ -37,13 +37,14 @@ class ParamRules(Config):
     """Rules for keeping, dropping, blanking or hashing parameters. Patterns: `ingest.codecs.privacy`."""
 
     allow: tuple[str, ...] = ()
-    """If any are given, only parameters that match one are kept."""
+    """Patterns of the parameters that are kept; none: all that no other rule drops."""
     deny: tuple[str, ...] = ()
-    """Dropped, as DENIED_PARAMS are; this counts before the others."""
+    """Patterns of parameters that are dropped, beside DENIED_PARAMS; takes precedence over all other rules.
+    """
     redact: tuple[str, ...] = ()
-    """Kept with the value `[redacted]`; counts before `hash`."""
+    """Patterns of parameters kept with the value `[redacted]`; takes precedence over `hash`."""
     hash: tuple[str, ...] = ()
-    """Kept with an HMAC of the value: equal values stay equal."""
+    """Patterns of parameters kept with an HMAC of the value: equal values stay equal."""
     hash_key: SecretBytes | None = Field(default=None, exclude=True, repr=False)
     """Key of the HMAC. Never written, logged or shown."""
 
@@ -58,24 +59,31 @@ class DecodeConfig(Config):
     """Settings of codecs: data to keep, and the size of input to accept."""
 
     label_keys: tuple[str, ...] = ("flowdiff.label",)
-    """Span attributes that become the semantic label (values joined by `;`), not params."""
+    """Span attributes that make up the semantic label (values joined by `;`) and are not kept as parameters.
+    """
     event_points: tuple[str, ...] = ()
-    """Names of span events that become inner nodes; others become params `event.<name>` (ns)."""
+    """Names of span events that become inner nodes; all others become parameters `event.<name>` (ns since the
+    span's start).
+    """
     host_keys: tuple[str, ...] = ("host.name", "k8s.pod.name", "service.instance.id", "container.id")
-    """Resource attributes tried in this order for the host."""
+    """Resource attributes that hold the host, in order of preference."""
     params: ParamRules = ParamRules()
     max_payload_bytes: int = Field(default=16 * 2**20, gt=0)
-    """A larger payload (after decompression) is a dead letter `too-large`. Reading one takes about ten times
-    its size for a moment; a broker takes 1 MB by default."""
+    """Maximum size of a payload after decompression; a larger one is a dead letter `too-large`. Decoding
+    briefly takes about ten times its size; a broker accepts 1 MB by default.
+    """
     max_name_bytes: int = Field(default=256, gt=0)
-    """Native ids and names over this are a dead letter `bad-value`; span names are cut, with a count."""
+    """Maximum size of native ids and names; a longer one is a dead letter `bad-value`. Span names are cut
+    instead, and counted.
+    """
     max_text_bytes: int = Field(default=4096, gt=0)
-    """Longer text parameters are cut at this many bytes, with a count."""
+    """Maximum size of a text parameter; longer ones are cut and counted."""
     max_params_per_event: int = Field(default=128, gt=0)
-    """Parameters past this many (in key order) are dropped, with a count."""
+    """Maximum number of parameters of an event; further ones, in key order, are dropped and counted."""
     min_repetition: Expert[float] = Field(default=2, ge=1)
-    """A table's text is held as distinct words and their numbers if it takes over this many times as much as
-    they do. Else it is read as text: to look each value up among the words is a third of the time."""
+    """Ratio of the size of a table's text to the size of its distinct words with indices above which it is
+    held as words and indices; below it, looking each value up would cost a third of the time.
+    """
 
 
 class SpanColumns(Config):
@@ -86,34 +94,34 @@ class SpanColumns(Config):
     """
 
     trace_id: str = "TraceId"
-    """Hex text, or bytes."""
+    """Column of trace ids: hex text or bytes."""
     span_id: str = "SpanId"
-    """Hex text, or bytes."""
+    """Column of span ids: hex text or bytes."""
     parent_id: str = "ParentSpanId"
-    """Hex text, or bytes; null, empty or zeros: a root."""
+    """Column of parent span ids: hex text or bytes; null, empty or zeros: a root."""
     name: str = "SpanName"
     start: str = "Timestamp"
-    """A timestamp, or a number since the epoch (`time_unit`)."""
+    """Column of start times: a timestamp, or a number since the epoch (`time_unit`)."""
     end: str = ""
-    """A time as in `start`; empty: `duration` counts."""
+    """Column of end times, as in `start`; empty: `duration` is used."""
     duration: str = "Duration"
-    """A duration, or a number (`time_unit`)."""
+    """Column of durations: a duration, or a number (`time_unit`)."""
     kind: str = "SpanKind"
-    """`Server`, `SPAN_KIND_SERVER`, 2."""
+    """Column of span kinds: `Server`, `SPAN_KIND_SERVER` or 2."""
     service: str = "ServiceName"
-    """Else the resource attribute `service.name`."""
+    """Column of service names; empty: the resource attribute `service.name` is used."""
     host: str = ""
-    """Else the resource attributes of `host_keys`."""
+    """Column of hosts; empty: the resource attributes of `host_keys` are used."""
     status: str = "StatusCode"
-    """Failed: `Error`, `STATUS_CODE_ERROR`, 2, true."""
+    """Column of status codes; a span failed with `Error`, `STATUS_CODE_ERROR`, 2 or true."""
     status_message: str = "StatusMessage"
     trace_state: str = "TraceState"
     attributes: str = "SpanAttributes"
-    """A map, or a list of keys with values, of text or numbers."""
+    """Column of span attributes: a map, or a list of keys with values, of text or numbers."""
     resource_attributes: str = "ResourceAttributes"
-    """Attributes of the resource, in a form as in `attributes`."""
+    """Column of resource attributes, in a form as in `attributes`."""
     time_unit: Literal["s", "ms", "us", "ns"] = "ns"
-    """Unit of times that are numbers."""
+    """Unit of times and durations that are numbers."""
 
     @property
     def told(self) -> str:
@@ -141,11 +149,14 @@ class StitchConfig(Config):
     """Bounds of the stitch kernel."""
 
     max_events_per_flow: int = Field(default=20_000, gt=1)
-    """Events past this many (in time order) are dropped and the flow is flagged CAPPED."""
+    """Maximum number of events of a flow; further ones (in time order) are dropped and the flow is flagged
+    CAPPED.
+    """
     orphan_share: float = Field(default=0.05, ge=0, le=1)
-    """More orphans than max(1, this share of the spans) flag the flow INCOMPLETE."""
+    """Share of orphaned spans above which a flow is flagged INCOMPLETE; one orphan is always allowed."""
     idle_ns: int = Field(default=10 * NS_PER_SECOND, gt=0)
-    """A request closes when the watermark is this far past its last event."""
+    """Distance of the watermark from a request's last event at which the request closes."""
     max_age_ns: int = Field(default=15 * 60 * NS_PER_SECOND, gt=0)
-    """The log of a request that has not ended is kept for so long after its window for what is to come; what
-    comes later may be late, and the request stays INCOMPLETE."""
+    """Time after its window for which the log of a request that has not ended is kept; events that come later
+    may be late, and the request stays INCOMPLETE.
+    """

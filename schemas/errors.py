@@ -54,13 +54,13 @@ class UnreachableInputError(InputError):
 
 
 class PeriodError(FlowdiffError):
-    """A period or filter expression does not parse, or names no sealed window."""
+    """A period or filter expression does not parse, or a period overlaps no sealed window."""
 
     slug = "period"
 
 
 class LakeError(FlowdiffError):
-    """The lake is missing, or of another layout version."""
+    """The lake is missing, cannot be read or written, or has another layout version."""
 
     slug = "lake"
 

@@ -19,7 +19,7 @@ from schemas.stored_columns import list_of, stored
 
 
 class EventKind(IntEnum):
-    """Kind of an event. 0-3 are records, 16-21 spans (OTLP's kinds + 16)."""
+    """Kind of an event. 0-3 are activity records, 16-21 spans (OTLP's span kind + 16)."""
 
     EVENT = 0
     SPLIT = 1
@@ -35,7 +35,7 @@ class EventKind(IntEnum):
 
 SPAN_KIND_BASE = 16
 SPAN_KINDS = {kind.name.removeprefix("SPAN_"): kind for kind in EventKind if kind >= SPAN_KIND_BASE}
-"""Kinds of spans by their names in OTLP, without `SPAN_KIND_`."""
+"""Span kind's name in OTLP, without `SPAN_KIND_` -> EventKind."""
 SMALLEST_RATE = 2.0**-56
 """Smallest sampling rate of OpenTelemetry, whose thresholds have 56 bits. With rates not below it, sums of
 weights and of weights times nanoseconds stay finite."""
@@ -58,7 +58,7 @@ MARK_TYPE = pa.struct(
         stored(26, "name", pa.string(), "which", nullable=True),
     ]
 )
-"""An allow-listed span event: becomes an inner node of its span."""
+"""Type of an allow-listed span event (time, name), which becomes an inner node of its span."""
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("kind", pa.uint8(), False, "EventKind"),
@@ -117,7 +117,7 @@ EVENT_SCHEMA = pa.schema(
 _TEXT_IDS = {"id": pa.string(), "parents": list_of(21, pa.string()), "follows": list_of(22, pa.string())}
 _STORED_TYPES = {**_TEXT_IDS, "kind": pa.int32()}
 TEXT_EVENT_SCHEMA = pa.schema([f.with_type(_STORED_TYPES.get(f.name, f.type)) for f in EVENT_SCHEMA])
-"""Schema of events as shown and as stored outside windows: span ids as lower-case hex."""
+"""Schema of events for display and for storage outside windows: span ids as lower-case hex text."""
 
 
 def with_text_ids(events: pa.Table) -> pa.Table:
@@ -134,7 +134,7 @@ def with_binary_ids(events: pa.Table) -> pa.Table:
 
 
 def _with_ids(events: pa.Table, schema: pa.Schema, spelled: Callable[[pa.Array], pa.Array]) -> pa.Table:
-    """Events converted to a schema: span ids by `spelled`, record ids by a cast."""
+    """Convert events to `schema`: `spelled` converts an array of span ids; record ids are cast."""
     if events.schema.equals(schema):
         return events
     if not events.num_rows:
@@ -154,7 +154,7 @@ def _with_ids(events: pa.Table, schema: pa.Schema, spelled: Callable[[pa.Array],
 
 
 def _each(ids: pa.Array, spelled: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Ids, or lists of ids, converted by `spelled`."""
+    """Apply `spelled` to an array of ids, or to the elements of an array of lists of ids."""
     if not pa.types.is_list(ids.type):
         return spelled(ids)
     bounds = ids.offsets.to_numpy().astype(np.int64)
@@ -164,7 +164,7 @@ def _each(ids: pa.Array, spelled: Callable[[pa.Array], pa.Array]) -> pa.Array:
 
 
 def _content(ids: pa.Array) -> tuple[I8, U1]:
-    """([ids + 1] offsets, starting at 0; concatenated bytes of all ids)."""
+    """Return (offsets int64[n + 1] that start at 0, bytes of all `n` ids concatenated)."""
     if not len(ids):
         return np.zeros(1, np.int64), np.zeros(0, np.uint8)
     bounds = np.frombuffer(ids.buffers()[1], np.int32, len(ids) + 1, 4 * ids.offset).astype(np.int64)
@@ -174,11 +174,11 @@ def _content(ids: pa.Array) -> tuple[I8, U1]:
 
 
 _HEX = np.frombuffer(b"".join(f"{byte:02x}".encode() for byte in range(256)), dtype=np.uint16)
-"""[byte] lower-case hex digits of the byte as one 16-bit number, in memory order."""
+"""uint16[256]: byte -> its two lower-case hex digits as one 16-bit number, in memory order."""
 
 
 def _hex(ids: pa.Array) -> pa.Array:
-    """Lower-case hexadecimal text of binary ids."""
+    """Convert an array of binary ids to lower-case hexadecimal text."""
     bounds, data = _content(ids)
     offsets = pa.py_buffer((bounds * 2).astype(np.int32).tobytes())
     text = pa.StringArray.from_buffers(len(ids), offsets, pa.py_buffer(_HEX[data].tobytes()))
@@ -186,12 +186,12 @@ def _hex(ids: pa.Array) -> pa.Array:
 
 
 _DIGIT = np.zeros(256, dtype=np.uint8)
-"""[character] value of a lower-case hex digit."""
+"""uint8[256]: character code -> value of the lower-case hex digit, 0 for other characters."""
 _DIGIT[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16, dtype=np.uint8)
 
 
 def _bytes(text: pa.Array) -> pa.Array:
-    """Binary ids of lower-case hexadecimal text."""
+    """Convert an array of lower-case hexadecimal text to binary ids."""
     text = text.cast(pa.string())
     bounds, digits = _content(text)
     data = (_DIGIT[digits[0::2]] << 4) | _DIGIT[digits[1::2]]

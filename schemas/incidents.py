@@ -33,18 +33,19 @@ Direction = Literal["worse"]
 Severity = Literal["warning", "critical"]
 LaneName = Literal["fast", "daily", "weekly", "deployment"]
 IncidentState = Literal["open", "worse", "spread", "resolved", "accepted"]
-"""Ongoing: open, worse (grew by half), spread (reached further places). Ended: resolved; accepted as the new
-normal, by a person or after seven steady days."""
+"""States of an incident. Ongoing: open, worse (grew by half), spread (reached further places). Ended:
+resolved; accepted (as the new normal, by a person or after seven steady days).
+"""
 GOING_ON: Final[frozenset[IncidentState]] = frozenset({"open", "worse", "spread"})
 
 EventKind = Literal["opened", "changed", "resolved"]
-"""opened: also reopened. changed: became worse, spread, or its version became known. resolved: also
-accepted.
+"""Kinds of incident events. opened: also reopened. changed: became worse, spread, or its version became
+known. resolved: also accepted.
 """
 
 
 class IncidentExamples(Config):
-    """Example requests, ids as recorded (`flowdiff flow ID`)."""
+    """Example requests of an incident from both periods; ids as recorded (`flowdiff flow ID`)."""
 
     reference: tuple[str, ...] = ()
     problem: tuple[str, ...] = ()
@@ -54,15 +55,15 @@ class Incident(Config):
     """One cause of a change, as long as it lasts. Times are ns since the epoch, UTC."""
 
     id: str
-    """16 hex digits (`incident_id`) and the tick of its begin, `-1700000000` in seconds since the epoch; the
-    first part is the same whenever the same happens at the same place.
+    """16 hex digits (`incident_id`), a dash, and the start of the tick in which it began, seconds since the
+    epoch: `…-1700000000`. The hex digits are equal whenever the same change happens at the same place.
     """
     kind: ChangeKind
     """Kind of change: `slower`, `tail`, `errors`, `more-calls`, `new-path`, …"""
     direction: Direction
     """Always worse; improvements are in `change_points`."""
     lane: LaneName
-    """Lane of the watch that found it."""
+    """Lane of the watch that found the incident: fast, daily, weekly, deployment."""
     component: str
     """Component to look at first: the callee where a call is named, else the one that does the work."""
     operation: str
@@ -78,39 +79,41 @@ class Incident(Config):
     """critical: a tenth of the requests fail more, or the mean grew by half; warning: any other."""
     began_from_ns: int
     began_to_ns: int
-    """Interval of its begin: the ticks before and after the proposed change point."""
+    """Latest time at which the incident may have begun, ns since the epoch (earliest: `began_from_ns`)."""
     opened_ns: int
-    """End of the tick of its detection."""
+    """End of the tick in which the incident was detected, ns since the epoch."""
     changed_ns: int
-    """End of the tick of its last event."""
+    """End of the tick of the incident's last event, ns since the epoch."""
     resolved_ns: int | None = None
-    """End of its effect; None while it is open."""
+    """End of the incident's effect on requests, ns since the epoch; None while the incident is open."""
     headline: str
     """Title of the finding: operation and component, kind and size of the change."""
     before: float
     after: float
     unit: Unit
     interval: Interval
-    """95 % confidence interval of after - before."""
+    """95 % confidence interval of `after` - `before`, in `unit`."""
     contribution_us: float
     """Added mean response time, µs a request."""
     share_of_change: float | None = None
-    """Share of all that got slower that it explains, 0 to 1."""
+    """Share, in [0, 1], of everything that got slower that the incident explains; None: the mean did not
+    change.
+    """
     finding: Finding | None = None
-    """Finding of the last comparison, without data that only its report draws."""
+    """Finding of the last comparison, without the data for drawings, which are only in the report."""
     also: tuple[str, ...] = ()
-    """Headlines of findings that joined it."""
+    """Headlines of further findings that were merged into this incident."""
     examples: IncidentExamples = IncidentExamples()
     report: str = ""
-    """Id of its report: `reports/<id>/report.json` and `report.html` in the lake; empty: none was stored."""
+    """Id of the incident's report, `reports/<id>/report.html` in the lake; empty: none is stored."""
     looks: int = Field(default=1, ge=0)
-    """Number of comparisons that found it."""
+    """Number of comparisons that found the incident."""
     recent: int = Field(default=1, ge=0)
-    """Number of incidents, itself included, opened in the 28 days before its last event."""
+    """Number of incidents, this one included, opened in the 28 days before its last event."""
     series: tuple[str, ...] = ()
-    """Series of the fast lane that alarmed for it."""
+    """Names of the fast lane's series whose alarms led to the incident."""
     note: str = ""
-    """A person's note (`flowdiff incidents accept`), or the deployment it belongs to."""
+    """A person's note (`flowdiff incidents accept`), or the deployment that the incident belongs to."""
 
     @property
     def goes_on(self) -> bool:
@@ -130,25 +133,27 @@ class IncidentEvent(Config):
     at_ns: int
     """End of the tick of the decision: event time, so equal in every run."""
     incident: Incident
-    """State of the incident at that time."""
+    """State of the incident after this event."""
 
 
 Notify = Callable[[Sequence[IncidentEvent]], None]
-"""Receiver of events, see the module docstring."""
+"""Callable that the watcher calls with the events of each commit: see the module docstring."""
 
 
 def incident_id(lake_id: str, family: str, direction: Direction, place: str) -> str:
-    """Identity of an incident: kind of effect (time, errors, path), place and lake."""
+    """Return 16 hex digits that identify an incident by lake, family of change (time, errors, path),
+    direction, place.
+    """
     return _hash(16, lake_id, family, direction, place)
 
 
 def event_id(kind: EventKind, incident: Incident, at_ns: int) -> str:
-    """Identity of an event of an incident at a tick."""
+    """Return 32 hex digits that identify an event by incident, its state, kind and tick."""
     return _hash(32, incident.id, kind, incident.state, str(at_ns))
 
 
 def event_of(kind: EventKind, incident: Incident, at_ns: int) -> IncidentEvent:
-    """Event with the current state of an incident."""
+    """Make the event for the current state of an incident."""
     return IncidentEvent(
         id=event_id(kind, incident, at_ns), incident_id=incident.id, kind=kind, at_ns=at_ns, incident=incident
     )

@@ -60,11 +60,13 @@ FLOWS_SCHEMA = pa.schema(
         stored(17, "lane", pa.int32(), "partition the request came by; 0 for files"),
     ]
 )
-"""One row a request; within a file sorted by (root, category, start_ns, request_id)."""
+"""Schema of `flows`: one row a request; within a file sorted by (root, category, start_ns, request_id)."""
 
 SPANS: Final = "spans"
 RECORDS: Final = "records"
-"""`kind` of flows of records (SPANS: of spans). A request id with both has two flows, one of each kind."""
+"""`kind` of flows made of activity records (SPANS: of spans). A request id with both has one flow of each
+kind.
+"""
 
 NODE_TYPE = pa.struct(
     [
@@ -106,7 +108,7 @@ STRUCTURES_SCHEMA = pa.schema(
         _field("responses", pa.list_(pa.int32()), _RESPONSES_DOC),
     ]
 )
-"""Structures in memory, one row a category."""
+"""Schema of structures in memory, one row a category."""
 
 STEP_TYPE = pa.struct(
     [
@@ -184,7 +186,7 @@ PARAMS_SCHEMA = pa.schema(
         stored(6, "text", _word, "value, where it is text; booleans as true/false", nullable=True),
     ]
 )
-"""Low-level parameters; requests in the order of flows, then position, then key."""
+"""Schema of `params` (low-level parameters of nodes): rows in the order of flows, then position, then key."""
 
 WINDOW_START: Final = "window_start"
 
@@ -200,4 +202,4 @@ TABLES: Final = {
     "structures": _with_window(STORED_STRUCTURES_SCHEMA),
     "params": _with_window(PARAMS_SCHEMA),
 }
-"""Tables of a window as stored: the row schemas plus the window."""
+"""Table name -> schema as stored: the row schema plus the column `window_start`."""

@@ -32,10 +32,12 @@ from schemas.errors import ConfigError, PeriodError
 from schemas.windows import NS_PER_DAY, NS_PER_SECOND, Window, parse_duration_ns
 
 MAX_TEXT = 4096
-"""Longest period or filter text read, characters; longer is refused."""
+"""Maximum length of a period or filter text, characters; a longer one is refused."""
 
 FLOW_KEYS = ("root", "kind", "status", "inner_status", "error", "duration", "host", "component")
-"""Keys that every request has. In double quotes the same words name parameters."""
+"""Filter keys that are no parameters: every request has them. In double quotes the same words name
+parameters.
+"""
 DURATION_KEY = "duration"
 ERROR_KEY = "error"
 
@@ -49,7 +51,7 @@ _MOMENT_REMEDY = (
 _DAYS_AGO = re.compile(r"([0-9]{1,6}) days? ago")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EPOCH_WEEKDAY = 3
-"""Weekday of the epoch, a Thursday (Monday: 0)."""
+"""Weekday of 1970-01-01, a Thursday, counted from Monday = 0."""
 _TIME_OF_DAY = re.compile(r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?Z?")
 _INSTANT = re.compile(
     r"^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}(?::\d{2})?)(?::(\d{2})(?:\.(\d{1,9}))?)?)?(Z|[+-]\d{2}:?\d{2})?$"
@@ -70,13 +72,13 @@ class Operator(StrEnum):
 
 
 class WrittenNumber(float):
-    """A number with its original text: `1.0` may be a version."""
+    """A number with its original text, which counts where the value is text: `1.0` may be a version."""
 
     __slots__ = ("text",)
     text: str
 
     def __new__(cls, text: str) -> WrittenNumber:
-        """Parse the number. Raises ValueError."""
+        """Make a number from its text. Raises ValueError if that is no number."""
         self = super().__new__(cls, text)
         self.text = text
         return self
@@ -88,7 +90,8 @@ class WrittenNumber(float):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`key op value`: true of a flow if any of its nodes has it; `!=` is true if none is equal.
+    """`key op value`: true of a flow if the value of any of its nodes satisfies it; `!=`: if no node's is
+    equal.
 
     `values` holds one value, or several for `in`. A number is a WrittenNumber, a duration a float of ns,
     everything else text.
@@ -248,7 +251,7 @@ def _duration(text: str, whole: str) -> int:
 
 
 def _instant(text: str, whole: str) -> tuple[int, bool]:
-    """(ns since the epoch, True for a bare date)."""
+    """Parse an instant to (ns since the epoch, True if the text is a date without a time)."""
     match = _INSTANT.match(text)
     if match is None:
         raise PeriodError(f"'{whole}' is not a period.", remedy=_RANGE_REMEDY)
@@ -306,7 +309,7 @@ def fitted(period: Period, windows: Sequence[Window]) -> Period:
 
 
 def _describe(windows: Sequence[Window]) -> str:
-    """Ranges of adjacent windows as text, the first and last three of them."""
+    """Text with the ranges of adjacent windows, of many the first and last three."""
     runs: list[tuple[int, int, int]] = []
     for window in sorted(windows):
         if runs and runs[-1][1] == window.start_ns:
@@ -415,7 +418,7 @@ class _Reader:
         return Condition(key, operator, values, is_parameter)
 
     def _durations(self, operator: Operator, values: tuple[str | float, ...]) -> tuple[float, ...]:
-        """Values of a duration condition in nanoseconds."""
+        """Convert the values of a duration condition to nanoseconds."""
         if operator is Operator.LIKE:
             raise _filter_error(self._text, "duration has no like")
         matches = [_TIME.fullmatch(value) if isinstance(value, str) else None for value in values]

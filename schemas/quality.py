@@ -12,10 +12,10 @@ class Quality(IntFlag):
 
     ORPHAN = 1 << 0
     INCOMPLETE = 1 << 1
-    """More than max(1, 5 %) orphans, or closed before it was complete: kept out of tests, counted."""
+    """More than max(1, 5 %) orphans, or closed before it was complete. Excluded from tests, but counted."""
     NO_END = 1 << 2
     MULTI_ROOT = 1 << 3
-    """Several nodes without a parent: a synthetic `?root` was put before them."""
+    """Several nodes without a parent: a synthetic `?root` node precedes them."""
     CYCLE = 1 << 4
     CAPPED = 1 << 5
     """More events than `max_events_per_flow`: only the first in time are kept."""
@@ -61,4 +61,4 @@ MEANINGS: Final[Mapping[Quality, str]] = {
     Quality.MIXED_SEQ: "only some records of a breadcrumb have seq; time orders it. Kept in tests",
     Quality.MIXED_RATE: "events disagree on the sampling rate; the smallest holds. Kept in tests",
 }
-"""Meaning of each flag for readers of a table, and its effect on a comparison."""
+"""Quality flag -> its meaning in one sentence, and its effect on a comparison."""

@@ -18,9 +18,9 @@ from schemas.periods import Period, earlier, parse_filter, parse_period
 from schemas.windows import NS_PER_DAY
 
 MOST_RANGES: Final = 4_096
-"""Maximum ranges of one sample: two weeks of five-minute windows, each named individually."""
+"""Maximum number of ranges in one sample: two weeks of five-minute windows, each named individually."""
 SHOWN_RANGES: Final = 3
-"""Maximum ranges shown in a text; beyond it, only the first and the last."""
+"""Maximum number of ranges listed in a text; of more, only the first and the last are listed."""
 
 
 SAME_WEEKDAY: Final = "same-weekday"
@@ -35,10 +35,10 @@ def parse_ranges(
     beside: Sequence[Period] = (),
     weeks: Iterable[int] = (1,),
 ) -> tuple[Period, ...]:
-    """Periods of some texts, each a list of ranges (grammar above), in order.
+    """Parse texts, each a list of ranges (grammar above), to periods, in order.
 
-    where: filter of all; now_ns: as in `parse_period`; beside, weeks: ranges that `same-weekday` refers to,
-    and by how many weeks it precedes them. Raises PeriodError, also for no text.
+    where: filter of all periods; now_ns: as in `parse_period`; beside, weeks: `same-weekday` means the
+    periods `beside`, earlier by each number of `weeks`. Raises PeriodError, also if `texts` has no range.
     """
     periods: list[Period] = []
     for text in texts:
@@ -70,7 +70,7 @@ def weeks_before(
     """Periods at the same hours and weekdays, earlier by each number of `weeks`, the nearest first, with
     filter `where`.
 
-    lake: None keeps each period's lake. Raises PeriodError without periods, or for one without a start.
+    lake: lake of the new periods; None keeps each period's. Raises PeriodError without periods, or for `all`.
     """
     if not periods or any(period.text == "all" for period in periods):
         raise PeriodError(
@@ -116,7 +116,9 @@ def total_ns(periods: Iterable[Period]) -> int:
 
 
 def ranges_text(periods: Sequence[Period]) -> str:
-    """Ranges in the notation of the command line, UTC; of many, the first, the last and their number."""
+    """Ranges in the notation of the command line, UTC; of more than SHOWN_RANGES, the first, the last and the
+    number.
+    """
     texts = [period.text for period in periods]
     if len(texts) <= SHOWN_RANGES:
         return ", ".join(texts)

@@ -14,28 +14,32 @@ import numpy as np
 from schemas.arrays import I8
 
 _LONGEST_GAP: Final = 2
-"""Factor: a gap longer than this times the recording before it separates two recordings."""
+"""Factor: a gap longer than this many times the recording before it separates two recordings."""
 
 
 class Recorded(NamedTuple):
-    """A recording, half open, ns since the epoch."""
+    """A recording `[start_ns, end_ns)`, and how far recording was on before and after a period; ns since the
+    epoch.
+    """
 
     start_ns: int
     end_ns: int
-    """[start_ns, end_ns): windows of the recording."""
+    """End of the recording's last window, exclusive (start of its first: `start_ns`)."""
     before_ns: int | None
-    """Time from which recording was on until the period's start; None: unknown."""
+    """Recording was on from this time (ns since the epoch) to the period's start; None: unknown."""
     after_ns: int | None
-    """Time until which recording was on from the period's end, by data or live lanes; None: unknown."""
+    """Recording was on from the period's end to this time (ns since the epoch), shown by windows with flows
+    or by live lanes; None: unknown.
+    """
 
 
 def recordings(
     starts_ns: I8, length_ns: int, start_ns: int, end_ns: int, sealed_to_ns: int | None = None
 ) -> tuple[Recorded, ...]:
-    """Recordings that overlap a period, ascending.
+    """Recordings that overlap the period `[start_ns, end_ns)`, ascending.
 
-    starts_ns: all windows of the lake with flows, ascending, each `length_ns` long. sealed_to_ns: progress of
-    the live lanes; None without any. O(windows).
+    starts_ns: starts of all windows of the lake with flows, ascending, each `length_ns` long. sealed_to_ns:
+    time up to which the live lanes have sealed; None without live lanes. O(windows).
     """
     live = sealed_to_ns is not None and sealed_to_ns >= end_ns
     found = [*_parts(starts_ns, length_ns)]
@@ -59,8 +63,8 @@ def recordings(
 
 
 def _parts(starts_ns: I8, length_ns: int) -> Iterator[I8]:
-    """Starts of the windows of each recording: a gap that is short relative to the recording before it does
-    not end it.
+    """Yield one array per recording: the starts of its windows. A gap that is short relative to the recording
+    before it does not end that recording.
     """
     first = 0
     for place in (np.flatnonzero(np.diff(starts_ns) != length_ns) + 1).tolist():

@@ -15,7 +15,7 @@ from schemas.rejects import Reason
 
 
 class RecordKind(StrEnum):
-    """Effect of a record on strands."""
+    """Effect of a record on strands (threads of activity inside a request)."""
 
     EVENT = "event"
     SPLIT = "split"
@@ -33,7 +33,7 @@ class ActivityRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
 
     breadcrumb: _Word
-    """Name of the strand of activity."""
+    """Name of the strand (thread of activity) that the record belongs to."""
     request_id: str | None = None
     """Id of the request; absent: the request is the component of breadcrumbs linked by split and join
     records.
@@ -45,24 +45,24 @@ class ActivityRecord(BaseModel):
     host: str | None = None
     label: str | None = None
     kind: RecordKind | None = None
-    """Kind of the record; None: event."""
+    """Effect on strands; None means `event`."""
     links: list[str] | None = None
-    """Breadcrumbs started (split) or merged (join)."""
+    """Breadcrumbs that this record starts (split) or merges (join)."""
     seq: int | None = Field(default=None, ge=-_INT64, le=_INT64)
     id: str | None = None
     parents: list[str] | None = None
     params: dict[str, Any] | None = None
     status: str | None = None
-    """Status; None: ok."""
+    """`ok` or an error class; None means `ok`."""
     sample_rate: float | None = Field(default=None, ge=SMALLEST_RATE, le=1)
 
 
 FIELDS = tuple(ActivityRecord.model_fields)
-"""Field names, in column order."""
+"""Field names of ActivityRecord, in order of declaration."""
 
 
 def explain(error: ValidationError) -> tuple[Reason, str]:
-    """(Reason, sentence) of the model's first error."""
+    """Return (Reason, sentence) for the first error that pydantic reports for a record."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"]) or "the record"
     kind = first["type"]

@@ -34,7 +34,7 @@ class Reason(StrEnum):
     """Time years away from all other events of an import, from a wrong clock (`stitch.drivers.refusals`)."""
     BAD_ID = "bad-id"
     CONFLICT = "conflict"
-    """Event with the id of another one and other content (found by the kernel)."""
+    """Event that has the id of another event but other content (found by the kernel)."""
     RETIRED = "retired"
     """Event of a request that began in a window retired before its import."""
 
@@ -73,20 +73,20 @@ REJECT_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """One refused item of one payload. The reader of the source adds `position`."""
+    """One refused item of one payload. Its position in the source is added by `rejects_table`."""
 
     reason: Reason
     detail: str
     raw: bytes | None
-    """Item, cut at MAX_RAW_BYTES; None: not stored."""
+    """Bytes of the refused item, cut at MAX_RAW_BYTES; None: not stored."""
     payload: int = 0
     """Index of the payload in the list given to the codec."""
     item: int = 0
     """Index of the item inside the payload."""
     sha256: str = ""
-    """Hash of the whole item, hex; empty: `raw` is the whole item."""
+    """SHA-256 of the whole item, hex; empty: `raw` is the whole item."""
     size: int = -1
-    """Bytes of the whole item; -1: `raw` is the whole item."""
+    """Bytes in the whole item; -1: `raw` is the whole item."""
 
 
 def rejects_table(rejects: list[Reject], source: str, positions: list[int]) -> pa.Table:

@@ -24,7 +24,7 @@ def _field(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -
 
 
 def _rows(name: str, doc: str, *columns: pa.Field) -> pa.Field:
-    """Relation: a column whose values are lists of rows."""
+    """Column for a relation: a list of structs, one per row of the relation, with these columns as fields."""
     return _field(name, pa.list_(pa.field("element", pa.struct(columns), nullable=False)), doc)
 
 
@@ -204,7 +204,7 @@ STATISTICS_SCHEMA: Final = pa.schema(
         ),
     ]
 )
-"""The row of a statistics file. Every key occurs once in a relation."""
+"""Schema of a statistics file: one row, one column per relation. Every key occurs once in a relation."""
 
 
 NAMES: Final = (
@@ -215,5 +215,5 @@ NAMES: Final = (
 
 
 def columns_of_relation(name: str) -> pa.Schema:
-    """Columns of a relation of STATISTICS_SCHEMA."""
+    """Schema of the rows of a relation of STATISTICS_SCHEMA. Raises KeyError for an unknown name."""
     return pa.schema([*STATISTICS_SCHEMA.field(name).type.value_type])

@@ -12,22 +12,22 @@ from typing import Final
 import pyarrow as pa
 
 FIELD_ID: Final = b"PARQUET:field_id"
-"""Metadata of a field that Arrow writes into the footer of a Parquet file."""
+"""Metadata key of a field's number, as Arrow writes it into the footer of a Parquet file."""
 DOC: Final = b"doc"
 
 
 def stored(id_: int, name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -> pa.Field:
-    """Column of a file, or nested field."""
+    """Make a column of a file, or a nested field: `id_` is its permanent number, `doc` its description."""
     return pa.field(name, type_, nullable, {FIELD_ID: str(id_).encode(), DOC: doc.encode()})
 
 
 def list_of(id_: int, type_: pa.DataType) -> pa.DataType:
-    """List type whose elements have a number."""
+    """List type whose element field has the permanent number `id_`."""
     return pa.list_(stored(id_, "element", type_, "", nullable=True))
 
 
 def undocumented(schema: pa.Schema) -> pa.Schema:
-    """Schema without documentation, which would be most of a small file; column numbers are kept."""
+    """Copy of a schema without descriptions, which would be most of a small file; column numbers are kept."""
     return pa.schema([_undocumented(field) for field in schema])
 
 

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 from schemas.errors import ConfigError
 
 TRACE_ID: Final = "{trace_id}"
-"""Placeholder of the request's id."""
+"""Placeholder in the address, replaced by the request's id."""
 
 
 def parse_trace_url(text: str) -> str:
-    """Address with a placeholder, validated. Raises ConfigError."""
+    """Return `text` if it is an http(s) address that contains TRACE_ID. Raises ConfigError."""
     try:
         parts = urlsplit(text)
     except ValueError:

@@ -75,5 +75,5 @@ def escaped(text: str, *, keep_line_ends: bool = False) -> str:
 
 
 def readable_name(name: str) -> str:
-    """A file's name as storable text: bytes that are not UTF-8 become `\\xff`, all else is unchanged."""
+    """File name as storable text: bytes that are not UTF-8 become `\\xff`, other characters are unchanged."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

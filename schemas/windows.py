@@ -14,7 +14,7 @@ NS_PER_MINUTE = 60 * NS_PER_SECOND
 NS_PER_DAY = 86_400 * NS_PER_SECOND
 
 _MAX_NS = 2**63 - 1
-"""Largest time: times are 64-bit numbers of nanoseconds."""
+"""Largest time, ns since the epoch: the maximum of int64."""
 
 _DURATION = re.compile(r"^(\d+)(ms|s|m|h|d|w)$")
 _UNIT_NS = {
@@ -28,7 +28,10 @@ _UNIT_NS = {
 
 
 def parse_duration_ns(text: str) -> int:
-    """Nanoseconds of `90s`, `5m`, `1h`, `1d`, `1w`. Raises ConfigError on anything else, 0 and 2**63."""
+    """Duration in ns of a text such as `90s`, `5m`, `1h`, `1d`, `1w`.
+
+    Raises ConfigError for any other text, for zero, and for 2**63 ns or more.
+    """
     match = _DURATION.match(text.strip())
     if match is None or int(match[1]) == 0:
         raise ConfigError(
@@ -43,14 +46,16 @@ def parse_duration_ns(text: str) -> int:
 
 
 def window_length_ns(text: str) -> int:
-    """Length of `text`, if valid for windows (`checked_length_ns`). Raises ConfigError."""
+    """Parse `text` (`5m`) to a window length in ns. Raises ConfigError if it is invalid
+    (`checked_length_ns`).
+    """
     return checked_length_ns(parse_duration_ns(text), text)
 
 
 def checked_length_ns(length_ns: int, text: str = "") -> int:
-    """Return `length_ns` if valid for windows: whole minutes, by which windows are named, that divide a day.
+    """Return `length_ns` if windows may have this length: whole minutes that divide a day.
 
-    text: the length as given by the user. Raises ConfigError.
+    text: the length as given by the user, for the message. Raises ConfigError.
     """
     if length_ns <= 0 or length_ns % NS_PER_MINUTE or NS_PER_DAY % length_ns:
         raise ConfigError(
@@ -62,7 +67,7 @@ def checked_length_ns(length_ns: int, text: str = "") -> int:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Window:
-    """`[start_ns, start_ns + length_ns)`, start aligned to the length since the epoch."""
+    """Window `[start_ns, start_ns + length_ns)` of event time; `start_ns` is a multiple of the length."""
 
     start_ns: int
     length_ns: int
@@ -74,12 +79,12 @@ class Window:
 
     @property
     def name(self) -> str:
-        """Folder name, made from the start only: `20261120T0905Z`."""
+        """Name of the window's folder, made from the start only: `20261120T0905Z`."""
         return datetime.fromtimestamp(self.start_ns // NS_PER_SECOND, UTC).strftime("%Y%m%dT%H%MZ")
 
     @classmethod
     def from_name(cls, name: str, length_ns: int) -> Window:
-        """Inverse of `name`. Raises ValueError."""
+        """Window with this folder name and this length. Raises ValueError for a malformed name."""
         start = datetime.strptime(name, "%Y%m%dT%H%MZ").replace(tzinfo=UTC)
         return cls(int(start.timestamp()) * NS_PER_SECOND, length_ns)
 

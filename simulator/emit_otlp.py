@@ -21,7 +21,7 @@ from simulator.workloads import BLOCK_BYTES
 
 @dataclass(frozen=True, slots=True)
 class _SpanShape:
-    """Span of a structure: its text, and the steps that give its times."""
+    """Span of a structure: its text, and the steps that its times are taken from."""
 
     text: str
     """Format string with placeholders for start and end (and, for the root, the call's attributes)."""
@@ -30,7 +30,7 @@ class _SpanShape:
     start: int
     end: int
     own: int
-    """Step that the span is recorded for: if that is lost, so is the span."""
+    """Step that records the span: if the step's record is lost, so is the span."""
     root: bool
 
 
@@ -40,7 +40,10 @@ def otlp_lines(recording: Recording, traces: Sequence[Trace]) -> Iterator[bytes]
 
 
 def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
-    """Make one format string of all spans; requests with lost spans get one of their own."""
+    """Function that writes requests of a structure, from one format string of all spans.
+
+    Requests with lost spans get a format string of their own.
+    """
     spans = _spans(structure, renamed, rate)
     whole = _line(spans)
 
@@ -53,11 +56,11 @@ def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
 
 
 _ROOT_ATTRIBUTES = -1
-"""Placeholder in an order of values: the call's attributes instead of a time."""
+"""Placeholder in an order of values: the call's attributes go here instead of a time."""
 
 
 def _line(spans: list[_SpanShape]) -> tuple[str, list[int]]:
-    """(format string of a request's line, steps whose times fill it)."""
+    """(Format string of a request's line, steps whose times fill it, in order)."""
     groups: dict[tuple[str, str], list[_SpanShape]] = {}
     for span in spans:
         groups.setdefault((span.service, span.host), []).append(span)
@@ -104,7 +107,7 @@ def call_attributes(trace: Trace, row: int) -> str:
 
 
 def _spans(structure: Structure, renamed: bool, rate: float) -> list[_SpanShape]:
-    """Spans of a structure, root first."""
+    """Spans of a structure, sorted by start, root first."""
     spans: list[_SpanShape] = []
     state = f"ot=th:{threshold(rate)}" if rate < 1.0 else ""
 
@@ -144,7 +147,9 @@ def _shape(
 
 @lru_cache(maxsize=4096)
 def _words(point: Point, status: str, state: str, root: bool) -> str:
-    """Format string for the part of a span after its ids, with placeholders."""
+    """Format string of the part of a span after its ids, with placeholders for times (and a root's
+    attributes).
+    """
     fields: dict[str, object] = {"traceState": state} if state else {}
     fields |= {"name": point.span_name or point.name, "kind": point.span.value}
     attributes = [_attribute(k, v) for k, v in point.params]

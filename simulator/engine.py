@@ -20,14 +20,16 @@ from simulator.streams import MASK, Stream, mix_one
 CHILD_SHIFT, COUNT_SHIFT = 20, 12
 CODE_MASK = (1 << COUNT_SHIFT) - 1
 COUNT_MASK = (1 << (CHILD_SHIFT - COUNT_SHIFT)) - 1
-"""A step is `code | strands << 12 | first strand << 20`: splits and joins name consecutive strands."""
+"""Mask of the number of strands in a step, which is `code | strands << 12 | first strand << 20`: splits and
+joins name consecutive strands.
+"""
 
 _KEY_BITS = 30
 _KEY_MASK = (1 << _KEY_BITS) - 1
 
 
 class Strand:
-    """Strand: sequential activity with a clock of its own, `t`, ns since the start of the run."""
+    """Sequential activity of a request, with a clock of its own: `t`, ns since the start of the run."""
 
     __slots__ = ("a", "b", "codes", "flow", "number", "t", "times", "visits")
 
@@ -42,14 +44,14 @@ class Strand:
         self.visits = [0] * n_streams
 
     def draw(self, stream: Stream) -> float:
-        """Next draw from a stream, ns (from a uniform stream: in (0, 1), whose mean is 1 ns)."""
+        """Next draw from a stream, ns; from a uniform stream a number in (0, 1)."""
         number = stream.number
         visit = self.visits[number]
         self.visits[number] = visit + 1
         return stream.mean_ns * stream.table[(self.a + (stream.key + visit) * self.b) & MASK]
 
     def mark(self, code: int) -> None:
-        """Record a trace point now."""
+        """Record a trace point at the strand's current time."""
         self.codes.append(code)
         self.times.append(self.t)
 
@@ -63,7 +65,7 @@ class Strand:
         self.times.append(self.t)
 
     def fork(self, code: int, n: int) -> list[Strand]:
-        """Split: start n new strands now (1 ≤ n ≤ COUNT_MASK); this one continues."""
+        """Split the strand: start `n` new strands at its current time (1 ≤ n ≤ COUNT_MASK) and go on."""
         flow = self.flow
         first = len(flow.strands)
         self.mark(code | n << COUNT_SHIFT | first << CHILD_SHIFT)
@@ -78,17 +80,19 @@ class Strand:
         return children
 
     def join(self, code: int, children: list[Strand]) -> None:
-        """Merge children that have ended; the clock moves to the latest of them."""
+        """Merge `children`, strands that have ended; this strand's clock moves to the latest of them."""
         self.t = max(self.t, max(child.t for child in children))
         self.mark(code | len(children) << COUNT_SHIFT | children[0].number << CHILD_SHIFT)
 
     def touch(self, cause: int, added_ns: float) -> None:
-        """Record that a fault acted on the next step, adding this much work."""
+        """Record that a fault acts on the strand's next step; cause: its number, added_ns: the work
+        it adds.
+        """
         self.flow.touches.append((cause, self.number, len(self.codes), added_ns))
 
 
 class SimulatedFlow:
-    """Request: its row in the workload, its strands, and the touches of faults.
+    """Simulated request: its row in the workload, its strands, and the effects of faults on it.
 
     touches: (cause, strand, step, added ns), recorded for the truth file only; never part of a trace.
     """
@@ -112,10 +116,12 @@ class Loop:
         self._heap: list[tuple[float, int, Process]] = []
         self._scheduled = 0
         self.current: Process | None = None
-        """Process that runs now; one that goes to sleep stores it, to be woken later."""
+        """Process that runs at the moment; a lock or barrier stores it before it sleeps, to wake it later."""
 
     def start(self, at_ns: float, process: Process) -> None:
-        """Schedule (or wake) a process; `at_ns` must not be before the caller's time."""
+        """Schedule a process, or wake a sleeping one, at `at_ns`, which must not be before the
+        caller's time.
+        """
         self._scheduled += 1
         heappush(self._heap, (at_ns, self._scheduled, process))
 
@@ -136,7 +142,7 @@ class Loop:
 
 
 class Server:
-    """A FIFO single server: work begins when the server is free, in order of arrival."""
+    """Single server with a FIFO queue: work begins when the server is free, in order of arrival."""
 
     __slots__ = ("free_ns",)
 
@@ -144,14 +150,16 @@ class Server:
         self.free_ns = 0.0
 
     def serve(self, at_ns: float, service_ns: float) -> float:
-        """Queue a job that arrives now and needs `service_ns`; returns its end."""
+        """Queue a job that arrives at `at_ns` and needs `service_ns`; returns the time of its end, ns."""
         start = self.free_ns if self.free_ns > at_ns else at_ns
         self.free_ns = start + service_ns
         return self.free_ns
 
 
 class Lock:
-    """Mutex, FIFO. in_io: the holder waits for a device, so spinning is pointless."""
+    """Mutex that is handed over in order of arrival. in_io: the holder waits for a device, so spinning is
+    pointless.
+    """
 
     __slots__ = ("granted_ns", "held", "in_io", "waiters")
 
@@ -181,26 +189,26 @@ class Gather:
         self.sleeper: Process | None = None
 
     def wait(self) -> Process:
-        """Sleep until all are done; the last one wakes the sleeper, at the last one's time."""
+        """Sleep until all awaited processes are done; the last one wakes the sleeper, at its own time."""
         if self.left:
             self.sleeper = self.loop.current
             yield None
 
     def done(self, at_ns: float) -> None:
-        """Note that one of the awaited processes has ended."""
+        """Record that one of the awaited processes has ended, at `at_ns`; the last one wakes the sleeper."""
         self.left -= 1
         if self.left == 0 and self.sleeper is not None:
             self.loop.start(at_ns, self.sleeper)
 
 
 def newest_first(keys: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
-    """Most recent distinct keys, latest first, at most `most`. keys: in order of use."""
+    """The `most` most recently used distinct keys, latest first; keys: in order of use."""
     _, places = np.unique(keys[::-1], return_index=True)
     return keys[::-1][np.sort(places)[:most]]
 
 
 class Lru:
-    """Least-recently-used set of integers."""
+    """Set of integers with a capacity, from which the least recently used one is removed."""
 
     __slots__ = ("_entries", "capacity")
 
@@ -209,7 +217,7 @@ class Lru:
         self._entries: OrderedDict[int, None] = OrderedDict()
 
     def touch(self, key: int) -> bool:
-        """Use a key; True if it was present. It becomes the newest."""
+        """Use a key, which becomes the newest; True if it was present."""
         entries = self._entries
         if key in entries:
             entries.move_to_end(key)

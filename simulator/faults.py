@@ -37,7 +37,7 @@ class FaultMechanism(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """Mechanism active in [start_ns, end_ns) of the run; `cause` is the number of its fault."""
+    """Mechanism that is active in [start_ns, end_ns) of the run; cause: number of the run's cause."""
 
     mechanism: FaultMechanism
     severity: float
@@ -64,7 +64,7 @@ def injected(injections: Injections, mechanism: FaultMechanism) -> Injection:
 
 
 MAX_CAUSES = 3
-"""Most causes of a run: truth runs every subset of them (shares are Shapley values), 2³ runs at most."""
+"""Maximum causes of a run: truth runs every subset of them (shares are Shapley values), 2³ runs at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ class Fault:
     name: str
     about: str
     parts: tuple[tuple[FaultMechanism, str, float], ...]
-    """(mechanism, mode, severity relative to the fault's) of each cause."""
+    """(Mechanism, mode, factor on the fault's severity) of each cause."""
     severity: float
-    """Default severity."""
+    """Default severity, in `unit`."""
     unit: str
-    """Meaning of severity 1."""
+    """Unit of the severity: what a severity of 1 means."""
     workload: str
-    """Workload that shows the fault, as in the papers if they have it."""
+    """Name of the workload that shows the fault: the same as in the papers, if the fault is from them."""
     negative: bool = False
     """True if the service is unchanged: an analysis should find no mutation."""
 

@@ -16,22 +16,25 @@ from simulator.storage import StorageNode
 from simulator.streams import Stream, mix_one
 
 META_BLOCK = 1 << 50
-"""First block number of metadata, so that they never coincide with data blocks in a cache."""
+"""Number of the first metadata block: metadata never coincide with data blocks in a cache."""
 KEY_SPREAD = 2_654_435_761
 """Multiplier that scatters neighbouring items over the tree."""
 PREFETCH_MIN, PREFETCH_SPAN = 30, 30
-"""F3: least number, and range, of the extra lock and database iterations of a prefetch: 30 to 60 (NSDI
-8.4)."""
+"""Fault `F3-prefetch`: minimum number, and range above it, of extra lock and database iterations of a
+prefetch: 30 to 60 (NSDI 8.4).
+"""
 PREFETCH_CPU = 1.2
-"""F3: the unmaintained prefetch code path costs 20 % more CPU."""
+"""Fault `F3-prefetch`: factor on the CPU time of the prefetching code path, which is not maintained."""
 GROWTH = 9.0
-"""F4: iterations added by the end of the run at severity 1 (4 grow to 13, NSDI 8.5)."""
+"""Fault `F4-btree-growth`: iterations added by the end of the run at severity 1 (4 grow to 13, NSDI 8.5)."""
 LINEAR_NS = 400e3
-"""F4: cost at the end of the run of data structures that grow with the number of items, ns."""
+"""Fault `F4-btree-growth`: time taken, at the end of the run, by data structures that grow with the number of
+items, ns.
+"""
 
 
 class BTree:
-    """Counts page splits of inserts. Pages are not stored, only their fill levels.
+    """B-tree that counts the page splits of inserts. It stores the fill levels of pages, not the pages.
 
     Splitting a page inserts an entry into the page above, which may split in turn (NSDI 8.5).
     """
@@ -165,7 +168,9 @@ class MetadataServer:
         return current
 
     def _acquire(self, s: Strand, lock: Lock) -> Process:
-        """Adaptive mutex: spin while the holder computes, sleep while it waits for a device."""
+        """Acquire a lock as an adaptive mutex: spin while the holder computes, sleep while it waits for a
+        device.
+        """
         streams = self._streams
         yield s.t
         spins = 0
@@ -245,7 +250,7 @@ class MetadataServer:
         return page
 
     def _prefetch_siblings(self, s: Strand, file: int, directory: int) -> Process:
-        """F3: prefetch a directory's other items to the client, each with a lock round of its own."""
+        """Fault `F3-prefetch`: send a directory's other items to the client, with a lock round for each."""
         streams = self._streams
         spread = s.draw(streams["u_prefetch"])
         if s.draw(streams["u_prefetch"]) >= self._prefetch.severity or self._prefetched.touch(directory):

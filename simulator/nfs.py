@@ -15,27 +15,27 @@ from simulator.streams import Stream
 from simulator.workloads import BLOCK_BYTES, IssuedRequests
 
 BLOCK_BITS = 20
-"""Width of a block's index: a data block is numbered `file << 20 | index`."""
+"""Number of bits of a block's index in its file: a data block is numbered `file << 20 | index`."""
 PARALLEL = 8
-"""Most storage calls of one request in flight."""
+"""Maximum storage calls of one request in flight at a time."""
 BUCKET_NS = 25.0
-"""F7: cost of one entry of the overlong hash chain at severity 1, ns."""
+"""Fault `F7-one-bucket`: time for one entry of the overlong hash chain at severity 1, ns."""
 BACKOFF_NS = 1e9
-"""F10: back-off, one second."""
+"""Fault `F10-stale-backoff`: time of a back-off, ns."""
 
 Operation = Callable[[Strand, int], Process]
 BlockCall = Callable[[Strand, int, p.CallerPoints], Process]
 
 
 def _branch(child: Strand, work: Process, gather: Gather) -> Process:
-    """Run one of several branches that are awaited together."""
+    """Run `work` on a child strand, as one of several branches whose ends `gather` awaits."""
     yield from work
     yield child.t
     gather.done(child.t)
 
 
 class NfsServer:
-    """NFS server; serves the rows of a workload."""
+    """NFS server that serves the requests of a workload, by their rows."""
 
     def __init__(
         self,
@@ -83,8 +83,10 @@ class NfsServer:
         ]
 
     def add_row(self, like: int, op: int, offset: int, count: int) -> int:
-        """Add a request that the workload lacks: a copy of row `like` with other op, offset and count.
-        Returns its row."""
+        """Add a request that the workload lacks: a copy of row `like` with another op, offset and count.
+
+        Returns the row of the new request.
+        """
         self._op.append(op)
         self._offset.append(offset)
         self._count.append(count)
@@ -93,7 +95,7 @@ class NfsServer:
         return len(self._op) - 1
 
     def shorten(self, row: int, count: int) -> None:
-        """Reduce the byte count of a READ or WRITE."""
+        """Reduce the byte count of row `row`, a READ or WRITE."""
         self._count[row] = count
 
     def describe(self, row: int) -> tuple[int, int, int, int]:
@@ -101,7 +103,7 @@ class NfsServer:
         return self._op[row], self._file[row], self._offset[row], self._count[row]
 
     def serve(self, s: Strand, row: int) -> Process:
-        """Serve one row on its first strand, from call to reply, beginning at `s.t`, which must be now."""
+        """Serve one row on its first strand, from call to reply; begins at `s.t`, the current time."""
         op = self._op[row]
         s.mark(p.OP_CALL[op])
         yield from self._operations[op](s, row)
@@ -114,7 +116,9 @@ class NfsServer:
             self._closed(flow)
 
     def _attributes(self, s: Strand, file: int) -> Process:
-        """Common beginning of all operations: CPU, the handle's attributes, the metadata server on a miss."""
+        """Simulate the beginning that all operations share: CPU, the handle's attributes, the metadata server
+        on a miss.
+        """
         streams = self._streams
         hit = self.attributes.touch(file)
         s.work(streams["decode"], p.DECODED)
@@ -183,7 +187,9 @@ class NfsServer:
         s.work(streams["block_hit"], p.BLOCK_FILL)
 
     def _fetch(self, s: Strand, blocks: list[int]) -> Process:
-        """Read blocks from the data node; one after another under F14."""
+        """Read blocks from the data node: together, or one after another under the fault
+        `F14-sequential-read`.
+        """
         node = self._data_node
         if len(blocks) == 1 or not self._one_by_one.acts(s.t):
             yield from self._together(s, blocks, node.read, p.READ_FORK, p.READ_JOIN)
@@ -307,7 +313,9 @@ class NfsServer:
         yield from self._data_node.read(s, block, p.NFS_CALLER)
 
     def _rounds(self, s: Strand, n: int) -> int:
-        """F8: number of passes over the entries; 1 unless the loop starts over."""
+        """Number of passes over `n` directory entries: 1, or 1 + n at severity 1 of the fault
+        `F8-readdir-loop`.
+        """
         fault = self._readdir
         if not fault.acts(s.t):
             return 1
@@ -343,7 +351,7 @@ class NfsServer:
                     yield from self._mds.call(s, "LOOKUP", entry)
 
     def _wait_if_stale(self, s: Strand) -> Process:
-        """F10: on a stale location, back off before asking again."""
+        """Fault `F10-stale-backoff`: wait before a read, in the share of reads whose location is stale."""
         stale = self._stale
         if not stale.acts(s.t):
             return

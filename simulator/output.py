@@ -34,7 +34,10 @@ def call_params(trace: Trace, row: int) -> str:
 
 
 def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
-    """Make one format string per record; it takes the record's time (and the call's parameters)."""
+    """Function that writes requests of a structure, from one format string per record.
+
+    A format string takes the record's time (that of the call, the call's parameters too).
+    """
     lines = []
     for number, strand in enumerate(structure.strands):
         begin = f'{{"breadcrumb":"{ID}.{number}"'
@@ -98,7 +101,7 @@ _EMITTERS: dict[RunFormat, Callable[[Recording, Sequence[Trace]], Iterator[bytes
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Finished run: traces, and how they are recorded."""
+    """Finished run: its traces, and how they are recorded as lines."""
 
     plan: RunPlan
     recording: Recording

@@ -13,43 +13,44 @@ from simulator.streams import Law, StreamSpec
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Parameters that differ between installations and loads."""
+    """Sizes and service times that differ between installations and loads."""
 
     attr_entries: int
-    """NFS server: attribute cache, entries."""
+    """Capacity of the NFS server's attribute cache, entries."""
     data_blocks: int
-    """NFS server: data cache, 16 KB blocks."""
+    """Capacity of the NFS server's data cache, 16 KB blocks."""
     mds_entries: int
-    """Metadata server: metadata cache, entries."""
+    """Capacity of the metadata server's metadata cache, entries."""
     mds_pages: int
-    """Metadata server: cache of B-tree pages."""
+    """Capacity of the metadata server's cache of B-tree pages, pages."""
     sn_blocks: int
-    """Data storage node: block cache, 16 KB blocks."""
+    """Capacity of the data storage node's block cache, 16 KB blocks."""
     sn_meta_blocks: int
-    """Metadata storage node: block cache, 16 KB blocks."""
+    """Capacity of the metadata storage node's block cache, 16 KB blocks."""
     directories: int
     lock_stripes: int
-    """Metadata server: number of locks; a directory hashes to one."""
+    """Number of locks of the metadata server; a directory hashes to one of them."""
     max_spins: int
-    """Failed attempts while the holder computes, after which a waiter sleeps."""
+    """Number of failed attempts, while the holder computes, after which a waiter for a lock sleeps."""
     checkpoint_gap_us: float
-    """Mean time between checkpoints, each of which holds one lock."""
+    """Mean time between checkpoints, each of which holds one lock, µs."""
     checkpoint_hold_us: float = 6_000.0
+    """Mean time for which a checkpoint holds its lock, µs."""
     checkpoint_hold_c2: float = 4.0
     page_items: int = 24
     tree_levels: int = 3
     tree_pages: int = 1
-    """Pages written by an insert without splits."""
+    """Number of pages that an insert without splits writes."""
     lookup_pages: int = 2
-    """Pages visited by a look-up that misses the metadata cache."""
+    """Number of pages that a look-up visits if it misses the metadata cache."""
     remove_pages: int = 1
     setattr_pages: int = 1
     tree_items: int = 32_768
-    """Items in the metadata tree, i.e. the range of keys, which decides how far apart new items fall."""
+    """Number of items in the metadata tree: the range of keys, which decides how far apart new items fall."""
     fan_out_bits: int = 2
-    """log2 of the fan-out, pages per page."""
+    """Base-2 logarithm of the fan-out: the number of child pages of a page."""
     dirty_blocks: int = 16
-    """NFS server: unflushed blocks at which a WRITE starts a write-back."""
+    """Number of unflushed blocks of the NFS server at which a WRITE starts a write-back."""
     ack_law: Law = Law.EXPONENTIAL
     ack_us: float = 100.0
     ack_c2: float = 1.0

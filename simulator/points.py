@@ -27,7 +27,7 @@ OPERATIONS = (
     "SETATTR",
     "FSSTAT",
 )
-"""NFS operations; a row's `op` is an index into this."""
+"""NFS operations; the number `op` of a request is an index into this tuple."""
 METADATA_CALLS = ("LOOKUP", "CREATE", "REMOVE", "SETATTR")
 
 
@@ -44,7 +44,7 @@ class Span(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Trace point. `kind`: kind of the native record; `span_name`: name of the span that a call opens."""
+    """Trace point. kind: kind of the native record; span_name: name of the span that a call opens."""
 
     host: str
     component: str
@@ -108,8 +108,9 @@ LATCH, UNLATCH = _mds("PAGE_LATCH"), _mds("PAGE_UNLATCH")
 TXN_BEGIN, TXN_COMMIT = _mds("TXN_BEGIN"), _mds("TXN_COMMIT")
 
 MDS_CALL, MDS_REPLY, AT_MDS, MDS_DONE = {}, {}, {}, {}
-"""Metadata call -> code: sent by the NFS server, reply received, call received by the MDS, reply sent by the
-MDS."""
+"""Metadata call -> code of a trace point. MDS_CALL: sent by the NFS server; MDS_REPLY: reply received by it;
+AT_MDS: received by the metadata server; MDS_DONE: reply sent by that.
+"""
 for _call in METADATA_CALLS:
     MDS_CALL[_call] = _add(
         Point(NFS_HOST, "nfs", f"MDS_{_call}_CALL", span=Span.CLIENT, span_name=f"mds.{_call}")
@@ -121,7 +122,7 @@ for _call in METADATA_CALLS:
 
 @dataclass(frozen=True, slots=True)
 class CallerPoints:
-    """Codes on the component that calls a storage node."""
+    """Codes of trace points on the component that calls a storage node."""
 
     read_call: int
     read_reply: int
@@ -134,7 +135,7 @@ class CallerPoints:
 
 @dataclass(frozen=True, slots=True)
 class NodePoints:
-    """Codes on one storage node. `reply` ends reads, `write_reply` ends writes."""
+    """Codes of trace points on one storage node. `read_reply` ends reads, `write_reply` ends writes."""
 
     read: int
     write: int
@@ -196,6 +197,8 @@ def _node(host: str, write_params: tuple[tuple[str, str | int], ...]) -> NodePoi
 
 NFS_CALLER, MDS_CALLER = _caller(NFS_HOST, "nfs"), _caller(MDS_HOST, "mds")
 PREALLOCATED = (("encoding", "preallocated"), ("fault_tolerance", 0), ("stripe_bytes", 65536))
-"""Parameters of the metadata file's data distribution as configured (F1 replaces it by the default)."""
+"""Parameters of the metadata file's data distribution as configured; the fault `F1-mds-config` replaces them
+by the defaults.
+"""
 DEFAULT_SCHEME = (("encoding", "default"), ("fault_tolerance", 1), ("stripe_bytes", 16384))
 META_NODE, DATA_NODE = _node(META_HOST, PREALLOCATED), _node(DATA_HOST, DEFAULT_SCHEME)

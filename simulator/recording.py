@@ -20,36 +20,40 @@ from simulator.streams import mix, request_keys, unit_interval
 from simulator.trace import Structure, Trace, decode
 
 RENAMED = {"DISPATCH": "REQUEST_DISPATCH"}
-"""N6: old -> new name of the metadata server's trace points."""
+"""Old -> new name of the metadata server's trace points that the negative `N6-rename` renames."""
 _LOSS, _TRACE_ID = 11, 12
-"""Purposes of request keys: loss, trace id."""
+"""Purposes of request keys (`request_keys`): loss of records, trace ids."""
 _CHUNK_REQUESTS = 500
-"""Requests per chunk: about 4 MB."""
+"""Number of requests per chunk of lines: about 4 MB."""
 ID, ID_BEGIN = "\x01", "\x02"
 """Placeholders in a template for a request's id, and for its first 12 digits."""
 
 Filled = Callable[[Trace, int, list[int], list[bool] | None], str]
-"""(trace, row, times of its steps, [steps] True for lost records) -> text with ID for the request's id."""
+"""Function (trace, row, times of the request's steps, [steps] True for lost records) -> text of the request,
+with ID in place of its id.
+"""
 Template = Callable[[Structure, bool, float], Filled]
-"""(structure, True if points have their new names, sampling rate) -> function that writes its requests."""
+"""Function (structure, True if points have their new names, sampling rate) -> function that writes requests
+of the structure.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequests:
-    """Requests of one shard that are recorded, by start. [requests] columns."""
+    """Requests of one shard that are recorded, sorted by start."""
 
     rows: I8
-    """[requests] row of the trace."""
+    """[requests] row of the request in the trace."""
     request_id: list[str]
     trace_id: list[str]
     start_ns: I8
-    """[requests] ns since the epoch, by the entry host's clock."""
+    """[requests] start of the request by the entry host's clock, ns since the epoch."""
     sample_rate: npt.NDArray[np.float64]
     renamed: B1
 
 
 class Recording:
-    """Converts the simulator's times and numbers to what a tracing system would have recorded."""
+    """Conversion of the simulator's times and numbers to records of a tracing system."""
 
     def __init__(self, plan: RunPlan, start_ns: int) -> None:
         """start_ns: start of the run, ns since the epoch."""
@@ -65,7 +69,7 @@ class Recording:
         self._rename = injected(injections, FaultMechanism.RENAME)
 
     def recorded(self, trace: Trace) -> RecordedRequests:
-        """Select the requests that are recorded, and name them."""
+        """Requests of a trace that are recorded, with ids, sampling rates, and names of points."""
         begin = trace.time_ns[trace.first_step[:-1]]
         rate = np.full(len(trace), self.plan.sample)
         kept = np.ones(len(trace), dtype=bool)
@@ -87,7 +91,7 @@ class Recording:
         )
 
     def recorded_times(self, trace: Trace, structures: Sequence[Structure]) -> I8:
-        """[steps] of the trace: time by the recording host's clock, ns since the epoch."""
+        """[steps] time of each step by the clock of the host that records it, ns since the epoch."""
         times = trace.time_ns + self.start_ns
         if self._skew.severity == 0.0 or len(trace) == 0:
             return times
@@ -100,7 +104,7 @@ class Recording:
         return np.where(self._skew.acts_at(trace.time_ns), times + added, times)
 
     def lost(self, trace: Trace) -> B1 | None:
-        """[steps] of the trace: True where the record is lost; None: no loss."""
+        """[steps] True where the step's record is lost; None: no record is."""
         if self._loss.severity == 0.0:
             return None
         keys = np.repeat(
@@ -141,7 +145,7 @@ def request_lines(
 
 
 def recorded_point(code: int, renamed: bool) -> Point:
-    """Trace point as recorded; renamed: True after the deployment of N6."""
+    """Trace point as it is recorded; renamed: True after the deployment of the negative `N6-rename`."""
     point = POINTS[code]
     if renamed and point.host == MDS_HOST and point.name in RENAMED:
         return replace(point, name=RENAMED[point.name])

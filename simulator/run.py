@@ -44,9 +44,11 @@ from simulator.workloads import (
 
 MINUTE_NS = 60e9
 PAUSE_EVERY_NS = 0.5e9
-"""F6: interval between pauses of the client machine, which last `severity` times as long."""
+"""Fault `F6-client-pause`: interval between pauses of the client machine, ns; a pause lasts `severity` times
+as long.
+"""
 NOISES, SAMPLING, BACKGROUND = 0, 1, 2
-"""Purposes of request keys: noises, sampling, background."""
+"""Purposes of request keys (`request_keys`): noises, sampling, background work."""
 
 
 def run_shard(plan: ShardPlan) -> Trace:
@@ -63,7 +65,7 @@ def run_shard(plan: ShardPlan) -> Trace:
 
 
 class _Run:
-    """State of one shard while it runs."""
+    """State of one shard while it is simulated."""
 
     def __init__(
         self, plan: ShardPlan, parameters: Parameters, injections: Injections, load: OfferedLoad
@@ -134,8 +136,9 @@ class _Run:
         return Strand(SimulatedFlow(-1), 0, key, t, self._n_streams)
 
     def _change_weather(self) -> Process:
-        """Process that sets the mean of every stream once a minute (on the data node also for a noisy
-        neighbour)."""
+        """Process that sets the mean of every stream once a minute, and when a noisy neighbour of the data
+        node comes or goes.
+        """
         plan = self._plan
         weather = Weather(
             plan.run.seed,
@@ -160,7 +163,9 @@ class _Run:
                 next_minute += MINUTE_NS
 
     def _arrivals(self) -> Process:
-        """Open loop: start requests at given gaps."""
+        """Process of an open loop: starts requests at the workload's gaps, whether earlier ones are done or
+        not.
+        """
         more = injected(self._injections, FaultMechanism.LOAD)
         t = 0.0
         for row, gap in enumerate(self._gap):
@@ -180,7 +185,7 @@ class _Run:
         self._nfs.close_strand(s.flow)
 
     def _closed_client(self, rows: list[int]) -> Process:
-        """Closed loop of a client: think, issue, wait for the reply."""
+        """Process of a client in a closed loop: think, issue a request, wait for the reply."""
         more = injected(self._injections, FaultMechanism.LOAD)
         pauses = injected(self._injections, FaultMechanism.PAUSES)
         small = injected(self._injections, FaultMechanism.SMALL_IO)
@@ -221,8 +226,10 @@ class _Run:
         return new
 
     def _parts(self, row: int, factor: float) -> list[int]:
-        """F2: split a READ or WRITE into parts of 16 KB / factor; returns rows. The first part keeps the
-        request's id."""
+        """Split a READ or WRITE into parts of 16 KB / factor (fault `F2-small-io`); returns their rows.
+
+        The first part keeps the request's id.
+        """
         op, _, offset, count = self._nfs.describe(row)
         size = max(512, int(BLOCK_BYTES / factor))
         if op not in (OP["READ"], OP["WRITE"]) or count <= size:
@@ -305,12 +312,12 @@ Subset = frozenset[int]
 """Numbers of the causes active in one variant of a run."""
 
 Progress = Callable[[int, int], None]
-"""Callback (requests simulated so far, requests in total)."""
+"""Callback (requests simulated so far, total number of requests)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """Everything a run depends on."""
+    """Inputs that determine a run."""
 
     workload: str
     n_requests: int
@@ -335,13 +342,13 @@ class RunPlan:
 
     @property
     def simulated_causes(self) -> Subset:
-        """Causes that change what happens, not only how it is reported."""
+        """Numbers of the causes that change what happens, not only how it is reported."""
         return frozenset(i for i, c in enumerate(self.causes) if c.injection.mechanism not in TRACING_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """Everything a shard depends on. Picklable: shards run in other processes."""
+    """Inputs that determine a shard. Picklable: shards run in other processes."""
 
     run: RunPlan
     shard: int
@@ -354,7 +361,7 @@ class ShardPlan:
 
     @property
     def parameters(self) -> Parameters:
-        """Parameters of the installation."""
+        """Parameters of the simulated installation: those of the run, else the workload's."""
         return self.run.parameters or WORKLOADS[self.run.workload].parameters
 
 

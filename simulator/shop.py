@@ -17,11 +17,15 @@ from random import Random
 from typing import Any, Final
 
 SERVER: Final = 2
+"""OTLP's code of the span kind SERVER."""
 CLIENT: Final = 3
+"""OTLP's code of the span kind CLIENT."""
 PRODUCER: Final = 4
+"""OTLP's code of the span kind PRODUCER."""
 CONSUMER: Final = 5
+"""OTLP's code of the span kind CONSUMER."""
 ERROR: Final = 2
-"""OTLP's codes of span kinds and of the error status."""
+"""OTLP's code of the error status."""
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 
@@ -38,33 +42,35 @@ VERSIONS: Final = {
 DEPLOYED: Final = ("inventory", "1.8.2")
 """Service and version of the deployment."""
 ROLLOUT_S: Final = 10.0
-"""Seconds between the deployments of consecutive instances."""
+"""Time between the deployments of consecutive instances, s."""
 INSTANCES: Final = 3
 WAREHOUSES: Final = {"eu-1": 0.45, "eu-2": 0.3, "us-1": 0.25}
 DECLINED: Final = 0.04
-"""Share of charges that the payment provider declines."""
+"""Share of charges, in [0, 1], that the payment provider declines."""
 DECLINED_AGAIN: Final = 0.5
-"""Share of second attempts that the payment provider declines."""
+"""Share of second attempts at a charge, in [0, 1], that the payment provider declines."""
 NETWORK_MS: Final = 0.25
 SIGMA: Final = 0.35
-"""Standard deviation of the logarithm of a duration."""
+"""Standard deviation of the natural logarithm of a duration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of a request."""
+    """One call of a request: a callee, and the calls that it makes in turn."""
 
     service: str
     name: str
     own_ms: float
-    """Median time of the callee's own work."""
+    """Median time of the callee's own work, ms."""
     calls: tuple[Step, ...] = ()
-    """Calls that it makes, one after the other."""
+    """Calls that the callee makes, one after the other."""
     kind: int = SERVER
-    """SERVER: called through a CLIENT span of the caller. CLIENT: a callee that is not traced. CONSUMER: a
-    message, not waited for."""
+    """Kind of the call. SERVER: through a CLIENT span of the caller. CLIENT: to a callee that is not traced.
+
+    CONSUMER: a message that is not waited for.
+    """
     peer: str = ""
-    """Address of a callee that is not traced."""
+    """Address of a callee that is not traced; empty: it is traced."""
 
 
 def _select(table: str, ms: float) -> Step:
@@ -72,13 +78,13 @@ def _select(table: str, ms: float) -> Step:
 
 
 STOCK: Final = _select("stock", 1.4)
-"""Query that the fault makes slow."""
+"""Query on stock that the fault makes slow for one warehouse."""
 _GET_STOCK: Final = Step("inventory", "GET /stock/{sku}", 0.5, (STOCK,))
 _REDIS: Final = Step("", "HGETALL", 0.35, kind=CLIENT, peer="redis-carts.internal")
 _GET_CART: Final = Step("cart", "GET /carts/{id}", 0.4, (_REDIS,))
 _GET_PRODUCT: Final = Step("catalog", "GET /products/{sku}", 0.7, (_select("products", 0.9),))
 WAREHOUSE: Final = _select("warehouses", 0.8)
-"""Query that the new version makes before it reserves."""
+"""Query on warehouses that the new version makes before it reserves."""
 _RESERVE: Final = Step("inventory", "POST /reservations", 0.6, (STOCK, _select("reservations", 1.1)))
 _CHARGE: Final = Step(
     "payment",
@@ -127,12 +133,12 @@ ROUTES: Final = (
         ),
     ),
 )
-"""(share of the requests, call tree)."""
+"""(Share of the requests, call tree) of each route."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShopPlan:
-    """Run of the shop."""
+    """Settings of a run of the shop."""
 
     requests: int
     seed: int
@@ -143,13 +149,13 @@ class ShopPlan:
     rolled_back_s: float | None = None
     """Second of the run when the first instance is rolled back; None: no rollback."""
     slow_ms: float = 0.0
-    """Time that the new version adds to the stock query for `eu-2`; 0: none."""
+    """Time that the new version adds to the stock query for `eu-2`, ms; 0: none."""
 
 
 SHOP: Final = "web-shop"
-"""Name of the workload."""
+"""Name of the shop's workload."""
 SLOW_STOCK: Final = "S1-slow-stock"
-"""Name of the fault; its severity is the time added to a query, ms."""
+"""Name of the shop's fault; its severity is the time added to a query, ms."""
 SLOW_MS: Final = 45.0
 ABOUT: Final = "a web shop as OpenTelemetry spans: eight services, a database, a cache, a payment provider"
 ABOUT_FAULT: Final = "inventory 1.8.2 is deployed, and reads the stock of one warehouse without an index"
@@ -168,7 +174,7 @@ def shop_lines(plan: ShopPlan) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Request:
-    """Request while its spans are written."""
+    """Request whose spans are being written."""
 
     plan: ShopPlan
     random: Random
@@ -177,10 +183,10 @@ class _Request:
     warehouse: str = ""
     tenant: str = ""
     spans: dict[tuple[str, int], list[dict[str, Any]]] = field(default_factory=dict)
-    """(service, instance) -> spans."""
+    """(Service, instance) -> spans of that instance, as OTLP/JSON objects."""
 
     def line(self, route: Step) -> bytes:
-        """OTLP message of the request."""
+        """Write the request's spans; returns the OTLP message, one line."""
         self.trace_id = f"{self.random.getrandbits(128):032x}"
         self.warehouse = self.random.choices([*WAREHOUSES], [*WAREHOUSES.values()])[0]
         self.tenant = f"shop-{self.random.randrange(12):02d}"
@@ -195,7 +201,7 @@ class _Request:
         return json.dumps({"resourceSpans": resources}, separators=(",", ":")).encode() + b"\n"
 
     def _serve(self, step: Step, at_ns: int, parent: str) -> tuple[int, bool]:
-        """Serve a call; returns its end and whether it failed."""
+        """Serve a call: (end of the call, ns; True if it failed)."""
         where = step.service, self.random.randrange(INSTANCES)
         kind = SERVER if step.kind == SERVER else CONSUMER
         span = self._open(where, step.name, kind, at_ns, parent)
@@ -222,7 +228,7 @@ class _Request:
     def _call(
         self, caller: tuple[str, int], call: Step, at_ns: int, parent: str, declined: float = DECLINED
     ) -> tuple[int, bool]:
-        """Make a call; returns (its end for the caller, True if it failed)."""
+        """Make a call: (its end for the caller, ns; True if it failed)."""
         if call.kind == CONSUMER:
             span = self._open(caller, f"send {call.name}", PRODUCER, at_ns, parent)
             end_ns = at_ns + self._time(0.4)
@@ -242,7 +248,7 @@ class _Request:
         return end_ns, failed
 
     def _slower(self, caller: tuple[str, int], call: Step) -> int:
-        """Time that the fault adds to a query, ns."""
+        """Time that the fault adds to a query, ns; 0: none."""
         is_hit = call is STOCK and self.warehouse == "eu-2" and self._version(*caller) == DEPLOYED[1]
         return self._time(self.plan.slow_ms) if is_hit and self.plan.slow_ms else 0
 

@@ -8,17 +8,19 @@ from simulator.points import DATA_HOST, CallerPoints, NodePoints
 from simulator.streams import Stream
 
 MAX_RETRIES = 3
-"""Most failed attempts of one storage call; the next one succeeds, so that a request stays bounded."""
+"""Maximum failed attempts of one storage call; the next one succeeds, so that a request stays bounded."""
 DESTAGE_BATCH, DESTAGE_BATCH_META = 8, 32
-"""Logged blocks per disk sweep; more for the preallocated metadata file, which is contiguous."""
+"""Numbers of logged blocks that one disk sweep writes, on the data node and on the metadata node (more, as
+its preallocated file is contiguous).
+"""
 BURST_NS, BURST_EVERY_NS = 10e9, 30e9
-"""F13: errors happen in the first 10 s of every 30 s."""
+"""Fault `F13-error-burst`: length of a burst of errors, and interval between starts of bursts, ns."""
 ABSORBED_SHARE = 0.7
-"""F5 `absorbed`: share of spins that overlap the log device's wait."""
+"""Fault `F5-spin-absorbed`: share of spins, in [0, 1], that overlap the wait for the log device."""
 
 
 class StorageNode:
-    """Serves reads and writes of blocks to the NFS server and the metadata server."""
+    """Storage node that reads and writes blocks for the NFS server and the metadata server."""
 
     def __init__(
         self,
@@ -97,8 +99,10 @@ class StorageNode:
         s.mark(caller.write_reply)
 
     def _arrive(self, s: Strand, call: int, arrived: int, errors: tuple[int, int, int]) -> Process:
-        """Send a call until it succeeds. errors: points of the refusal here, its arrival at the caller, and
-        the retry."""
+        """Send a call until it succeeds.
+
+        errors: points of the refusal at this node, of its arrival at the caller, and of the retry.
+        """
         for attempt in range(MAX_RETRIES + 1):
             s.mark(call)
             s.t += s.draw(self._net)

@@ -25,25 +25,28 @@ from scipy.special import ndtri
 TABLE_BITS = 18
 MASK = (1 << TABLE_BITS) - 1
 VISITS_PER_STREAM = 1 << 12
-"""Draws of one strand from one stream before they overlap the next stream's."""
+"""Number of draws of one strand from one stream before they overlap the draws from the next stream."""
 _SPREAD = 0x9E3779B97F4A7C15
 _ALL = (1 << 64) - 1
 
 
 class Law(Enum):
-    """Shape of a service time, scaled to mean 1."""
+    """Distribution of a service time, scaled to mean 1."""
 
     LOGNORMAL = "lognormal"
     EXPONENTIAL = "exponential"
     NORMAL = "normal"
-    """Normal with the given C², truncated below at 4 % of the mean."""
+    """Normal with the given squared coefficient of variation (C²), truncated below at 4 % of the mean."""
     UNIFORM = "uniform"
     """Uniform on (0, 1): mean 1/2, for random decisions."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """Specification of a source of randomness: a kind of work at a station (`station` "": no weather)."""
+    """Specification of a source of randomness: a kind of work at a station.
+
+    A stream whose `station` is empty has no slow noise (`Weather`).
+    """
 
     name: str
     station: str
@@ -53,7 +56,7 @@ class StreamSpec:
 
 
 class Stream:
-    """Stream at run time. `mean_ns` varies with its station's weather; `table` has mean 1."""
+    """Source of randomness at run time. `mean_ns` varies with the station's weather; `table` has mean 1."""
 
     __slots__ = ("base_ns", "key", "mean_ns", "number", "station", "table")
 
@@ -68,7 +71,10 @@ class Stream:
 
 @cache
 def quantile_table(law: Law, c2: float) -> list[float]:
-    """Quantiles of the law at (i + ½)/2^18, mean 1 (uniform: mean ½), in a fixed random order."""
+    """Quantiles of a distribution at (i + ½)/2^18, mean 1 (uniform: mean ½), in a fixed random order.
+
+    c2: squared coefficient of variation, for LOGNORMAL and NORMAL.
+    """
     size = 1 << TABLE_BITS
     uniform = (np.random.Generator(np.random.Philox(key=TABLE_BITS)).permutation(size) + 0.5) / size
     if law is Law.UNIFORM:
@@ -124,16 +130,16 @@ def mix_one(x: int) -> int:
 
 
 def unit_interval(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    """Keys as numbers in [0, 1)."""
+    """Keys as float64 numbers in [0, 1)."""
     return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 WORKLOAD, RUN_WEATHER, MINUTE_WEATHER = 0, 1, 2
-"""Purposes of numpy generators."""
+"""Purposes of numpy generators (`generator`): workload, weather of a run, weather of a minute."""
 
 
 def generator(seed: int, purpose: int, *words: int) -> np.random.Generator:
-    """A numpy generator for bulk draws, independent between seeds, purposes and words."""
+    """Numpy generator for bulk draws, independent between seeds, purposes and words."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, purpose, *words])))
 
 

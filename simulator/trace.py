@@ -16,20 +16,23 @@ STRAND_BREAK = -1
 """Separator in a raw structure: the next strand's steps follow."""
 
 RawStructure = tuple[int, ...]
-"""Steps of strand 0, STRAND_BREAK, steps of strand 1, … (see `flow.COUNT_SHIFT` for a step)."""
+"""Steps of strand 0, STRAND_BREAK, steps of strand 1, …; a step is coded as `simulator.engine.COUNT_MASK`
+says.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Touches:
-    """Effects of faults, one row a touch: [touches] columns."""
+    """Effects of faults on sampled requests, one row for each."""
 
     request: I8
-    """[touches] row in the trace."""
+    """[touches] row of the request in the trace."""
     cause: I8
+    """[touches] number of the cause."""
     step: I8
-    """[touches] index in the request's flat list of steps."""
+    """[touches] index of the step in the request's flat list of steps."""
     added_ns: F8
-    """[touches] work the fault added on the edge into the step; 0 if it acts in another way."""
+    """[touches] work, ns, that the fault added on the edge into the step; 0 if it acts in another way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +41,15 @@ class Trace:
 
     shard: int
     uid: I8
+    """[requests] id of the request in the run, the same with and without faults."""
     structure: I8
-    """[requests] index into `structures`."""
+    """[requests] index of the request's structure in `structures`."""
     first_step: I8
     """[requests + 1] offsets into `time_ns`."""
     time_ns: I8
-    """[steps] ns since the start of the run, in the order of the raw structure."""
+    """[steps] time of the step, ns since the start of the run, in the order of the raw structure."""
     response_ns: I8
+    """[requests] time from call to reply, ns."""
     op: I8
     file: I8
     offset: I8
@@ -61,8 +66,10 @@ class Trace:
 
 
 class TraceStep(NamedTuple):
-    """A step: its code, the strands it starts or merges, its index in the flat list of steps. A tuple,
-    because a run has millions."""
+    """Step of a strand: its code, the strands it starts or merges, its index in the flat list of steps.
+
+    A tuple, because a run has millions.
+    """
 
     code: int
     strands: tuple[int, ...]
@@ -75,11 +82,11 @@ class Structure:
 
     strands: tuple[tuple[TraceStep, ...], ...]
     joined: frozenset[int]
-    """Strands that the response waits for; all others except 0 are deferred."""
+    """Numbers of the strands that the response waits for; all others except 0 are deferred."""
 
 
 def decode(raw: RawStructure) -> Structure:
-    """Decode a raw structure."""
+    """Decode a raw structure to strands of steps."""
     strands: list[list[TraceStep]] = [[]]
     joined: set[int] = set()
     position = 0

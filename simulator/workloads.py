@@ -15,34 +15,37 @@ from simulator.points import OPERATIONS
 BLOCK_BYTES = 16 * 1024
 """Preferred I/O size of the NFS server, and block size of its cache."""
 SUB_BITS = 6
-"""Width of a part number: a request's uid is `index << 6 | part`; parts other than 0 only exist under a
-fault."""
+"""Number of bits of a part number: a request's uid is `index << 6 | part`; parts other than 0 only exist
+under a fault.
+"""
 REVALIDATION = (1 << SUB_BITS) - 1
-"""Part number of a GETATTR that a client adds after a pause (F6)."""
+"""Part number of a GETATTR that a client adds after a pause (fault `F6-client-pause`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedRequests:
-    """[n] columns, in the order in which clients issue the requests."""
+    """Requests of one shard as columns [n], in the order in which clients issue them."""
 
     uid: I8
-    """`index << SUB_BITS | part`; unique over all shards of a run, the same with and without a fault."""
+    """[n] `index << SUB_BITS | part`; unique over all shards of a run, the same with and without a fault."""
     op: I8
-    """Index into OPERATIONS."""
+    """[n] operation, an index into OPERATIONS."""
     file: I8
     offset: I8
-    """Offset in bytes."""
+    """[n] offset in the file, bytes."""
     count: I8
-    """Bytes of a READ, WRITE or READLINK; entries of a READDIR."""
+    """[n] bytes of a READ, WRITE or READLINK; entries of a READDIR."""
     stable: B1
-    """WRITE: the client waits until the data is on a storage node."""
+    """[n] for a WRITE: True if the client waits until the data is on a storage node."""
     grows: B1
-    """WRITE: the file grows, so the metadata server must be told."""
+    """[n] for a WRITE: True if the file grows, so that the metadata server must be told."""
     sequential: B1
-    """READ: the next block will be read as well."""
+    """[n] for a READ: True if the next block will be read as well."""
     client: I8
     gap_ns: F8
-    """Open workloads: time since the previous arrival (of any client). Closed: think time before issuing."""
+    """[n] ns; open workloads: time since the previous arrival of any client; closed: think time before
+    issuing.
+    """
 
     def __len__(self) -> int:
         return len(self.uid)
@@ -56,10 +59,11 @@ class OfferedLoad:
     open_loop: bool
     clients: int
     warm_files: I8
-    """Distinct files used before the run, oldest first."""
+    """[warm files] distinct files used before the run, oldest first."""
     warm_blocks: I8
-    """Number of data blocks read of each warm file; 0: none."""
+    """[warm files] number of data blocks read of each file; 0: none."""
     n_creates: int
+    """Number of CREATE requests."""
 
 
 Rng = np.random.Generator
@@ -84,26 +88,28 @@ SFS_MIX = {
     "SETATTR": 1,
     "FSSTAT": 1,
 }
-"""Operation -> percent; the published mix of SPEC SFS 3.0 for NFS v3."""
+"""Operation -> share of the requests, percent; the published mix of SPEC SFS 3.0 for NFS v3."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A benchmark: its generator, its installation, its size in the papers."""
+    """Benchmark: its generator, the parameters of its installation, and its size in the papers."""
 
     name: str
     about: str
     parameters: Parameters
     generate: Callable[[int, int, Rng, Parameters], OfferedLoad]
-    """(requests, shard, random source, parameters) -> the shard's load."""
+    """Function (number of requests, shard, random source, parameters) -> load of the shard."""
     shares: tuple[float, ...]
-    """Share of the requests in each shard. Shards are load levels: separate, one after the other in time."""
+    """Share of the requests, in [0, 1], in each shard. Shards are load levels, simulated one after the other
+    in time.
+    """
     paper_requests: int
-    """Requests sampled in the papers, at 10 %."""
+    """Number of requests that the papers sampled, at 10 %."""
 
 
 def power_law(rng: Rng, n: int, population: int, exponent: float) -> I8:
-    """File numbers below `population`; the larger the exponent, the more often the first ones."""
+    """`n` random file numbers below `population`; the larger the exponent, the more often the first ones."""
     files: I8 = (population * rng.random(n) ** exponent).astype(np.int64)
     return files
 
@@ -116,7 +122,7 @@ def last_uses(files: I8) -> I8:
 
 
 def choose(rng: Rng, n: int, values: Mapping[int, float]) -> I8:
-    """n random keys, with probability proportional to the values."""
+    """`n` random keys of `values`, with probability proportional to the values."""
     weight = np.array(list(values.values()), dtype=np.float64)
     chosen: I8 = np.array(list(values), dtype=np.int64)[
         rng.choice(len(weight), size=n, p=weight / weight.sum())
@@ -133,7 +139,7 @@ def by_file(file: I8, values: Mapping[int, float]) -> I8:
 
 
 def assemble(op: I8, file: I8, gap_ns: F8, **columns: I8) -> IssuedRequests:
-    """Requests from the given columns; the others get neutral values."""
+    """Requests from the given columns; columns that are not given are 0 or False."""
     uid = np.arange(len(op), dtype=np.int64) << SUB_BITS
     zero = np.zeros_like(uid)
     offset, count, client = (columns.get(name, zero) for name in ("offset", "count", "client"))
@@ -185,7 +191,9 @@ class ClientSession:
 
 
 def expand(rng: Rng, n: int, sessions: tuple[ClientSession, ...], clients: int) -> tuple[I8, I8, I8, I8]:
-    """Draw sessions until there are n requests: (op, session number, session kind, client) of each."""
+    """Draw sessions until they have n requests: ([n] op, [n] session number, [n] session kind, [n]
+    client).
+    """
     share = np.array([s.share for s in sessions])
     length = np.array([len(s.ops) for s in sessions])
     width = int(length.max())
@@ -253,7 +261,9 @@ SOURCE_BLOCKS = {1: 0.72, 2: 0.16, 3: 0.06, 4: 0.04, 6: 0.02}
 def build(
     n: int, _shard: int, rng: Rng, parameters: Parameters, *, copy_share: float, skew: float
 ) -> OfferedLoad:
-    """A copy phase, then a compilation: mostly look-ups of headers that were looked up before."""
+    """Build of a source tree: a copy phase, then a compilation, mostly look-ups of headers looked up
+    before.
+    """
     clients = 4
     n_copy = int(n * copy_share)
     copied = expand(rng, n_copy, COPY_SESSIONS, clients)

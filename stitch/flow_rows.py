@@ -27,7 +27,7 @@ _FINE: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Categorised:
-    """Structures of a batch, and the structure of each flow."""
+    """Distinct structures of a batch of flows, and the structure of each flow."""
 
     structures: pa.Table
     """STRUCTURES_SCHEMA, one row a category, sorted by (root, category)."""
@@ -37,18 +37,18 @@ class Categorised:
 
 @dataclass(frozen=True, slots=True)
 class FlowOrder:
-    """Flows in the order of the lake: (root, category, start_ns, request_id)."""
+    """Order of a batch's flows and nodes in the lake: by (root, category, start_ns, request_id)."""
 
     flow: I8
-    """[flows] index of the placed flow."""
+    """[flows] int64 index in `PlacedFlows` of each flow, in the new order."""
     node: I8
-    """[nodes] index of the placed node."""
+    """[nodes] int64 index in `PlacedFlows` of each node, flow by flow in the new order."""
     n_nodes: I8
-    """[flows] number of nodes, in the new order."""
+    """[flows] int64 number of nodes of each flow, in the new order."""
 
 
 def categorise(placed: PlacedFlows, labels: LabelCodes, memo: StructureMemo) -> Categorised:
-    """Group flows by structure and describe the structures that `memo` does not know yet."""
+    """Group placed flows by structure; structures that `memo` does not know are described and added to it."""
     fingerprints = fingerprint_flows(placed, labels)
     pairs = np.ascontiguousarray(fingerprints).view([("a", np.uint64), ("b", np.uint64)]).ravel()
     distinct, sample, of_flow = np.unique(pairs, return_index=True, return_inverse=True)
@@ -58,7 +58,7 @@ def categorise(placed: PlacedFlows, labels: LabelCodes, memo: StructureMemo) -> 
 
 
 def order_flows(placed: PlacedFlows, categorised: Categorised) -> FlowOrder:
-    """Order of the lake's rows. O(flows log flows + nodes)."""
+    """Sort placed flows by (root, category, start_ns, request_id). O(flows log flows + nodes)."""
     start = placed.ts_ns[placed.first_node[:-1]]
     flow = lake_order(categorised.of_flow, start, lambda some: _request_ids(placed, some))
     n_nodes = np.diff(placed.first_node)[flow]
@@ -66,10 +66,10 @@ def order_flows(placed: PlacedFlows, categorised: Categorised) -> FlowOrder:
 
 
 def lake_order(structure: I8, start_ns: I8, ids_of: Callable[[I8], pa.Array]) -> I8:
-    """[flows] order of the lake: (root, category, start_ns, request_id).
+    """[flows] int64 permutation that sorts flows by (root, category, start_ns, request_id).
 
-    structure: [flows] row of the structures, which are in order of root and category. ids_of: request ids of
-    some flows, called for ties only. O(flows log flows).
+    structure: [flows] row of each flow's structure in a table sorted by root and category. ids_of: returns
+    the request ids of given flows, called for ties only. O(flows log flows).
     """
     order = np.lexsort((start_ns, structure))
     starts = run_starts(structure[order], start_ns[order])
@@ -86,7 +86,7 @@ def lake_order(structure: I8, start_ns: I8, ids_of: Callable[[I8], pa.Array]) ->
 def flows_table(
     placed: PlacedFlows, events: pa.Table, categorised: Categorised, order: FlowOrder, lane: int
 ) -> pa.Table:
-    """Rows of FLOWS_SCHEMA. O(nodes)."""
+    """Table of FLOWS_SCHEMA: the flows in `order`, with `lane` written into each row. O(nodes)."""
     n = placed.n_flows
     flow = order.flow
     start = placed.ts_ns[placed.first_node[:-1]]
@@ -128,7 +128,7 @@ def flows_table(
 
 
 def _canonical_words(codes: npt.NDArray[np.integer], words: list[str] | pa.StringArray) -> pa.DictionaryArray:
-    """[rows] `sorted_words` of `words[codes]`, -1 for null; `words` may repeat."""
+    """[rows] words at `codes`, with a sorted dictionary; code -1 is null, and `words` may repeat."""
     named = pa.array(words, pa.string()) if isinstance(words, list) else words
     missing = codes < 0
     indices = pa.array(codes.astype(np.int32), mask=missing if missing.any() else None)
@@ -136,8 +136,7 @@ def _canonical_words(codes: npt.NDArray[np.integer], words: list[str] | pa.Strin
 
 
 def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
-    """[given flows] `kind`, by dictionary: nearly every batch has one kind only, and params may have many
-    rows."""
+    """[flows] kind (SPANS or RECORDS) of each flow in `flow`, dictionary-encoded."""
     if len(flow) and (placed.of_spans.all() or not placed.of_spans.any()):
         kind = SPANS if placed.of_spans[0] else RECORDS
         return pa.DictionaryArray.from_arrays(np.zeros(len(flow), np.int32), pa.array([kind]))
@@ -145,7 +144,7 @@ def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
 
 
 def _request_ids(placed: PlacedFlows, flow: I8) -> pa.Array:
-    """[given flows] request id."""
+    """[flows] request id of each flow in `flow`."""
     return placed.request_names.take(pa.array(placed.request[flow]))
 
 
@@ -171,7 +170,10 @@ def _flow_weights(placed: PlacedFlows, events: pa.Table) -> tuple[F8, B1, B1]:
 
 
 def _event_status(events: pa.Table) -> tuple[I8, list[str]]:
-    """`(codes [events + 2], words)` of the statuses; word 0 is `ok`, which the two synthetic events have."""
+    """(`code` [events + 2], `words`): status of each event as an index into `words`; word 0 is `ok`.
+
+    The last two entries are for synthetic nodes, which have no event: `ok`.
+    """
     column = whole(events["status"])
     dictionary_words: list[str] = column.dictionary.to_pylist()
     code = np.array(
@@ -182,7 +184,8 @@ def _event_status(events: pa.Table) -> tuple[I8, list[str]]:
 
 
 def _failing_nodes(placed: PlacedFlows, of_event: I8, order: FlowOrder) -> tuple[I4, I8, pa.Array]:
-    """Failed events: `(position in its flow, word, [flows + 1] offsets by flow)`.
+    """Nodes of failed events: `(position in the flow, index of the status word, [flows + 1] offsets by
+    flow)`.
 
     A span counts once, at its start, and its marks do not count. O(nodes); O(1) if all events are ok.
     """
@@ -200,7 +203,7 @@ def _failing_nodes(placed: PlacedFlows, of_event: I8, order: FlowOrder) -> tuple
 
 
 def _flow_status(placed: PlacedFlows, of_event: I8) -> tuple[I8, I8]:
-    """`(status, inner)` [flows]: word of the root's status, and of the earliest failing node's.
+    """`(status, inner)`, [flows] each: index of the root's status word, and of the earliest failing node's.
 
     `inner` is -1 where no node fails or the root does. O(nodes).
     """
@@ -221,7 +224,7 @@ def _flow_status(placed: PlacedFlows, of_event: I8) -> tuple[I8, I8]:
 
 
 def _response_ns(placed: PlacedFlows, start: I8) -> I8:
-    """[flows] latest response node minus root; every flow has a response node."""
+    """[flows] response time, ns: latest response node minus root; every flow has a response node."""
     nodes = np.flatnonzero(placed.response)
     if not len(nodes):
         return np.zeros(0, np.int64)
@@ -230,9 +233,10 @@ def _response_ns(placed: PlacedFlows, start: I8) -> I8:
 
 
 def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
-    """Flows, some repeated, with an edge back in time on one host; `host` [nodes] codes, -1 unknown.
+    """Indices of flows, with repeats, in which an edge goes back in time on one host.
 
-    The two sides of one event are on one host even where its name is unknown.
+    host: [nodes] code of the host, -1 unknown. The start and the end of one event are on one host even where
+    its name is unknown.
     """
     base = np.repeat(placed.first_node[:-1], np.diff(placed.first_edge))
     src, dst = base + placed.src, base + placed.dst
@@ -247,11 +251,16 @@ def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
 FLOW_PARAMS_SCHEMA = pa.schema(
     [pa.field("flow", pa.int32(), nullable=False), *(f for f in PARAMS_SCHEMA if f.name not in _NAMING)]
 )
-"""PARAMS_SCHEMA with the row of the flow in a table of flows in place of its id and kind."""
+"""Schema of parameters before flows have names: PARAMS_SCHEMA, but with the row of the flow in a table of
+flows in place of request id and kind.
+"""
 
 
 def named_params(params: pa.Table, flows: pa.Table) -> pa.Table:
-    """Rows of PARAMS_SCHEMA for `params` of FLOW_PARAMS_SCHEMA. O(params)."""
+    """Convert `params` of FLOW_PARAMS_SCHEMA to PARAMS_SCHEMA: ids and kinds are taken from `flows`.
+
+    O(params).
+    """
     if not params.num_rows:
         return PARAMS_SCHEMA.empty_table()
     flow = whole(params["flow"])
@@ -264,10 +273,10 @@ def named_params(params: pa.Table, flows: pa.Table) -> pa.Table:
 
 
 def params_of_flows(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> pa.Table:
-    """Rows of FLOW_PARAMS_SCHEMA, in the order of the flows, then position, then key. O(nodes + params).
+    """Parameters of all flows, FLOW_PARAMS_SCHEMA, sorted by flow, position and key. O(nodes + params).
 
-    A span's parameters stand at its start. Those of a partial report stand at the span it was merged into;
-    where both tell a key, the span's own value counts.
+    A span's parameters are listed at its start node. Those of a partial report are listed at the span it was
+    merged into, unless that span has a parameter of the same key.
     """
     lists = whole(events["params"])
     lengths = list_lengths(lists)
@@ -301,7 +310,7 @@ def params_of_flows(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> 
 
 
 def _bearers(placed: PlacedFlows, order: FlowOrder) -> tuple[I8, I8, I8]:
-    """Event rows with a node, in output order: (row, index of the flow in the output, position).
+    """Events that have a node, in output order: (event's row, flow's index in the output, node's position).
 
     Rows of merged partial reports follow the row they were merged into.
     """
@@ -333,8 +342,10 @@ def _first_of_key(
     key: npt.NDArray[np.integer],
     words: list[str],
 ) -> I8:
-    """Indices of parameters sorted by (flow, position, key), dropping those of merged reports whose key the
-    node has already."""
+    """Indices of parameters, sorted by (flow, position, key).
+
+    Parameters of merged reports are dropped where the node has a parameter of the same key.
+    """
     rank = inverse(np.array(sorted(range(len(words)), key=words.__getitem__), dtype=np.int64))
     borrowed = np.repeat(np.isin(event, placed.merged[0]), n_params)
     order = np.lexsort((borrowed, rank[key], position, flow))

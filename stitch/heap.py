@@ -14,16 +14,17 @@ from typing import Final
 
 ARENA_MAX: Final = -8
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Numbers of parameters of mallopt(3)."""
+"""Numbers of the parameters M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)."""
 _KEPT: Final = 1 << 28
 """Bytes of freed memory at the end of the heap that the process keeps."""
 _LARGE: Final = 1 << 28
-"""Least bytes of an array that is returned to the system when freed: such arrays are few, and would leave
-holes."""
+"""Size in bytes from which a freed array is returned to the system at once: such arrays are few, and would
+leave holes.
+"""
 
 
 def set_heap(parameter: int, value: int, variable: str, tunable: str) -> bool:
-    """Set a parameter unless the environment does; True if it is set."""
+    """Set a parameter of mallopt(3), unless the environment sets `variable` or `tunable`; True if done."""
     if variable in os.environ or tunable in os.environ.get("GLIBC_TUNABLES", ""):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None

@@ -87,7 +87,7 @@ def worker_processes(n: int) -> Iterator[Executor]:
 
 @contextmanager
 def shared_processes(n: int) -> Iterator[None]:
-    """Share `n` processes among the blocks of `worker_processes` inside: starting them takes a second of
+    """Share `n` processes among all `worker_processes` blocks inside this block: to start them takes 1 s of
     CPU.
     """
     with worker_processes(n) as pool:
@@ -99,8 +99,8 @@ def shared_processes(n: int) -> Iterator[None]:
 
 
 def map_in_order(pool: Executor, do: Callable[[A], T], items: Iterable[A], most: int) -> Iterator[T]:
-    """Results of `do` for each item, in order, computed in any order. At most `most` are pending at a
-    time.
+    """Yield the results of `do` for the items, in order; calls run concurrently, at most `most` are
+    pending.
     """
     under_way: deque[Future[T]] = deque()
     for one in items:
@@ -123,15 +123,15 @@ class _Workers(Executor):
         self._server: SpawnProcess | None = None
         self._pipes: list[Connection] = []
         self._unused: list[Connection] = []
-        """Pipes not yet taken by a thread."""
+        """Pipes to processes that no thread uses yet."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """See Executor."""
         return self._threads.submit(self._run, fn, args, kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """See Executor. Processes end with their last task; those whose starter gave up have ended
-        already.
+        """See Executor. Processes end after their last task; after an error in `worker_processes` they have
+        ended already.
         """
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
         for tasks in self._pipes:
@@ -201,7 +201,7 @@ def _fork(pipes: list[Connection], orphaned: Connection, _imported: object) -> N
 
 
 def _serve(tasks: Connection, orphaned: Connection) -> None:
-    """Run tasks one after the other until the starter closes the pipe."""
+    """Run tasks in this forked process, one after the other, until the starter closes the pipe."""
     threading.Thread(target=_leave_with, args=(orphaned,), name="starter", daemon=True).start()
     while True:
         try:

@@ -17,7 +17,7 @@ _NODE_FIELDS = ("component", "point", "label", "kind", "side", "mate", "parent",
 
 
 def templates_of(structures: pa.Table) -> list[Template]:
-    """[rows] templates of rows of STRUCTURES_SCHEMA. O(nodes)."""
+    """Templates of structures (rows of STRUCTURES_SCHEMA), in order. O(nodes)."""
     if structures.num_rows == 0:
         return []
     nodes, in_edges, responses = (whole(structures[name]) for name in ("nodes", "in_edges", "responses"))
@@ -37,12 +37,12 @@ def templates_of(structures: pa.Table) -> list[Template]:
 
 
 def reading_of(template: Template) -> Reading:
-    """Texts and keys of one structure: linear in its nodes, 7 to 10 µs each."""
+    """Texts and keys (L1, L2) of the structure with this template. O(nodes), 7 to 10 µs each."""
     return read_graph(template.edges, template.mate, template.deferred, node_words(template))
 
 
 def readings_of(structures: pa.Table) -> pa.Table:
-    """[rows] READINGS_SCHEMA of rows of STRUCTURES_SCHEMA, in their order; plain Python, 10 µs a node."""
+    """Table of READINGS_SCHEMA, one row for each row of STRUCTURES_SCHEMA, in order; 10 µs a node."""
     rows = [reading_of(template) for template in templates_of(structures)]
     said = [name for name in READINGS_SCHEMA.names if name != "category"]
     columns = {name: pa.array([getattr(row, name) for row in rows], pa.string()) for name in said}

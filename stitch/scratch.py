@@ -17,9 +17,11 @@ _NAME: Final = "flowdiff-scratch-"
 
 
 class Scratch:
-    """A temporary folder, created on first use. It is removed at the end of a `with` block, with its owner,
-    or at the end of the process; if that was killed, when another process creates one. A live owner holds
-    a lock on its folder.
+    """Temporary folder, created on first use; removed at the end of a `with` block, with its owner, or at the
+    end of the process.
+
+    A live owner holds a lock on its folder. The folder of a killed process is removed when another one is
+    created.
     """
 
     def __init__(self, above: Path | None = None) -> None:

@@ -40,9 +40,9 @@ class StructureMemo:
     def rows(
         self, fingerprints: Sequence[tuple[int, int]], describe: Callable[[list[int]], pa.Table]
     ) -> pa.Table:
-        """[fingerprints] rows of STRUCTURES_SCHEMA.
+        """Rows of STRUCTURES_SCHEMA, one per fingerprint, from the cache or from `describe`.
 
-        `describe` computes the rows of the unknown ones, given their places in `fingerprints`.
+        describe: computes the rows of unknown structures, given their indices in `fingerprints`.
         """
         with self._lock:
             unknown = [i for i, key in enumerate(fingerprints) if key not in self._row]
@@ -69,9 +69,9 @@ def _described(describe: Callable[[list[int]], pa.Table], places: list[int]) -> 
 
 
 def structures_of(placed: PlacedFlows, labels: LabelCodes, flows: I8) -> pa.Table:
-    """Rows of STRUCTURES_SCHEMA: the structure of each of `flows`, in order.
+    """Rows of STRUCTURES_SCHEMA, one per flow in `flows` (indices into `placed`), in order.
 
-    Columns of numbers are cut from the batch's; only keys are computed one structure after another.
+    Only keys are computed structure by structure; the other columns are gathered for all at once.
     """
     nodes, label = placed.taken(flows), labels.code[placed.nodes_of(flows)].astype(np.int64)
     kind = labels.words["kind"].to_numpy()[label]
@@ -103,14 +103,14 @@ _NAMES = ("component", "point", "label")
 
 
 def _positions(nodes: PlacedNodes) -> I8:
-    """[nodes] position in its structure."""
+    """[nodes] int64 position of each node in its structure, from 0."""
     first = nodes.first_node
     positions: I8 = np.arange(first[-1]) - np.repeat(first[:-1], np.diff(first))
     return positions
 
 
 def _keys(nodes: PlacedNodes, label: I8, kind: U1, labels: LabelCodes) -> list[str]:
-    """[structures] L0 key. Column bytes are cut into pieces, to avoid packing node by node."""
+    """[structures] L0 key. Columns are converted to bytes once and sliced, instead of packed node by node."""
     used, name = np.unique(label, return_inverse=True)
     words = labels.words.select(_NAMES).take(pa.array(used)).to_pydict()
     spelled = list(map(name_bytes, *(words[column] for column in _NAMES)))

@@ -1,4 +1,4 @@
-"""Rank attributes by the distance between the two classes in each attribute alone (D.5)."""
+"""Rank attributes by the distance between affected and other requests in each attribute alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schemas.arrays import B1, F4, F8
 from schemas.report.explanations import AttributeRow, LevelShare
 
 _LEVELS_SHOWN = 3
-"""Most levels listed for an attribute."""
+"""Maximum number of levels (values) listed for an attribute."""
 
 
 class _Distance(NamedTuple):
@@ -26,11 +26,12 @@ class _Distance(NamedTuple):
 
 
 def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...]:
-    """Rows for all columns, largest distance first; q over all of them (Benjamini-Hochberg).
+    """Compare affected with other requests in each column: one row a column, largest distance first; q over
+    all columns (Benjamini-Hochberg).
 
-    Words: Jensen-Shannon distance (base 2, at most 1) of the levels, p of the G-test. Numbers:
-    Kolmogorov-Smirnov statistic, asymptotic p; or the difference of the shares of missing values, if that is
-    larger.
+    Distance of a text column: Jensen-Shannon (base 2, at most 1) between its levels, p of the G-test. Of a
+    numeric column: Kolmogorov-Smirnov statistic, asymptotic p; or the difference of the shares of missing
+    values, if that is larger.
     """
     if not coded.columns:
         return ()
@@ -59,14 +60,16 @@ def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...
 
 
 def _words(coded: CodedColumns, number: int, of_codes: F4) -> _Distance:
-    """Distance of a text column; of_codes: [codes, 2] counts of affected and other requests."""
+    """Distance between affected and other requests in a text column (its index); of_codes: [codes, 2] counts
+    of affected and other requests."""
     counts = np.ascontiguousarray(of_codes.T, np.float64)
     distance, p = _js_distance(counts), _g_test(counts)
     return _Distance(distance, p, _levels(coded, number, counts), (None, None))
 
 
 def _levels(coded: CodedColumns, number: int, counts: F8) -> tuple[LevelShare, ...]:
-    """Levels whose shares differ most between the classes, with these shares."""
+    """Levels of a text column whose shares differ most between affected and other requests, with both shares.
+    counts: [2, codes]."""
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     there = np.flatnonzero(counts.sum(axis=0))
     order = there[np.argsort(-np.abs(share[0] - share[1])[there], kind="stable")]
@@ -99,13 +102,14 @@ def _numbers(column: AttributeColumn, affected: B1) -> _Distance:
 
 
 def _median(values: F8) -> float | None:
-    """Lower median: always one of the values, and finite; None if empty."""
+    """Lower median: always one of the values; None for no values."""
     middle = (len(values) - 1) // 2
     return float(np.partition(values, middle)[middle]) if len(values) else None
 
 
 def _js_distance(counts: F8) -> float:
-    """Square root of the Jensen-Shannon divergence (bits) of two rows of counts; 0 where one is empty."""
+    """Square root of the Jensen-Shannon divergence (bits) of two rows of counts, in [0, 1]; 0 if a row is
+    empty."""
     total = counts.sum(axis=1, keepdims=True)
     if (total == 0).any():
         return 0.0
@@ -116,7 +120,7 @@ def _js_distance(counts: F8) -> float:
 
 
 def _g_test(counts: F8) -> float:
-    """P-value of the G-test that two rows of counts have the same shares; 1 if either is empty."""
+    """P-value of the G-test that two rows of counts have the same shares; 1 if a row is empty."""
     counts = counts[:, counts.sum(axis=0) > 0]
     rows = counts.sum(axis=1, keepdims=True)
     if counts.shape[1] < 2 or (rows == 0).any():
@@ -127,7 +131,7 @@ def _g_test(counts: F8) -> float:
 
 
 def _ks(one: F8, other: F8) -> tuple[float, float]:
-    """(Kolmogorov-Smirnov statistic of two samples, asymptotic p); (0, 1) if either is empty."""
+    """Kolmogorov-Smirnov test of two samples: (statistic, asymptotic p); (0, 1) if either is empty."""
     if len(one) == 0 or len(other) == 0:
         return 0.0, 1.0
     both = np.sort(np.concatenate([one, other]))

@@ -15,25 +15,25 @@ from schemas.arrays import F8, I4, I8
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Requests of a population, by category."""
+    """Set of requests of a population, as row indices of its categories."""
 
     rows: Mapping[int, I8]
-    """Category index -> its selected rows, of any sample."""
+    """Index of a category -> indices of its selected rows, of any sample."""
 
     @property
     def n_requests(self) -> int:
-        """Number of requests."""
+        """Number of selected requests."""
         return sum(len(rows) for rows in self.rows.values())
 
     def without(self, other: Selection) -> Selection:
-        """Requests of this selection that `other` lacks."""
+        """Selection of the requests that `other` does not contain."""
         none = np.zeros(0, np.int64)
         return Selection(
             {index: np.setdiff1d(rows, other.rows.get(index, none)) for index, rows in self.rows.items()}
         )
 
     def check(self, population: Population) -> None:
-        """Raise ValueError for a category or a row that the population does not have."""
+        """Raise ValueError for a category or a row that `population` does not have."""
         for index, rows in self.rows.items():
             if not 0 <= index < len(population.categories):
                 raise ValueError(f"there is no category {index} of {len(population.categories)}")
@@ -44,28 +44,32 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ChosenRequests:
-    """Requests of one or several groups, by (group, start); arrays are [requests]."""
+    """Sampled requests of one or several groups, ordered by (group, start); arrays are [requests].
+
+    category, sample: indices in the population; start_ns: ns since the epoch.
+    """
 
     group: I4
-    """[requests] index of the selection: 0, 1, …"""
+    """Index of the group (selection) that each request was chosen from."""
     category: I4
     row: I8
-    """[requests] row of the request in its category."""
+    """Index of each request in its category."""
     sample: I4
     start_ns: I8
     weight: F8
     available: tuple[int, ...]
-    """Size of each group before sampling."""
+    """Number of requests of each group before sampling."""
 
     def __len__(self) -> int:
         return len(self.row)
 
     def take(self, places: npt.NDArray[np.integer]) -> ChosenRequests:
-        """Requests at the indices `places`, in that order."""
+        """Select requests by index, in the order of `places`."""
         return replace(self, **{name: getattr(self, name)[places] for name in _COLUMNS})
 
     def union(self, *others: ChosenRequests) -> tuple[ChosenRequests, list[I8]]:
-        """(distinct requests of all choices as one group, [[indices there of each choice's requests]])."""
+        """Merge with other choices: (distinct requests of all as one group, for each choice the indices of
+        its requests in the merged one)."""
         parts = (self, *others)
         n_rows = 1 + max((int(part.row.max(initial=0)) for part in parts), default=0)
         keys = np.concatenate([part.category.astype(np.int64) * n_rows + part.row for part in parts])
@@ -82,7 +86,8 @@ _COLUMNS: Final = ("group", "category", "row", "sample", "start_ns", "weight")
 def choose(
     population: Population, groups: Sequence[Selection], most: int, rng: np.random.Generator
 ) -> ChosenRequests:
-    """Sample at most `most` requests of each group, spread over time, with probability by weight.
+    """Sample at most `most` requests of each group, spread over time, with probability proportional to
+    weight.
 
     A group is cut along time into `most` pieces of equal weight, and one point is drawn in each: no stretch
     of time is left out and a heavy request is likelier. A request heavier than a piece is drawn once, so
@@ -97,8 +102,10 @@ def choose(
 
 
 def chosen_rows(population: Population, category: I4, row: I8, group: I4 | None = None) -> ChosenRequests:
-    """Requests at the given categories and rows, [requests] each, in the same order; group: of each, None for
-    one group."""
+    """Make `ChosenRequests` of the requests at given categories and rows, in the same order.
+
+    category, row, group: [requests]; group None: all in group 0.
+    """
     sample = np.zeros(len(row), np.int32)
     start = np.zeros(len(row), np.int64)
     weight = np.zeros(len(row))
@@ -114,7 +121,7 @@ def chosen_rows(population: Population, category: I4, row: I8, group: I4 | None 
 
 
 def _flat(population: Population, number: int, group: Selection) -> ChosenRequests:
-    """All requests of one selection, by start."""
+    """All requests of a selection as group `number`, ordered by start."""
     rows = {index: np.unique(np.asarray(group.rows[index], np.int64)) for index in sorted(group.rows)}
     category = np.repeat(np.array(list(rows), np.int32), [len(mine) for mine in rows.values()])
     row = np.concatenate([np.zeros(0, np.int64), *rows.values()])
@@ -123,7 +130,8 @@ def _flat(population: Population, number: int, group: Selection) -> ChosenReques
 
 
 def _thin(part: ChosenRequests, most: int, rng: np.random.Generator) -> ChosenRequests:
-    """Draw one request from each of `most` pieces of equal weight."""
+    """Draw one request from each of `most` pieces of equal weight; fewer if one request is drawn for
+    several."""
     reach = np.cumsum(np.maximum(part.weight, 0.0))
     points = (np.arange(most) + rng.random(most)) * (reach[-1] / most)
     return part.take(np.unique(np.minimum(np.searchsorted(reach, points, side="right"), len(part) - 1)))

@@ -1,4 +1,5 @@
-"""Code columns as small integers, so that one sparse product counts the codes of all columns at once."""
+"""Code columns of attributes as small integers, so that one sparse product counts the codes of all columns at
+once."""
 
 from __future__ import annotations
 
@@ -16,47 +17,53 @@ _Coded = tuple[I4, F8, F8, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class CodedColumns:
-    """Columns coded as bins (numbers, ascending) or levels (words); the last code is for missing values."""
+    """Columns of attributes as integer codes: numbers are binned, words are numbered; the last code means
+    missing.
+
+    low, high: bounds of the bins, empty for a column of words; levels: the words, empty for a column of
+    numbers.
+    """
 
     columns: tuple[AttributeColumn, ...]
     codes: I2
-    """[columns, requests] code from 0 to width-1; `width - 1` means missing."""
+    """int16[columns, requests]: code of each value, from 0 to `width - 1`; `width - 1` means missing."""
     width: int
-    """Number of codes of the widest column, missing included; narrower columns leave codes before the last
-    unused."""
+    """Number of codes of the widest column, missing included; narrower columns do not use the codes just
+    before the last."""
     numeric: B1
-    """[columns] True for numbers."""
+    """bool[columns]: True for columns of numbers."""
     low: tuple[F8, ...]
-    """Least value of each bin, [bins] a column; empty for a column of words."""
+    """Smallest value of each bin, float64[bins] for each column; empty for a column of words."""
     high: tuple[F8, ...]
-    """Largest value of each bin, [bins] a column; empty for a column of words."""
+    """Largest value of each bin, float64[bins] for each column; empty for a column of words."""
     levels: tuple[tuple[str, ...], ...]
-    """Words of each column's codes; empty for numbers."""
+    """Words by code for each column; empty for a column of numbers."""
     askable: B1
-    """[columns, width] True if a split may use the code. False for the pooled rare words: "one of the rare"
-    explains nothing, and which words are pooled may depend on the order of equally frequent ones."""
+    """bool[columns, width]: True for codes by which a tree may split. False for the code of pooled rare
+    words: "one of the rare" explains nothing, and which words are pooled may depend on the order of equally
+    frequent ones."""
 
     @property
     def n_requests(self) -> int:
-        """Number of requests."""
+        """Number of coded requests."""
         return int(self.codes.shape[1])
 
     def word(self, column: int, code: int) -> str:
-        """Word of a code of a text column, as displayed."""
+        """Word of a text column's code for display; `(missing)` for the last code."""
         return MISSING if code == self.width - 1 else self.levels[column][code]
 
     def counts(self, rows: I8, *classes: F4) -> list[F4]:
-        """Counts of requests by (attribute, value, class): [columns, width, labellings] for each class.
+        """Count requests by (column, code) for each class: one float32[columns, width, labellings] per class.
 
-        classes: [rows, labellings] multiplicity of each request in a class under every labelling. Exact below
-        2**24. O(columns · rows · labellings).
+        rows: indices of the requests; classes: [rows, labellings] multiplicity of each request in a class
+        under every labelling. Exact below 2**24. O(columns · rows · labellings).
         """
         incidence = self._incidence(rows)
         shape = len(self.columns), self.width
         return [np.asarray(incidence @ one).reshape(*shape, one.shape[1]) for one in classes]
 
     def _incidence(self, rows: I8) -> sparse.csr_array:
-        """[columns * width, rows] 1 where the request has the code."""
+        """Sparse matrix [columns * width, rows]: 1 where the request has the code."""
         n_columns, n = len(self.columns), len(rows)
         place = self.codes[:, rows].astype(np.int64) + np.arange(n_columns)[:, None] * self.width
         # One entry a column and request: the transposed matrix is in compressed form as it stands.
@@ -72,8 +79,8 @@ class CodedColumns:
 
 
 def code_columns(columns: Sequence[AttributeColumn], n_requests: int, bins: int, levels: int) -> CodedColumns:
-    """Code columns: numbers in at most `bins` bins of about equal counts; the `levels` most frequent words,
-    the rest pooled.
+    """Code columns of attributes: numbers in at most `bins` bins of about equal counts; of words the `levels`
+    most frequent ones, the rest pooled in one code.
 
     Bins and words are chosen without regard to the classes: if the words of the smaller class were kept
     first, the pooled words would be of the other class, and noise would have an explanation. Equal values
@@ -101,7 +108,8 @@ def code_columns(columns: Sequence[AttributeColumn], n_requests: int, bins: int,
 
 
 def _bins(values: F8, most: int) -> _Coded:
-    """([requests] codes, -1 missing; [bins] least value; [bins] largest value; no words)."""
+    """Code numbers as bins: (int32[requests] codes, -1 for missing; smallest value of each bin; largest value
+    of each bin; no words). most: maximum number of bins."""
     known = ~np.isnan(values)
     distinct, place, times = np.unique(values[known], return_inverse=True, return_counts=True)
     if len(distinct) <= most:
@@ -119,8 +127,11 @@ def _bins(values: F8, most: int) -> _Coded:
 
 
 def _levels(column: AttributeColumn, most: int) -> _Coded:
-    """([requests] codes by falling frequency, -1 missing; no values; words, with OTHER last if rare words are
-    pooled)."""
+    """Code words by falling frequency: (int32[requests] codes, -1 for missing; no values; no values; words by
+    code).
+
+    The `most` most frequent words have codes of their own; the rest is pooled in a last code, OTHER.
+    """
     assert column.levels is not None
     known = ~np.isnan(column.values)
     place = column.values[known].astype(np.int64)

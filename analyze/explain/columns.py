@@ -1,4 +1,5 @@
-"""Columns of attributes, numbers or levels; among them root type, hosts, hour and sampling of requests."""
+"""Columns of attributes, numbers or levels; includes root type, hosts, hour and sampling of the request
+itself."""
 
 from __future__ import annotations
 
@@ -17,72 +18,75 @@ from schemas.windows import NS_PER_MINUTE
 REQUEST: Final = "request"
 """Value of `where` for attributes of the request as a whole."""
 ANYWHERE: Final = ""
-"""Value of `where` for parameters with the same value at every operation of a request that records them."""
+"""Value of `where` for parameters that have one value in a request, whichever operations record them."""
 OTHER: Final = "(other)"
-"""Level that stands for all levels without a code of their own."""
+"""Level into which the words without a separate code are pooled."""
 MISSING: Final = "(missing)"
 _LONGEST_WORD: Final = 80
-"""Most characters of a level that are displayed."""
+"""Maximum number of displayed characters of a level."""
 _HOST: Final = "host"
 TYPE: Final = "type"
 REACHES: Final = "reaches host"
-"""Beginning of the keys of columns with the values `yes` and `no`."""
+"""Prefix of the keys of the columns with the values `yes` and `no`, which say if a request reaches a host."""
 _MOST_REACHED: Final = 12
-"""Hosts of one component with a column "reaches host", the most frequent ones."""
+"""Maximum number of "reaches host" columns of a component, for its most frequent hosts."""
 _NS_PER_HOUR: Final = 60 * NS_PER_MINUTE
 _HOUR: Final = "hour of day (UTC)"
 _SAMPLED: Final = "sampled"
 OF_PERIODS: Final = frozenset({_HOUR, _SAMPLED})
-"""Columns that differ between periods because the periods were chosen so: compared within one period only."""
+"""Keys of columns that differ between periods by the choice of the periods: compared within one period
+only."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeColumn:
-    """One attribute of every request of a table."""
+    """Values of one attribute for all requests of a table."""
 
     where: str
-    """`component/point` of the node, a component, `request`, or empty (`ANYWHERE`)."""
+    """Node or component that the attribute belongs to: `component/point`, component, `request`, or empty
+    (ANYWHERE)."""
     key: str
     values: F8
-    """[requests] number, or index into `levels` for a text column; NaN is missing."""
+    """float64[requests]: number, or index into `levels` for a text column; NaN if missing."""
     levels: tuple[str, ...] | None = None
-    """Words by index; None for numbers."""
+    """Words that `values` indexes, for a text column; None for a column of numbers."""
     aggregate: str = ""
-    """Aggregate of a request's values: `first`, `last`, `min`, `max`, `mean`, `mode`, `n`, `distinct`,
-    `change`; empty if requests have one value."""
+    """Aggregate over the several values of a request: `first`, `last`, `min`, `max`, `mean`, `mode`, `n`,
+    `distinct`, `change`; empty if requests have one value each."""
     passes: B1 | None = None
-    """[requests] True if the request passes the node; None: all do. Where it does not, the value is missing,
+    """bool[requests]: True for requests that pass the node; None: all do. The value of the others is missing,
     which is a difference of structure, not of the parameter."""
 
     @property
     def numeric(self) -> bool:
-        """True for a column of numbers."""
+        """True for a column of numbers, False for one of words."""
         return self.levels is None
 
     @property
     def name(self) -> str:
-        """`key` or `key (aggregate)`, for display."""
+        """Name of the attribute for display: `key` or `key (aggregate)`."""
         return f"{self.key} ({self.aggregate})" if self.aggregate else self.key
 
     def says(self, word: str) -> str:
-        """Condition that the column equals `word`: `encoding is default`, `does not reach host sn-1`."""
+        """Text of the condition that the column equals `word`: `encoding is default`, `does not reach host
+        sn-1`."""
         if not self.key.startswith(REACHES):
             return f"{self.name} is {word}"
         return self.key if word == "yes" else self.key.replace("reaches", "does not reach", 1)
 
     @property
     def text(self) -> str:
-        """Name and place, for display: `count at nfs/READ`."""
+        """Name of the attribute and its node, for display: `count at nfs/READ`."""
         return self.name if self.where in (REQUEST, ANYWHERE) else f"{self.name} at {self.where}"
 
     def at(self, rows: B1 | I8) -> AttributeColumn:
-        """Column restricted to the requests `rows`."""
+        """Column of only the requests `rows` (mask or indices)."""
         passes = None if self.passes is None else self.passes[rows]
         return replace(self, values=self.values[rows], passes=passes)
 
 
 def shown(word: str) -> str:
-    """Level as displayed: on one line, clipped."""
+    """Text of a level for display: on one line, cut to _LONGEST_WORD characters."""
     line = " ".join(word.split()) if any(c in word for c in "\n\r\t") else word
     return line if len(line) <= _LONGEST_WORD else line[: _LONGEST_WORD - 1] + "…"
 
@@ -90,7 +94,8 @@ def shown(word: str) -> str:
 def text_column(
     where: str, key: str, codes: npt.NDArray[np.integer], words: tuple[str, ...], aggregate: str = ""
 ) -> AttributeColumn:
-    """A text column from codes (-1 missing) into `words`; only words that occur are kept, in their order."""
+    """Make a text column from codes (-1 for missing) that index `words`; words that do not occur are
+    dropped."""
     used, place = np.unique(codes, return_inverse=True)
     first = int(np.searchsorted(used, 0))
     values = place.astype(np.float64) - first
@@ -99,7 +104,8 @@ def text_column(
 
 
 def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
-    """Columns of the chosen requests: root type, entry host, hosts by component, hour and weight class."""
+    """Yield columns of the requests as such: root type, entry host, hosts by component, hour, sampling
+    probability."""
     roots = np.array([category.graph.root for category in population.categories])[chosen.category]
     names, codes = np.unique(roots, return_inverse=True)
     yield text_column(REQUEST, TYPE, codes.astype(np.int32), tuple(str(name) for name in names))
@@ -113,8 +119,8 @@ def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[
 
 
 def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
-    """Yield columns of the entry host and of each component's first host; if requests reach several hosts of
-    a component, one more for each host."""
+    """Yield columns of the entry host and of the first host of each component; for components of which a
+    request reaches several hosts also "reaches host" columns."""
     if not population.hosts or any(
         population.categories[int(c)].host is None for c in np.unique(chosen.category)
     ):
@@ -166,7 +172,11 @@ def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[At
 def _reaches(
     component: str, first: I4, pairs: list[I8], passes: B1, hosts: tuple[str, ...]
 ) -> Iterator[AttributeColumn]:
-    """Yield `yes`/`no` columns: whether a request reaches each of the component's most frequent hosts."""
+    """Yield a `yes`/`no` column for each of a component's most frequent hosts: does the request reach it?
+
+    first: [requests] first host of the component, -1 for none; pairs: numbers request · len(hosts) + host of
+    further hosts reached; passes: as in `AttributeColumn`.
+    """
     alone = np.flatnonzero(first >= 0) * len(hosts) + first[first >= 0]
     request, host = np.divmod(np.unique(np.concatenate([*pairs, alone])), len(hosts))
     times = np.bincount(host, minlength=len(hosts))

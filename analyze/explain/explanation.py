@@ -38,12 +38,13 @@ _TWINS_SHOWN = 3
 
 
 def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
-    """Explain a table's classes: a tree as rules, each attribute by itself, and a measure of confidence.
+    """Explain the difference between a table's two classes: by a tree, worded as rules, and by each attribute
+    alone, with a measure of reliability.
 
-    exclude: attributes that must not be at the root, as `key`, or `component/point key`. A tree is no
-    explanation if its root does not beat shuffled labels, if its AUC over folds of time is below `min_auc`,
-    if its root changes from bootstrap to bootstrap, or if it fits the baseline as well (`Controls`).
-    Deterministic in its arguments.
+    exclude: attributes that must not be at the root, as `key`, or `component/point key`. A tree does not
+    count as an explanation if its root does not beat shuffled labels, if its AUC over folds of time is below
+    `min_auc`, if its root changes from bootstrap to bootstrap, or if it fits the baseline as well
+    (`Controls`). Deterministic in its arguments.
     """
     left_out = tuple(column.text for column in table.columns if _excluded(column, exclude))
     ordinary: list[str] = []
@@ -80,7 +81,8 @@ def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
 
 
 def _coded(table: FeatureTable, chosen: Sequence[int]) -> tuple[CodedColumns, CodedColumns | None]:
-    """(coded columns of the table's requests, columns of its controls in the same codes or None)."""
+    """Code the columns number `chosen` of a table: (codes of its requests, codes of its controls by the same
+    bins and words, or None without controls)."""
     n = len(table.affected)
     columns = [table.columns[number] for number in chosen]
     if table.controls is None:
@@ -104,11 +106,12 @@ def _fits_ordinary_times(
     controls: CodedColumns,
     split: Split,
 ) -> bool:
-    """True if the root split separates ordinary requests as well: large reads are slow on every day, and no
-    more frequent than before.
+    """True if the root split separates requests of normal times as well, and requests on its side are no more
+    frequent in the problem than before: large reads are slow on every day.
 
-    It must separate the usual requests of the reference from its other requests, in the same direction and at
-    least half as well as the affected from the others, and must not separate problem from reference by `new`.
+    The split must separate the reference's requests with the symptom (`Controls.usual`) from its other
+    requests, in the same direction as the affected ones and at least `as_usual` times as well. It must not
+    separate problem from reference by `new` or more.
     """
     assert table.controls is not None
     problem, usual = table.controls.problem, table.controls.usual
@@ -124,7 +127,7 @@ def _fits_ordinary_times(
 
 
 def _excluded(column: AttributeColumn, exclude: Sequence[str]) -> bool:
-    """True if the user excluded a column, in any of its aggregates."""
+    """True if a name in `exclude` matches the column, with or without its aggregate."""
     return _named(column.where, column.key, exclude) or _named(column.where, column.name, exclude)
 
 
@@ -137,7 +140,11 @@ def _named(where: str, key: str, names: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _JudgedTree:
-    """Tree of a contrast if it is reliable; else the reason why it is not."""
+    """Tree of a contrast, if it is reliable; otherwise the reason why it is not.
+
+    auc: cross-validated; stability: share of bootstraps with the same root; rules, best: None or empty if not
+    reliable.
+    """
 
     reason: _Reason
     auc: float | None = None
@@ -146,15 +153,16 @@ class _JudgedTree:
     competing: tuple[str, ...] = ()
     best: Rule | None = None
     twins: tuple[str, ...] = ()
-    """Names of the other columns whose split separates the requests as the tree's root split does."""
+    """Names of other columns whose best split separates the requests in the same way as the tree's root
+    split."""
     separating: tuple[str, ...] = ()
-    """Names of the root's column and its twins, without aggregates."""
+    """Names of the root split's column and of its twins, without aggregates."""
     split: Split | None = None
-    """Split of the root; None without a reliable tree."""
+    """Split at the root of the tree; None without a reliable tree."""
 
 
 def _judged_tree(table: FeatureTable, coded: CodedColumns) -> _JudgedTree:
-    """Grow the tree and judge its reliability."""
+    """Grow a tree that separates the classes of a table, and judge its reliability."""
     affected = table.affected
     n = len(affected)
     if min(int(affected.sum()), int((~affected).sum())) < SETTINGS.least_requests:
@@ -188,7 +196,7 @@ def _judged_tree(table: FeatureTable, coded: CodedColumns) -> _JudgedTree:
 
 
 def _twins(coded: CodedColumns, question: Question, rows: I8) -> tuple[AttributeColumn, ...]:
-    """Other parameters whose split separates the requests as the root's does."""
+    """Other parameters whose best split separates the requests `rows` in the same way as the root's split."""
     base = goes_left(coded, question.split, rows)
     root = coded.columns[question.split.column]
     twins: dict[tuple[str, str], AttributeColumn] = {}
@@ -201,7 +209,8 @@ def _twins(coded: CodedColumns, question: Question, rows: I8) -> tuple[Attribute
 
 
 def _sentence(table: FeatureTable, found: _JudgedTree, ordinary: Sequence[str]) -> str:
-    """Summary for the reader, in one or two sentences."""
+    """Summary of an explanation for the reader, in one or two sentences. ordinary: names of attributes that
+    separate requests in normal times, too."""
     changed = ""
     if table.identifiers:
         places: dict[str, list[str]] = {}
@@ -230,7 +239,8 @@ def _sentence(table: FeatureTable, found: _JudgedTree, ordinary: Sequence[str]) 
 
 
 def _best_rule(table: FeatureTable, found: _JudgedTree) -> str:
-    """Sentence with the rule that fits most of the affected and fewest of the other requests."""
+    """Sentence with the rule that fits most of the affected and fewest of the other requests, and its
+    twins."""
     n1 = max(int(table.affected.sum()), 1)
     n0 = max(int((~table.affected).sum()), 1)
     best = found.best
@@ -260,7 +270,8 @@ def _at(where: str) -> str:
 
 
 _OF_AFFECTED, _OF_REFERENCE, _OF_USUAL, _OF_PROBLEM = range(4)
-"""Group numbers of a `Difference`."""
+"""Numbers of the groups in `Difference.chosen`: affected requests, reference without the usual ones, usual
+ones, and unaffected requests of the problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +280,10 @@ class Difference:
 
     chosen: ChosenRequests
     n_unaffected: int
-    """Unaffected requests of the problem, before sampling."""
+    """Number of unaffected requests of the problem before sampling."""
     has_usual: bool
     words: tuple[str, str, str]
-    """Descriptions of the affected requests, the unaffected ones of the problem, and those of the
+    """Descriptions of three groups: affected requests, unaffected requests of the problem, requests of the
     reference."""
     exclude: Sequence[str]
 
@@ -291,14 +302,15 @@ def difference(
     ),
     exclude: Sequence[str] = (),
 ) -> Difference:
-    """Sample `affected` (problem), `unaffected` (problem) and `reference` requests.
+    """Sample the affected requests, the unaffected ones of the problem, and those of the reference, to be
+    explained.
 
-    Selections should be of requests that reach the changed site: passing a node at all is a difference of
-    structure, not of a parameter.
+    All selections should contain only requests that reach the changed site: a request that does not pass a
+    node differs in structure, not in a parameter.
 
-    usual: requests of the reference with the same symptom (as slow, the same path). An explanation that
-    separates them from the rest of the reference is no news (large reads are slow on every day) and is left
-    out inside the problem. exclude: attributes not to be used.
+    usual: requests of the reference with the same symptom (as slow, the same path). An explanation that also
+    separates these from the rest of the reference says nothing new (large reads are slow on every day) and is
+    rejected within the problem. exclude: attributes not to be used.
     """
     none = Selection({})
     as_usual = none if usual is None else usual
@@ -308,18 +320,18 @@ def difference(
 
 
 def explain_differences(population: Population, asked: Sequence[Difference]) -> Iterator[Explanation]:
-    """Yield an explanation for each difference, in order. The parameters of all are read together."""
+    """Yield an explanation of each difference, in order. The parameters of all are read together."""
     observed = observe(population, [one.chosen for one in asked])
     for one, found in zip(asked, observed, strict=True):
         yield _explained(one, found)
 
 
 def _explained(asked: Difference, observed: Observations) -> Explanation:
-    """Explain the difference between affected requests and unaffected ones of the problem, or those of the
+    """Explain the difference of affected requests from the unaffected ones of the problem, or from the
     reference.
 
-    The contrast inside the problem (M2, M4) is shown if it is reliable and about as good as the contrast with
-    the reference (M1, M3). Identifiers that changed with the period are reported in either.
+    The contrast within the problem is shown if it is reliable and about as good as the contrast with the
+    reference. Identifiers that changed with the period are reported in both.
     """
     words, control = asked.words, None
     if asked.has_usual:

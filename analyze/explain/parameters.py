@@ -1,9 +1,9 @@
 """Read low-level parameters as columns, on demand, aggregated by request and operation.
 
-Parameters are stored by position in the structure as recorded; a refined graph may number its nodes
+Parameters are stored by node index in the structure as recorded; a refined graph may number its nodes
 differently, and the classes of a contrast contain many structures. So a column belongs to an *operation*,
-`component/point`, wherever it occurs. Operations that one class does not pass cannot be compared and are left
-out by `table`.
+`component/point`, wherever it occurs. Operations that one of the two classes does not pass cannot be
+compared; `table` drops them.
 """
 
 from __future__ import annotations
@@ -27,46 +27,50 @@ from schemas.arrays import B1, F8, I4, I8
 from schemas.lake import SPANS
 
 _NUMBER = r"^[+-]?(\d{1,300}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?$"
-"""Pattern of text that is read as a number."""
+"""Regular expression of texts that are read as numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Structures:
-    """Stored structures of the chosen requests, nodes flattened."""
+    """Stored structures of the chosen requests, with the nodes of all structures in one array."""
 
     of_request: I4
-    """[requests] index of the request's structure."""
+    """int32[requests]: index of each request's structure."""
     first: I8
-    """[structures + 1] index of each structure's first node."""
+    """int64[structures + 1]: index of each structure's first node in `operation`; the last is the number of
+    nodes."""
     operation: I4
-    """[nodes of all structures] index into `operations`; -1 for nodes that are not the request's
+    """int32[nodes of all structures]: index into `operations`; -1 for nodes that belong to another request
     (`Source.positions`)."""
     operations: tuple[str, ...]
     passes: B1
-    """[structures, operations] True if the structure contains the operation."""
+    """bool[structures, operations]: True if the structure contains the operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Parameter values of the chosen requests, in codes; arrays are [values].
+    """Parameter values of the chosen requests, as codes; arrays are [values].
 
-    Sorted by (operation, key, request, position)."""
+    Sorted by (operation, key, request, node). operation, key: indices into `_Structures.operations` and
+    `keys`.
+    """
 
     request: I8
     operation: I4
     key: I4
     number: F8
-    """[values] the number; NaN if there is no finite one."""
+    """float64[values]: the value as a number; NaN for a text or if it is not finite."""
     text: I4
-    """[values] index into `words`; -1 if the value is no text."""
+    """int32[values]: index into `words`; -1 if the value is not a text."""
     keys: tuple[str, ...]
     words: pa.StringArray
     word_number: F8
-    """[words + 1] number that each word spells; NaN for other words, and in the last place, for "no word"."""
+    """float64[words + 1]: number that each word spells, NaN if it does not; the last element, NaN, is for
+    texts coded -1."""
 
     def renumbered(self, number: I8) -> _Values | None:
-        """Values with requests renumbered by number [requests], dropping those with a negative number; None
-        if none is left."""
+        """Values with request i renumbered to number[i]; those with a negative number are dropped. None if
+        none remains."""
         request = number[self.request]
         kept = np.flatnonzero(request >= 0)
         if not len(kept):
@@ -82,20 +86,21 @@ class _Values:
 
 @dataclass(frozen=True, slots=True)
 class ReadParameters:
-    """Parameters of some requests in codes, read in one pass for several contrasts."""
+    """Parameters of requests as codes, read in one pass for several contrasts."""
 
     structures: _Structures
     values: _Values | None
-    """None if the requests have no parameters."""
+    """Values of the parameters; None if the requests have none."""
 
     @classmethod
     def read(cls, population: Population, chosen: ChosenRequests) -> ReadParameters:
-        """All parameters of the chosen requests. Raises LakeError if they cannot be read."""
+        """Read all parameters of the chosen requests. Raises LakeError if they cannot be read."""
         structures = _structures(population, chosen)
         return cls(structures, _read(population, chosen, structures))
 
     def of(self, places: I8) -> ReadParameters:
-        """Parameters of the requests at `places` (distinct), renumbered in that order. O(values)."""
+        """Select the parameters of the requests with the (distinct) indices `places`; requests are renumbered
+        in that order. O(values)."""
         of_request = self.structures.of_request
         structures = replace(self.structures, of_request=of_request[places])
         if self.values is None:
@@ -106,17 +111,17 @@ class ReadParameters:
 
 
 def parameter_columns(read: ReadParameters) -> Iterator[AttributeColumn]:
-    """Columns of the requests' parameters, by (operation, key): one for the whole request if all its
-    operations agree on the value, else one per operation.
+    """Yield columns of the requests' parameters: one for the whole request if all operations that record a
+    key agree on its value, else one per (operation, key).
 
-    A tenant or a warehouse that several operations record is one attribute of the request, whichever of these
-    operations it passes.
+    Example: a tenant that several operations record is one attribute of the request, whichever of these
+    operations the request passes.
 
     A parameter that a request has at most once makes one column; one that it has several times makes a column
-    for each aggregate (first, last, min, max, mean, mode, distinct). How often a request has it belongs to
-    the structure and makes no column. Numbers recorded as text are numbers, but not under the name of an
-    identifier: version 1.10 is not 1.1. If numbers and words are mixed, all are words. Infinite numbers and
-    NaN are missing.
+    for each aggregate (first, last, min, max, mean, mode, distinct). The number of its values in a request is
+    a property of the structure and makes no column. Numbers recorded as text count as numbers, unless the key
+    names an identifier (version 1.10 is not 1.1) or other values of it are words: then all count as words.
+    Infinite numbers and NaN are missing.
     """
     structures, values = read.structures, read.values
     if values is None:
@@ -147,7 +152,8 @@ def parameter_columns(read: ReadParameters) -> Iterator[AttributeColumn]:
 
 
 def _shared_keys(values: _Values) -> B1:
-    """[keys] True for a key of several operations with the same value wherever in a request it occurs."""
+    """bool[keys]: True for a key that several operations record and whose values agree within each
+    request."""
     at = np.lexsort((values.request, values.key))
     key, request, text = values.key[at], values.request[at], values.text[at]
     number = np.nan_to_num(values.number[at], nan=-0.5)  # equal to itself
@@ -161,7 +167,7 @@ def _shared_keys(values: _Values) -> B1:
 
 
 def _first_of_requests(values: _Values, shared: B1) -> _Values:
-    """First value of every (key, request), of the shared keys only, sorted by both."""
+    """First value of each (key, request) for the keys in mask `shared`, sorted by both."""
     mine = np.flatnonzero(shared[values.key])
     at = mine[np.lexsort((values.request[mine], values.key[mine]))]
     begin, _ = _runs(values.key[at], values.request[at])
@@ -173,20 +179,20 @@ def _first_of_requests(values: _Values, shared: B1) -> _Values:
 
 
 class ParameterWord(NamedTuple):
-    """Value of a text parameter of one call."""
+    """Value of a text parameter at one call of a request."""
 
     where: str
-    """`component/point` of the node."""
+    """Operation that recorded the parameter, `component/point`."""
     key: str
     request: int
-    """Index into the chosen requests."""
+    """Index of the request among the chosen ones."""
     text: str
 
 
 def parameter_words(
     population: Population, chosen: ChosenRequests, keys: Sequence[str]
 ) -> Iterator[ParameterWord]:
-    """Yield every text that the chosen requests carry under `keys`, call by call."""
+    """Yield every text value that the chosen requests have under one of `keys`, one per call."""
     structures = _structures(population, chosen)
     values = _read(population, chosen, structures, keys)
     if values is None:
@@ -202,21 +208,25 @@ def parameter_words(
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Numeric parameters of requests as recorded, sorted by (field, request, place); arrays [readings]."""
+    """Numeric parameter values of requests as recorded, sorted by (field, request, node); arrays are
+    [readings].
+
+    number: the value; request: index among the chosen ones.
+    """
 
     fields: tuple[tuple[str, str], ...]
-    """(operation, key) of each field."""
+    """(operation, key) of each field, `component/point` and name of the parameter."""
     field: I8
-    """[readings] index into `fields`."""
+    """int64[readings]: index into `fields`."""
     request: I8
     progress: F8
-    """[readings] position among the field's values in the request, 0 to 1; used as time, which parameters
-    lack."""
+    """float64[readings]: rank of the reading among the field's readings in its request, as a share in (0, 1];
+    stands in for time, which parameters lack."""
     number: F8
 
 
 def parameter_readings(population: Population, chosen: ChosenRequests) -> Readings:
-    """Every finite number that the chosen requests carry, including numbers recorded as text."""
+    """Read every finite number among the chosen requests' parameters, including numbers recorded as text."""
     structures = _structures(population, chosen)
     values = _read(population, chosen, structures)
     if values is None:
@@ -240,7 +250,7 @@ def parameter_readings(population: Population, chosen: ChosenRequests) -> Readin
 
 
 def _runs(*keys: npt.NDArray[np.number]) -> tuple[I8, I8]:
-    """First rows and lengths of runs of equal keys [rows]."""
+    """Runs of rows with equal keys: (index of the first row, length) of each run. keys: columns of [rows]."""
     other = np.any([key[1:] != key[:-1] for key in keys], axis=0)
     begin = np.flatnonzero(np.r_[True, other][: len(keys[0])])
     return begin, np.diff(begin, append=len(keys[0]))
@@ -249,7 +259,11 @@ def _runs(*keys: npt.NDArray[np.number]) -> tuple[I8, I8]:
 def _columns(
     values: _Values, span: slice, where: str, key: str, n_requests: int
 ) -> Iterator[AttributeColumn]:
-    """Yield the columns of one field, whose values are in `span`, sorted by (request, position)."""
+    """Yield the columns of one parameter at one operation; its values are rows `span`, sorted by (request,
+    node).
+
+    where, key: as in `AttributeColumn`.
+    """
     text = values.text[span]
     number = np.where(np.isnan(values.number[span]), values.word_number[text], values.number[span])
     mixed = ((text >= 0) & np.isnan(number)).any()
@@ -272,8 +286,10 @@ def _columns(
 
 
 def _aggregates(request: I8, value: F8, *, words: bool) -> dict[str, F8]:
-    """Aggregate -> value by request. request, value: sorted by (request, position); words: True if values are
-    codes."""
+    """Aggregate the values of each request: name of the aggregate -> one value per request that has any.
+
+    request, value: [values], sorted by (request, node); words: True if the values are codes of words.
+    """
     begin, size = _runs(request)
     if size.max() == 1:
         return {"": value}
@@ -295,7 +311,10 @@ def _aggregates(request: I8, value: F8, *, words: bool) -> dict[str, F8]:
 
 
 def _as_words(number: F8, text: I4, words: pa.StringArray) -> tuple[I4, tuple[str, ...]]:
-    """(codes of a field that mixes numbers and text, -1 for neither; its words in the order of codes)."""
+    """Code a parameter that mixes numbers and text as words: (int32 codes, -1 for neither; words by code).
+
+    number, text: [values], as in `_Values`.
+    """
     used = np.unique(text[text >= 0])
     named = [str(word) for word in words.take(pa.array(used)).to_pylist()]
     numeric = ~np.isnan(number) & (text < 0)
@@ -309,7 +328,7 @@ def _as_words(number: F8, text: I4, words: pa.StringArray) -> tuple[I4, tuple[st
 
 
 def _structures(population: Population, chosen: ChosenRequests) -> _Structures:
-    """Operations by stored position, for every structure that a chosen request has."""
+    """Find the operations of the nodes of every stored structure that a chosen request has."""
     of_request = np.zeros(len(chosen), np.int32)
     sources = Numbering[Source]()
     graphs: list[Category] = []
@@ -346,7 +365,7 @@ def _structures(population: Population, chosen: ChosenRequests) -> _Structures:
 
 
 def _holds(positions: Sequence[int], n: int) -> B1:
-    """[n] True at `positions`."""
+    """bool[n]: True at `positions`; positions from n on are ignored."""
     there = np.zeros(n, dtype=np.bool_)
     there[[at for at in positions if at < n]] = True
     return there
@@ -358,7 +377,8 @@ def _read(
     structures: _Structures,
     keys: Sequence[str] | None = None,
 ) -> _Values | None:
-    """Values of the chosen requests, sorted by (field, request, position); None without any."""
+    """Read the parameter values of the chosen requests, sorted by (operation, key, request, node); None if
+    there are none."""
     ids, kind = _ids(population, chosen)
     parts: list[pa.Table] = []
     rows: list[I8] = []
@@ -402,7 +422,8 @@ def _read(
 
 
 def rows_of(ids: pa.ChunkedArray, wanted: pa.StringArray) -> tuple[I8, I8]:
-    """(index in `ids`, index in `wanted`) of all equal pairs; all messages of a request have its id."""
+    """Find all equal pairs of ids: (index in `ids`, index in `wanted`). Several requests started by messages
+    may have one id."""
     words = wanted.unique()
     code = pc.index_in(wanted, value_set=words).to_numpy()
     order = np.argsort(code, kind="stable")
@@ -416,7 +437,8 @@ def rows_of(ids: pa.ChunkedArray, wanted: pa.StringArray) -> tuple[I8, I8]:
 
 
 def _ids(population: Population, chosen: ChosenRequests) -> tuple[pa.StringArray, B1]:
-    """Request ids, and [requests] True if the request was made of spans."""
+    """Ids of the chosen requests, and bool[requests]: True if the request was made of spans (not of
+    records)."""
     spans = np.zeros(len(chosen), dtype=np.bool_)
     order, parts = [], []
     for index in np.unique(chosen.category):
@@ -428,8 +450,8 @@ def _ids(population: Population, chosen: ChosenRequests) -> tuple[pa.StringArray
 
 
 def _numbers(words: pa.StringArray) -> F8:
-    """[words + 1] number that each word spells; NaN for other words, for numbers beyond float64, and at the
-    end."""
+    """Number that each word spells, float64[words + 1]; NaN for other words, for numbers beyond float64, and
+    as the last element."""
     trimmed = pc.utf8_trim_whitespace(words)
     looks = pc.match_substring_regex(trimmed, _NUMBER)
     number = np.full(len(words) + 1, np.nan)

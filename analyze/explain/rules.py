@@ -1,7 +1,4 @@
-"""Word a tree as rules, one a path from the root to a leaf.
-
-A threshold is written as a person would: `count <= 4096`, not `count <= 5120.5`.
-"""
+"""Word a decision tree as rules, one for each path from the root to a leaf."""
 
 from __future__ import annotations
 
@@ -17,14 +14,15 @@ from analyze.explain.tree import ClassWeights, Split, TreeNode
 from schemas.report.explanations import Rule
 
 _BASE: Final = 0.5
-"""Purity of a rule that selects nothing: both classes have equal weight."""
+"""Purity of a rule without conditions: the two classes have equal total weight."""
 _FEW_VALUES: Final = 32
-"""Most distinct values for which a number is treated as a choice: a rule then names a value instead of a
-threshold."""
+"""Maximum number of distinct values for which a column of numbers is treated as a choice: a rule then names a
+value instead of a threshold."""
 
 
 def best_group(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> Rule:
-    """Best node below the root, inner or leaf: most of the affected and fewest of the other requests."""
+    """Rule of the best node below the root, inner node or leaf: the one with most of the affected and fewest
+    of the other requests, by class weights."""
     nodes = list(_walk(tree, ()))
     node, path = max(
         (found for found in nodes if found[1]),
@@ -40,7 +38,7 @@ class _Answer(NamedTuple):
 
 
 def tree_rules(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> tuple[Rule, ...]:
-    """Rules of all leaves, highest purity first."""
+    """Rules of all leaves of a tree, highest purity first."""
     rules = [
         _rule(_conditions(coded, path), node, weights) for node, path in _walk(tree, ()) if node.split is None
     ]
@@ -48,7 +46,7 @@ def tree_rules(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> tu
 
 
 def _walk(node: TreeNode, path: tuple[_Answer, ...]) -> Iterator[tuple[TreeNode, tuple[_Answer, ...]]]:
-    """Yield every node with the answers that lead to it, parents first."""
+    """Yield every node with the answers on the path to it, parents first."""
     yield node, path
     if node.split is not None and node.left is not None and node.right is not None:
         yield from _walk(node.left, (*path, _Answer(node.split, True)))
@@ -68,13 +66,13 @@ def _rule(conditions: tuple[str, ...], node: TreeNode, weights: ClassWeights) ->
 
 
 def _conditions(coded: CodedColumns, path: tuple[_Answer, ...]) -> tuple[str, ...]:
-    """Conditions of a path in words."""
+    """Conditions of a path in words, without implied ones."""
     return tuple(_condition(coded, split, left=left) for split, left in _needed(coded, path))
 
 
 def _needed(coded: CodedColumns, path: tuple[_Answer, ...]) -> list[_Answer]:
-    """Answers of a path, without those that a later answer implies: `count <= 9000` before `count <=
-    4096`."""
+    """Answers of a path, without those that a later answer implies: `count <= 9000` is dropped before `count
+    <= 4096`."""
     return [
         answer
         for number, answer in enumerate(path)
@@ -87,7 +85,8 @@ def _needed(coded: CodedColumns, path: tuple[_Answer, ...]) -> list[_Answer]:
 
 
 def _condition(coded: CodedColumns, split: Split, *, left: bool) -> str:
-    """One answer to a split: `count <= 4096 at nfs/READ`, `encoding is default`, `user is missing`."""
+    """Condition in words that a request meets if it goes left (or right) at a split: `count <= 4096 at
+    nfs/READ`, `encoding is default`, `user is missing`."""
     column = coded.columns[split.column]
     at = "" if column.where in (REQUEST, ANYWHERE) else f" at {column.where}"
     missing = coded.width - 1
@@ -117,9 +116,9 @@ def _condition(coded: CodedColumns, split: Split, *, left: bool) -> str:
 
 
 def round_threshold(low: float, high: float) -> float:
-    """Roundest t with low <= t < high.
+    """Roundest threshold t with low <= t < high.
 
-    Roundest: fewest decimal digits, then nearest to the middle. A power of two (512, 4096, 65536) is
+    Roundest means fewest decimal digits, then nearest to the middle. A power of two (512, 4096, 65536) is
     preferred to a decimal of three digits or more. `low < high`, both finite.
     """
     if not math.isfinite(high - low):
@@ -141,7 +140,7 @@ def round_threshold(low: float, high: float) -> float:
 
 
 def _multiple(low: float, high: float, middle: float, step: float) -> float | None:
-    """Multiple of `step` in [low, high) that is nearest to the middle; None if there is none."""
+    """Multiple of `step` in [low, high) that is nearest to `middle`; None if there is none."""
     best: float | None = None
     nearest = math.floor(middle / step)
     for number in (nearest, nearest + 1):
@@ -154,7 +153,7 @@ def _multiple(low: float, high: float, middle: float, step: float) -> float | No
 
 
 def _power_of_two(low: float, high: float) -> float | None:
-    """Largest power of two from 256 on in [low, high); None if there is none."""
+    """Largest power of two in [low, high) that is at least 256; None if there is none."""
     if high <= 256:
         return None
     value = 2.0 ** (math.ceil(math.log2(high)) - 1)
@@ -162,7 +161,7 @@ def _power_of_two(low: float, high: float) -> float | None:
 
 
 def number_text(value: float) -> str:
-    """Shortest text of a number: `4096`, `0.25`, `1.5e+12`."""
+    """Text of a number, up to six significant digits: `4096`, `0.25`, `1.5e+12`."""
     if value == int(value) and abs(value) < 1e15:
         return str(int(value))
     return f"{value:.6g}"

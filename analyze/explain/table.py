@@ -1,4 +1,4 @@
-"""Build the table of a contrast: two classes of requests and their attributes.
+"""Build the table of a contrast: the attributes of two classes of requests.
 
 Attributes that identify the period (builds, versions, configurations, pods) are separated from those that
 could explain a difference within it.
@@ -30,12 +30,12 @@ _PLAIN = ("first", "last", "min", "max", "mean", "mode")
 def _changed_identifiers(
     columns: Sequence[AttributeColumn], chosen: ChosenRequests
 ) -> dict[tuple[str, str], ChangedIdentifier]:
-    """Identifiers whose values differ between the periods, by (where, key).
+    """Find identifiers whose values differ between the periods: (where, key) -> identifier with its values.
 
     Two kinds: words that are all different in the problem (a version, a configuration, the pods of a
-    deployment), and numbers under an identifier's name with one value a period. A quantity that changed (a
-    size of 16384 that is 4096 now) is no identifier. All chosen requests are searched, whatever their class:
-    a value that only the affected requests have is an explanation.
+    deployment), and numbers under an identifier's name with one value per period. A quantity that changed (a
+    size of 16384 that is now 4096) is not an identifier. All chosen requests are searched, whatever their
+    class: a value that only the affected requests have is an explanation.
     """
     fields: dict[tuple[str, str], list[AttributeColumn]] = {}
     for column in columns:
@@ -53,7 +53,8 @@ def _changed_identifiers(
 
 
 def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | None:
-    """(values before, values after) if few and disjoint; None if the column is no identifier."""
+    """Values of a column in the first and in the second period, if these are few and disjoint; None if the
+    column is not an identifier."""
     known = ~np.isnan(column.values)
     passes = np.ones_like(known) if column.passes is None else column.passes
     periods = np.unique(chosen.sample)
@@ -83,32 +84,37 @@ def _values_text(column: AttributeColumn, values: F8) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Requests of both periods that test whether an explanation is specific to the problem; arrays are
-    [requests]."""
+    """Requests of both periods that serve to test whether an explanation is specific to the problem; arrays
+    are [requests]."""
 
     columns: tuple[AttributeColumn, ...]
-    """Columns of the table, for these requests."""
+    """Columns of the table (`FeatureTable.columns`) for the control requests."""
     problem: B1
-    """[requests] True for requests of the problem."""
+    """bool[requests]: True for requests of the problem."""
     usual: B1
-    """[requests] True for requests of the reference with the symptom of the affected ones."""
+    """bool[requests]: True for requests of the reference that have the same symptom as the affected ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureTable:
-    """Two classes of requests and their attributes; arrays are [requests], affected first, each by time."""
+    """Attributes of two classes of requests; arrays are [requests], the affected ones first, each class by
+    time.
+
+    affected: True for the affected class.
+    """
 
     contrast: Contrast
     affected: B1
     block: I4
-    """[requests] time block, 0, 1, …: labels are permuted within a block."""
+    """int32[requests]: number of the time block, from 0; labels are permuted within a block."""
     fold: I4
-    """[requests] fold for cross-validation: fifth of the class's time."""
+    """int32[requests]: number of the cross-validation fold, an equal part of the class's requests in time
+    order."""
     columns: tuple[AttributeColumn, ...]
-    """Columns that can be compared."""
+    """Columns whose values can be compared between the classes."""
     identifiers: tuple[ChangedIdentifier, ...]
     had_columns: bool
-    """True if there were parameters or hosts to compare before exclusion."""
+    """True if there were parameters or hosts before columns that cannot be compared were dropped."""
     controls: Controls | None = None
 
 
@@ -119,7 +125,7 @@ def features(
     *,
     words: tuple[str, str] = ("affected requests", "other requests"),
 ) -> FeatureTable:
-    """Table of `affected` against `others`.
+    """Make the table of the requests `affected` against the requests `others`.
 
     words: descriptions of the classes. Labels of two periods are permuted within equal parts of each period's
     time, labels of one period within parts of common time. Raises LakeError if parameters cannot be read,
@@ -131,7 +137,10 @@ def features(
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Sampled requests of several groups with all their attributes, read once."""
+    """Sampled requests of several groups with all their attributes, read once.
+
+    columns: attributes of all of these requests.
+    """
 
     chosen: ChosenRequests
     columns: tuple[AttributeColumn, ...]
@@ -144,11 +153,11 @@ class Observations:
         *,
         control: tuple[Sequence[int], Sequence[int], int] | None = None,
     ) -> FeatureTable:
-        """Table of the group `affected` against the groups `others`; identifiers are searched for in all
-        groups.
+        """Make the table of the group number `affected` against the groups `others`; identifiers are searched
+        for in all groups.
 
-        control: (groups of the problem, groups of the reference, the reference group with the symptom) for
-        `Controls`.
+        control: (groups of the problem, groups of the reference, reference group with the symptom) from which
+        the `Controls` are made; None: no controls.
         """
         chosen = self.chosen
         rows = np.concatenate([self._rows([affected]), self._rows(others)])
@@ -198,8 +207,8 @@ class Observations:
         )
 
     def _rows(self, groups: Sequence[int]) -> I8:
-        """Indices of the requests of `groups`, in that order; the same share of each group, to preserve their
-        mix."""
+        """Indices of the requests of `groups`, in that order; of each group the same share, so that their mix
+        is preserved."""
         chosen = self.chosen
         parts = [np.flatnonzero(chosen.group == group) for group in groups]
         share = min(
@@ -218,8 +227,8 @@ class Observations:
 
 
 def sampled(population: Population, groups: Sequence[Selection]) -> ChosenRequests:
-    """Sample every group, and a background of similar requests; a request in several groups counts for the
-    first."""
+    """Sample every group, and a background of further requests of the same root types; a request in several
+    groups belongs to the first only."""
     alone: list[Selection] = []
     for group in groups:
         group.check(population)
@@ -233,9 +242,9 @@ def sampled(population: Population, groups: Sequence[Selection]) -> ChosenReques
 
 
 def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator[Observations]:
-    """Yield the attributes of each choice of requests.
+    """Yield the attributes of each set of chosen requests, in order.
 
-    The parameters of all choices are read in one pass, or in one for every `most_read` requests.
+    Their parameters are read together, in one pass for about every `most_read` requests.
     """
     for part in _passes(asked):
         together, places = part[0].union(*part[1:])
@@ -250,7 +259,8 @@ def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator
 
 
 def _passes(asked: Sequence[ChosenRequests]) -> Iterator[Sequence[ChosenRequests]]:
-    """Split choices into runs of at most `most_read` requests, at least one choice each."""
+    """Split the sets of chosen requests into runs of at most `most_read` requests, with at least one set
+    each."""
     first, n = 0, 0
     for number, chosen in enumerate(asked):
         if number > first and n + len(chosen) > SETTINGS.most_read:
@@ -262,7 +272,8 @@ def _passes(asked: Sequence[ChosenRequests]) -> Iterator[Sequence[ChosenRequests
 
 
 def _background(population: Population, groups: Sequence[Selection], most: int) -> Selection:
-    """Requests of the groups' root types that are in no group, evenly spaced over their rows."""
+    """Select at most `most` requests of the groups' root types that are in no group, evenly spaced over their
+    rows."""
     taken = [(index, rows) for group in groups for index, rows in group.rows.items() if len(rows)]
     roots = {population.categories[index].graph.root for index, _ in taken}
     free = {
@@ -277,7 +288,8 @@ def _background(population: Population, groups: Sequence[Selection], most: int) 
 
 
 def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
-    """Time block of every row: equal counts along time, within each class (`apart`) or over both together.
+    """Number of the time block of every row, int32[rows]: blocks of equal counts along time, within each
+    class (`apart`) or over both together.
 
     Fewer than `n` blocks if the smaller class has fewer than 10 n rows, so that a block holds about ten of
     each.
@@ -293,8 +305,8 @@ def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
 
 
 def _comparable(column: AttributeColumn, label: B1, time: I8) -> bool:
-    """True if a column can be compared: not ignored, its node passed by enough of both classes, neither an id
-    nor a clock."""
+    """True if a column can be compared: its name is not ignored, its node is passed by enough of both
+    classes, and its values are neither ids nor a clock. label: mask of the affected class."""
     if any(re.search(pattern, column.key, re.IGNORECASE) for pattern in SETTINGS.ignored):
         return False
     if column.passes is not None:
@@ -314,7 +326,7 @@ def _comparable(column: AttributeColumn, label: B1, time: I8) -> bool:
 
 
 def _follows_time(values: F8, time: I8) -> bool:
-    """True if the values rise or fall with time in a class: a counter, a clock, a sequence number."""
+    """True if a class's values rise or fall with time: a counter, a clock, a sequence number."""
     known = ~np.isnan(values)
     if known.sum() < SETTINGS.ranked:
         return False
@@ -323,7 +335,7 @@ def _follows_time(values: F8, time: I8) -> bool:
 
 
 def _distinct(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
-    """Drop columns that equal another aggregate of the same parameter, value by value."""
+    """Drop columns whose values equal those of another aggregate of the same parameter."""
     kept: dict[tuple[str, str, bytes], AttributeColumn] = {}
     for column in columns:
         _, codes = np.unique(column.values, return_inverse=True)
@@ -338,8 +350,8 @@ def _distinct(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]
 
 
 def _changes(columns: Sequence[AttributeColumn], most: int) -> list[AttributeColumn]:
-    """Columns of the change of a number between consecutive nodes that record it: bytes that grow between
-    components."""
+    """Make columns of the change of a number between consecutive nodes that record it, e.g. growth of bytes
+    between components; at most `most`."""
     by_key: dict[str, list[AttributeColumn]] = {}
     for column in columns:
         if column.numeric and column.aggregate in ("", "first") and column.where != REQUEST:

@@ -1,7 +1,7 @@
-"""Grow an entropy tree in which every split must beat shuffled labels, and validate it.
+"""Grow a decision tree by information gain in which every split must beat shuffled labels, and validate it.
 
-The codes of all columns are counted for the true and all shuffled labels at once. Validation is
-cross-validation over time, and the share of bootstrap samples with the same root.
+The codes of all columns are counted for the true and all shuffled labels at once. It is validated by
+cross-validation over time, and by the share of bootstrap samples with the same root.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from analyze.stats.rank import midranks
 from schemas.arrays import B1, F4, F8, I4, I8
 
 _LEAST = np.float32(1e-30)
-"""Lower bound under a logarithm: 0 · log 0 is 0."""
+"""Lower bound of the argument of a logarithm, so that 0 · log 0 is 0."""
 
 
 class ClassWeights(NamedTuple):
@@ -30,38 +30,47 @@ class ClassWeights(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A split of requests by one column: numbers at a cut, or one word against the others."""
+    """Split of requests by one column: at a cut of the numbers, or into one word against all others.
+
+    column: index of the column in `CodedColumns`.
+    """
 
     column: int
     cut: int
-    """Code at which the column is split: numbers up to it, or words equal to it, go left."""
+    """Code at which the column is split: numbers with at most this code, or words with exactly this code, go
+    left."""
     missing_left: bool
-    """True if missing numbers go left."""
+    """True if requests whose number is missing go left."""
 
 
 class Gains(NamedTuple):
-    """Best split of every column under every labelling; arrays are [columns, labellings]."""
+    """Best split of each column under each labelling; arrays are [columns, labellings], labelling 0 the true
+    one.
+
+    cut, missing_left: as in `Split`.
+    """
 
     gain: F4
-    """Information gain, bits; 0 if no split leaves enough requests on both sides."""
+    """float32: information gain of the split, bits per request; 0 if no split leaves enough requests on both
+    sides."""
     cut: I4
     missing_left: B1
-    """True if missing numbers go left, as in `Split`."""
+    """True if requests whose number is missing go left."""
 
     @property
     def by_chance(self) -> F8:
-        """[columns] mean best gain under permuted labellings."""
+        """float64[columns]: mean best gain under the permuted labellings."""
         found: F8 = self.gain[:, 1:].mean(axis=1, dtype=np.float64)
         return found
 
     def split(self, column: int, labelling: int = 0) -> Split:
-        """Best split of a column."""
+        """Best split of a column under a labelling (0: the true labels)."""
         at = column, labelling
         return Split(column, int(self.cut[at]), bool(self.missing_left[at]))
 
 
 def class_weights(affected: B1) -> ClassWeights:
-    """Weights that give each class half of the total."""
+    """Weight of one request of each class such that each class has half of the total weight."""
     n1 = int(affected.sum())
     n0 = len(affected) - n1
     return ClassWeights(0.5 / max(n1, 1), 0.5 / max(n0, 1))
@@ -75,10 +84,10 @@ def best_splits(
     weights: ClassWeights,
     least_leaf: int,
 ) -> Gains:
-    """Best split of every column and its gain, over the requests at `rows`, from counts.
+    """Find the best split of every column, and its gain, for the requests at `rows`.
 
-    affected, others: [rows, labellings] multiplicity of each request in either class; every labelling has the
-    same totals, except for bootstraps. Gains are exact to 1e-6. O(columns · (rows + width) · labellings).
+    affected, others: [rows, labellings] multiplicity of each request in the two classes; every labelling has
+    the same totals, except for bootstraps. Gains are exact to 1e-6. O(columns · (rows + width) · labellings).
     """
     counts = coded.counts(rows, affected, others)
     best = len(coded.columns), affected.shape[1]
@@ -101,7 +110,11 @@ def best_splits(
 def _cuts_of_numbers(
     counts: Sequence[F4], used: int, weights: ClassWeights, least_leaf: int
 ) -> tuple[F4, I8, B1]:
-    """Best cut of columns of numbers, [columns, codes, labellings]; missing values go to the better side."""
+    """Find the best cut of each column of numbers: (gain, cut, missing_left), each [columns, labellings].
+
+    counts: [columns, codes, labellings] for each class; missing values go to the side with the larger gain.
+    used: number of codes in use without the last.
+    """
     whole = [side.sum(axis=1, keepdims=True) for side in counts]
     left = [np.cumsum(side[:, :used], axis=1) for side in counts]
     gone = [side[:, -1:] for side in counts]
@@ -117,7 +130,11 @@ def _cuts_of_numbers(
 def _cuts_of_words(
     counts: Sequence[F4], used: int, askable: B1, weights: ClassWeights, least_leaf: int
 ) -> tuple[F4, I8, B1]:
-    """Best single word of columns of words, [columns, codes, labellings]."""
+    """Find the best single word of each column of words: (gain, code of the word, False), each [columns,
+    labellings].
+
+    counts: [columns, codes, labellings] for each class; askable: as in `CodedColumns`.
+    """
     # The last code is the level "missing": kept where it is, whatever the columns' widths.
     take = np.r_[np.arange(used), askable.shape[1] - 1]
     whole = [side.sum(axis=1, keepdims=True) for side in counts]
@@ -128,7 +145,8 @@ def _cuts_of_words(
 
 
 def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
-    """[requests, n + 1] column 0: the labels, then `n` permutations of them inside each block, 0 or 1."""
+    """Labels 0 or 1, float32[requests, n + 1]: in column 0 the true ones, then `n` permutations within each
+    block."""
     rows = np.argsort(block, kind="stable")
     keys = rng.random((n, len(rows)), dtype=np.float32) + block[rows].astype(np.float32)
     # Bits of positive floats are in the order of the numbers, and leave one free: the label goes along, as
@@ -144,14 +162,18 @@ def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
 
 
 def _best(gains: F4) -> tuple[F4, I8]:
-    """([columns, labellings] largest gain over the cuts, its first cut); gains: [columns, cuts,
-    labellings]."""
+    """Largest gain over the cuts, and the first cut that has it, both [columns, labellings]. gains: [columns,
+    cuts, labellings]."""
     at = gains.argmax(axis=1)
     return np.take_along_axis(gains, at[:, None], axis=1)[:, 0], at
 
 
 def _gains(left: Sequence[F4], whole: Sequence[F4], weights: ClassWeights, least_leaf: int) -> F4:
-    """Information gain of each split, bits a request of the node; 0 if a side is too small."""
+    """Information gain of each split, bits per request of the node; 0 if a side has fewer than `least_leaf`
+    requests.
+
+    left, whole: counts of the two classes on the left side and in the whole node.
+    """
     n_left = left[0] + left[1]
     n_right = whole[0] + whole[1] - n_left
     one, other = np.float32(weights.affected), np.float32(weights.others)
@@ -166,7 +188,7 @@ def _gains(left: Sequence[F4], whole: Sequence[F4], weights: ClassWeights, least
 
 
 def _bits(p: F4, q: F4) -> F4:
-    """Entropy of two masses times their sum."""
+    """Entropy (bits) of the two classes' masses p and q, times p + q."""
     return _xlog2(p + q) - _xlog2(p) - _xlog2(q)
 
 
@@ -178,23 +200,23 @@ def _xlog2(x: F4) -> F4:
 
 
 class Question(NamedTuple):
-    """Best split of a node's requests, and its p under shuffled labels."""
+    """Best split of a node's requests, and its p under shuffled labels, gains included."""
 
     split: Split
     p: float
     gains: Gains
-    """Gains under the true labels (labelling 0), then under shuffled ones."""
+    """Gains of the best splits of all columns: labelling 0 is the true one, the others are shuffled."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """A node of the tree; a leaf has no question."""
+    """Node of a decision tree; `question`, `left` and `right` are None for a leaf."""
 
     n_affected: int
     n_others: int
     score: float
-    """Share of affected requests, with both classes weighted equally, shrunk to one half by one request of
-    each."""
+    """Share of affected requests in the node, in (0, 1), with both classes weighted equally; shrunk towards
+    one half by one added request of each class."""
     question: Question | None = None
     left: TreeNode | None = None
     right: TreeNode | None = None
@@ -206,7 +228,8 @@ class TreeNode:
 
 
 def grow(coded: CodedColumns, affected: B1, block: I4, rows: I8, perms: int) -> TreeNode:
-    """Grow a tree over `rows`. Deterministic; each node costs one `best_splits` of `perms` labellings."""
+    """Grow a tree over the requests `rows`; each node costs one `best_splits` of `perms` + 1 labellings.
+    Deterministic."""
     least = least_leaf(len(rows))
     rng = np.random.default_rng(SETTINGS.seed)
     return _Growth(coded, affected, block, class_weights(affected[rows]), least, perms, rng).node(
@@ -215,13 +238,13 @@ def grow(coded: CodedColumns, affected: B1, block: I4, rows: I8, perms: int) -> 
 
 
 def least_leaf(n: int) -> int:
-    """Fewest requests on each side of a split."""
+    """Minimum number of requests on each side of a split of a table of n requests."""
     return max(SETTINGS.least_leaf, int(np.ceil(SETTINGS.least_leaf_share * n)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Growth:
-    """Data that all nodes of a growing tree share."""
+    """Data that all nodes of a tree share while it is grown; fields as the arguments of `grow`."""
 
     coded: CodedColumns
     affected: B1
@@ -232,7 +255,7 @@ class _Growth:
     rng: np.random.Generator
 
     def node(self, rows: I8, depth: int) -> TreeNode:
-        """Grow the subtree of a node."""
+        """Grow the subtree over `rows` with at most `depth` levels of splits."""
         label = self.affected[rows]
         n1 = int(label.sum())
         n0 = len(label) - n1
@@ -248,8 +271,8 @@ class _Growth:
         return replace(leaf, question=question, left=sides[0], right=sides[1])
 
     def _ask(self, rows: I8) -> Question | None:
-        """Split whose gain most exceeds its column's gain under shuffled labels, with its p; None if nothing
-        can be split.
+        """Find the split whose gain most exceeds the mean gain of its column under shuffled labels, with its
+        p; None if nothing can be split.
 
         Subtracting the gain under shuffling removes the advantage of a column with many cuts; the maximum
         over columns is compared with the same maximum of every shuffling, so that many columns do not make
@@ -271,7 +294,7 @@ class _Growth:
 
 
 def goes_left(coded: CodedColumns, split: Split, rows: I8) -> B1:
-    """[rows] True for requests that go left at a split."""
+    """bool[rows]: True for requests that go left at a split."""
     code = coded.codes[split.column, rows]
     if not coded.numeric[split.column]:
         equal: B1 = code == split.cut
@@ -282,7 +305,7 @@ def goes_left(coded: CodedColumns, split: Split, rows: I8) -> B1:
 
 
 def _scores(coded: CodedColumns, node: TreeNode, rows: I8) -> F8:
-    """[rows] score of the leaf that each request reaches."""
+    """float64[rows]: score of the leaf that each request reaches."""
     out = np.full(len(rows), node.score)
     if node.split is not None and node.left is not None and node.right is not None:
         to_left = goes_left(coded, node.split, rows)
@@ -292,15 +315,16 @@ def _scores(coded: CodedColumns, node: TreeNode, rows: I8) -> F8:
 
 
 class RootStability(NamedTuple):
-    """Stability of a tree's root under bootstrap."""
+    """Stability of a tree's root under bootstrap: share of bootstrap samples with an equivalent root, in [0,
+    1]."""
 
     share: float
     competing: tuple[int, ...]
-    """Root columns of the other bootstrap samples, most frequent first."""
+    """Column indices of the roots of the remaining bootstrap samples, most frequent first."""
 
 
 def cross_validated_auc(coded: CodedColumns, affected: B1, block: I4, fold: I4) -> float | None:
-    """Mean area under the ROC curve over folds of time, each scored by a tree grown on the other folds.
+    """Mean area under the ROC curve (AUC) over folds of time, each scored by a tree grown on the other folds.
 
     None if no fold has both classes inside and outside.
     """
@@ -316,14 +340,15 @@ def cross_validated_auc(coded: CodedColumns, affected: B1, block: I4, fold: I4) 
 
 
 def auc(score: F8, affected: B1) -> float:
-    """Probability that an affected request scores higher than another one; ties count half. Both classes must
-    have members."""
+    """Area under the ROC curve: probability that an affected request scores higher than another one; ties
+    count half. Both classes must have members."""
     n1, n0 = int(affected.sum()), int((~affected).sum())
     return float((midranks(score)[affected].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 
 def root_stability(coded: CodedColumns, affected: B1, question: Question) -> RootStability:
-    """Share of bootstrap samples whose root separates the requests as the tree's root does.
+    """Compute the share of bootstrap samples whose root separates the requests in the same way as the tree's
+    root.
 
     Two equivalent columns (a size and its encoding) separate them alike and do not compete. The expected
     gains by chance are those of the tree's root.
@@ -350,7 +375,8 @@ def root_stability(coded: CodedColumns, affected: B1, question: Question) -> Roo
 
 
 def agreement(one: B1, other: B1) -> float:
-    """Absolute correlation of two answers [rows] to splits; 0 if either is constant."""
+    """Absolute correlation, in [0, 1], between two splits' answers (bool[rows]: goes left); 0 if either is
+    constant."""
     if one.all() or other.all() or not one.any() or not other.any():
         return 0.0
     return abs(float(np.corrcoef(one, other)[0, 1]))

@@ -1,1 +1,1 @@
-"""Write flows out of the lake again: DOT for the original tool, OTLP and native records for any other."""
+"""Export of flows from a lake: as DOT for the original tool, as OTLP and native records for any other."""

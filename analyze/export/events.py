@@ -1,11 +1,12 @@
-"""Turn stored flows back into events (EVENT_SCHEMA): the inverse of the kernel, except for the names of ids.
+"""Turn stored flows back into events (EVENT_SCHEMA): the inverse of `stitch`, except for ids.
 
-The lake stores no span ids and breadcrumbs: an event gets the id of its node, `position + 1` as 16 hex
-digits, unique in its request. Spans exported as spans and records exported as records have the same
-categories, times, hosts and parameters when read again (tested), except for records without an `end`, whose
-response node is then every sink. In the other form (spans as records, records as spans) categories get other
-keys, as a record is one node and a span two; requests, their start times, response times and partition into
-categories are preserved (tested). A request id that is no OTLP trace id is replaced by one (`own_id`).
+The lake stores neither span ids nor breadcrumbs, so an event gets an id made of its node's index: `position +
+1` as 16 hex digits, unique within its request. Spans exported as spans and records exported as records have
+the same categories, times, hosts and parameters when read again (tested), except for records without an
+`end`, whose response node is then every sink. In the other form (spans as records, records as spans)
+categories get other keys, as a record is one node and a span two; requests, their start times, response times
+and partition into categories are preserved (tested). A request id that is no OTLP trace id is replaced by one
+(`own_id`).
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ _WORD: Final = pa.dictionary(pa.int32(), pa.string())
 _STRINGS: Final = pa.list_(pa.string())
 _IDS: Final = pa.list_(pa.binary())
 _TRACE_ID: Final = "^([0-9a-f]{16}){1,2}$"
-"""Pattern of ids that OTLP accepts, or accepts after padding."""
+"""Regular expression of request ids that are valid OTLP trace ids, or become so by padding with zeros."""
 
 SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
 """Side of a span -> suffix of the operation's name in the record made of it."""
 
 
 class EventForm(StrEnum):
-    """Form of the exported events."""
+    """Form of the exported events: spans or activity records, whatever the flows were recorded as."""
 
     SPANS = "spans"
-    """Flows of records: one span of zero length for each record, except for the root's, with one parent and
-    links to further predecessors."""
+    """Spans. A flow of records becomes one span of zero length per record (the root's lasts until the
+    response), with one parent and links to further predecessors."""
     RECORDS = "records"
-    """Flows of spans: two records for each span, `op>` and `op<`."""
+    """Activity records. A flow of spans becomes two records per span, `op>` and `op<`."""
 
 
 def events_of_flows(
@@ -54,12 +55,13 @@ def events_of_flows(
     form: EventForm,
     both_kinds: pa.Array | None = None,
 ) -> pa.Table:
-    """Events of `flows` (FLOWS_SCHEMA), category by category; rows of one request are not adjacent.
+    """Make the events (EVENT_SCHEMA) of `flows` (FLOWS_SCHEMA), category by category; rows of one request are
+    not adjacent.
 
     `structures` maps a category to its STRUCTURES_SCHEMA row; `params` holds PARAMS_SCHEMA rows of these
-    flows. `both_kinds` are request ids with a flow of spans and one of records. Events have no field for
-    `kind`, so the one of the two flows that changes its form gets another id (`own_id`): otherwise readers
-    would merge both into one request. O(nodes); the loop is over categories.
+    flows. `both_kinds`: ids of requests that have both a flow of spans and a flow of records. Events have no
+    field for `kind`, so of these two flows the one whose form changes gets another id (`own_id`): otherwise
+    readers would merge both into one request. O(nodes); the loop is over categories.
     """
     batches = []
     category = flows["category"].cast(pa.string()).combine_chunks()
@@ -72,10 +74,11 @@ def events_of_flows(
 
 
 def _exported_ids(flows: pa.Table, form: EventForm, both_kinds: pa.Array | None) -> pa.Array:
-    """[flows] request ids of one category, replaced by `own_id` where necessary.
+    """Request ids under which the flows of one category are exported, [flows]: those stored, or `own_id`
+    where necessary.
 
-    An id is replaced if the form is not the flows' kind and the id is in `both_kinds`, or if the flows become
-    spans and the id is no trace id.
+    An id is replaced if the flows change their form and the id is in `both_kinds`, or if the flows become
+    spans and the id is not a trace id.
     """
     ids = flows["request_id"].combine_chunks()
     kind = str(flows["kind"][0])
@@ -88,12 +91,12 @@ def _exported_ids(flows: pa.Table, form: EventForm, both_kinds: pa.Array | None)
 
 
 def own_id(request_id: str, kind: str) -> str:
-    """Trace id of OTLP made of a request id and a kind: their hash as 32 hex digits."""
+    """Make an OTLP trace id of a request id and a kind: their hash as 32 hex digits."""
     return blake2b(f"{kind} {request_id}".encode(), digest_size=16).hexdigest()
 
 
 class _ParamIndex:
-    """Parameters sorted by (request, kind, position), from which the list of an event is cut."""
+    """Index of parameters by (request, kind, node), from which the list of an event's parameters is cut."""
 
     def __init__(self, params: pa.Table) -> None:
         # The lake keeps them by flow, position and key; a stable sort restores that over several files.
@@ -115,9 +118,10 @@ class _ParamIndex:
         )
 
     def lists(self, flow_name: pa.Array, positions: I8) -> pa.Array:
-        """[positions, flows] list of parameters of each flow at each position; null if there is none.
+        """List the parameters of each flow at each node index in `positions`: Arrow lists in the order
+        [positions, flows], null if there are none.
 
-        Flows are named by `flow_names`.
+        flow_name: name of each flow, by `flow_names`.
         """
         code = pc.index_in(flow_name, value_set=self._ids).fill_null(-1).to_numpy().astype(np.int64)
         wanted = np.where(code < 0, np.int64(-1), code * (1 << 32) + positions[:, None]).reshape(-1)
@@ -131,48 +135,55 @@ class _ParamIndex:
 
 
 def node_id(position: int) -> str:
-    """Id of a node's event, as text."""
+    """Id of the event of the node with index `position`, as 16 hex digits."""
     return f"{position + 1:016x}"
 
 
 def event_id(position: int, form: EventForm) -> bytes:
-    """Id of a node's event, as bytes of the event schema."""
+    """Id of the event of the node with index `position`, as bytes: the raw id for spans, its hex digits for
+    records."""
     text = node_id(position)
     return bytes.fromhex(text) if form is EventForm.SPANS else text.encode()
 
 
 @dataclass(frozen=True, slots=True)
 class _Category:
-    """Flows of one category: structure, and times of each flow at each node."""
+    """Flows of one category: their common structure, and the time of each node in each flow.
+
+    nodes: rows of the structure; edges: (src, dst) node indices.
+    """
 
     nodes: list[dict[str, Any]]
     edges: frozenset[tuple[int, int]]
     made_up: frozenset[int]
-    """Positions of nodes inserted by the kernel, which are no events."""
+    """Indices of nodes that `stitch` inserted (a missing root or parent) and that correspond to no event."""
     kept: list[int]
-    """Positions of nodes that become events, ascending."""
+    """Indices of the nodes that become events, ascending."""
     request_id: pa.Array
-    """[requests] request ids as exported."""
+    """Exported request ids, [requests]."""
     times: I8
-    """[requests, nodes] ns since the epoch."""
+    """int64[requests, nodes]: time of each node, ns since the epoch."""
     end_ns: I8
-    """[requests] time at which the response left, ns since the epoch."""
+    """int64[requests]: time at which the response was sent, ns since the epoch."""
 
     def of_nodes(self, values: Sequence[object], type_: pa.DataType) -> pa.Array:
-        """[kept, requests] given values of the kept nodes, repeated for every request."""
+        """Repeat the values of the kept nodes for every request: Arrow array in the order [kept,
+        requests]."""
         at = np.repeat(np.arange(len(self.kept)), len(self.times))
         return pa.array(values, type_).take(pa.array(at))
 
     def of_requests(self, values: pa.Array) -> pa.Array:
-        """[kept, requests] given values of the requests, repeated for every kept node."""
+        """Repeat the values of the requests for every kept node: Arrow array in the order [kept,
+        requests]."""
         return values.take(pa.array(np.tile(np.arange(len(self.times)), len(self.kept))))
 
     def times_of(self, positions: Sequence[int]) -> pa.Array:
-        """[positions, requests] ns since the epoch."""
+        """Times at the nodes with indices `positions`, ns since the epoch, in the order [positions,
+        requests]."""
         return pa.array(self.times[:, positions].T.reshape(-1))
 
     def predecessors(self) -> list[list[int]]:
-        """[kept] direct predecessors of each node, without those inserted by the kernel."""
+        """Indices of the direct predecessors of each kept node, without nodes that `stitch` inserted."""
         before: dict[int, list[int]] = {}
         for source, to in sorted(self.edges):
             if source not in self.made_up:
@@ -181,11 +192,11 @@ class _Category:
 
 
 def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> frozenset[int]:
-    """Positions of nodes inserted by the kernel: they have the kernel's names for such nodes, and nodes
-    below.
+    """Find the indices of nodes that `stitch` inserted: they have its names for such nodes, and have child
+    nodes.
 
-    A recorded node with such a name and kind, and with nodes below, cannot be distinguished; when the export
-    is read again, the kernel inserts it again.
+    A recorded node with such a name and kind, and with child nodes, cannot be told from an inserted one; when
+    the export is read again, `stitch` inserts that node again.
     """
     from_spans = any(node["side"] == START for node in nodes)
     below = Counter(node["parent"] for node in nodes) if from_spans else Counter(src for src, _ in edges)
@@ -208,7 +219,8 @@ def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> froze
 def _category_events(
     flows: pa.Table, request_id: pa.Array, structure: Mapping[str, Any], params: _ParamIndex, form: EventForm
 ) -> pa.Table:
-    """All events of the flows of one category, node by node; `request_id` [flows] are the exported ids."""
+    """Make the events of all flows of one category, node by node. request_id: [flows] ids under which they
+    are exported."""
     nodes: list[dict[str, Any]] = structure["nodes"]
     offsets = flows["offset_ns"].combine_chunks().flatten().to_numpy().reshape(flows.num_rows, len(nodes))
     start = flows["start_ns"].to_numpy()
@@ -259,7 +271,8 @@ def _category_events(
 
 
 def _statuses(flows: pa.Table, positions: I8, n_nodes: int) -> pa.DictionaryArray:
-    """[positions, flows] status of the nodes at `positions`."""
+    """Status of each flow at the node indices `positions`, in the order [positions, flows]: "ok" or an error
+    class."""
     failed = flows["error_position"].combine_chunks()
     words = flows["error_class"].combine_chunks().flatten().cast(pa.string()).dictionary_encode()
     codes = np.zeros((n_nodes, flows.num_rows), np.int32)
@@ -272,19 +285,21 @@ def _statuses(flows: pa.Table, positions: I8, n_nodes: int) -> pa.DictionaryArra
 
 
 def _rates(flows: pa.Table) -> pa.Array:
-    """[flows] sampling probability; null where not recorded."""
+    """Sampling probability of each flow, float64[flows]; null where it was not recorded."""
     rates = pc.divide(1.0, flows["weight"].combine_chunks())
     return pc.if_else(flows["weight_known"].combine_chunks(), rates, pa.scalar(None, pa.float64()))
 
 
 def _is_mark(node: Mapping[str, Any]) -> bool:
-    """True for a span event: a point inside a span."""
+    """True if a node is a span event, i.e. a point in time inside a span."""
     return bool(node["side"] == POINT and node["parent"] >= 0)
 
 
 def _spans(category: _Category) -> dict[str, pa.Array]:
-    """Columns that describe spans as recorded: ends, parents (asynchronous if nothing waits for the span),
-    span events."""
+    """Make the columns that describe spans as recorded: end times, parents, span events.
+
+    A span gets `follows` instead of `parents` if it is asynchronous, i.e. nothing waits for it.
+    """
     nodes = category.nodes
     root = SYNTHETIC_POINTS[ROOT_EVENT]
     parents: list[list[bytes] | None] = []
@@ -309,7 +324,8 @@ def _spans(category: _Category) -> dict[str, pa.Array]:
 
 
 def _mark_lists(category: _Category) -> pa.Array:
-    """[kept, requests] span events of each span in order of time; null if there are none."""
+    """Span events of each kept span in time order, as Arrow lists in the order [kept, requests]; null if it
+    has none."""
     nodes, n = category.nodes, len(category.times)
     marks: dict[int, list[int]] = {}
     for position, node in enumerate(nodes):
@@ -341,8 +357,8 @@ def _marks_of(nodes: list[dict[str, Any]], marks: list[int], times: I8) -> pa.Ar
 
 
 def _records(category: _Category) -> dict[str, pa.Array]:
-    """Columns that describe records: happens-before by explicit parents, each node on a breadcrumb of its
-    own."""
+    """Make the columns that describe records: happens-before as explicit parents, and a separate breadcrumb
+    for each node."""
     parents = [[event_id(p, EventForm.RECORDS) for p in before] for before in category.predecessors()]
     kinds = [category.nodes[position]["kind"] for position in category.kept]
     return {
@@ -353,14 +369,16 @@ def _records(category: _Category) -> dict[str, pa.Array]:
 
 
 def _records_of_spans(category: _Category) -> dict[str, pa.Array]:
-    """Columns of records for the sides of spans; the end of the root span is the response."""
+    """Make the columns of records for the starts and ends of spans; the end of the root span is the END
+    record."""
     response = category.nodes[0]["mate"]
     kinds = [EventKind.END if position == response else EventKind.EVENT for position in category.kept]
     return {**_records(category), "kind": category.of_nodes(kinds, pa.uint8())}
 
 
 def _spans_of_records(category: _Category) -> dict[str, pa.Array]:
-    """Columns of spans of zero length for records: OTLP has one parent, further predecessors become links.
+    """Make the columns of spans of zero length for records: the first predecessor is the parent, further ones
+    become links, as OTLP allows one parent.
 
     The root lasts until the response, so that its length is the response time.
     """
@@ -377,7 +395,8 @@ def _spans_of_records(category: _Category) -> dict[str, pa.Array]:
 
 
 def _links(category: _Category, ids: list[list[str]]) -> pa.Array:
-    """[kept, requests] lists of links `trace/span`; ids [kept]: the span ids to link from each node."""
+    """Lists of links `trace/span`, Arrow lists in the order [kept, requests]. ids: for each kept node the ids
+    of the spans to link to."""
     spans = category.of_nodes(ids, _STRINGS)
     traces = category.of_requests(category.request_id).take(pc.list_parent_indices(spans))
     values = pc.binary_join_element_wise(traces, spans.flatten(), "/")
@@ -386,4 +405,5 @@ def _links(category: _Category, ids: list[list[str]]) -> pa.Array:
 
 _SPANS_OF: Final = {True: _spans, False: _spans_of_records}
 _RECORDS_OF: Final = {True: _records_of_spans, False: _records}
-"""True if the flows came from spans -> function that builds the columns of records."""
+"""_SPANS_OF, _RECORDS_OF: True if the flows were recorded as spans, False if as records -> function that
+makes the columns of exported spans (of exported records)."""

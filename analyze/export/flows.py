@@ -62,12 +62,13 @@ _ODD: Final = re.compile(r"Z|[^A-Za-z0-9_]|(?<![^_])_|_(?![^_])")
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """Template of the graphs of one category."""
+    """Template of the DOT graphs of one category."""
 
     text: str
-    """Format string: request number, response, one host a node, one latency an edge."""
+    """Format string; its fields are the request's number, the response time, a host per node, and a latency
+    per edge."""
     edges: I8
-    """[edges, 2] (src, dst) node positions."""
+    """int64[edges, 2]: (src, dst) node indices of each edge."""
 
 
 def dot_graphs(
@@ -76,10 +77,10 @@ def dot_graphs(
     """Yield a DOT graph for each flow with an edge, in the order of `flows` (FLOWS_SCHEMA), numbered from
     `first`.
 
-    `structures` maps a category to its row (STRUCTURES_SCHEMA as a dict). Deferred nodes are part of the
-    graph, as in the original's input. Edges are sorted by (dst, src): the first one begins at the root, which
-    the original requires. A flow of a single node is left out: the original fails on a graph without edges.
-    Times are microseconds to the nanosecond, negative ones (clock skew) 0. O(nodes + edges).
+    `structures`: category -> its row (STRUCTURES_SCHEMA as a dict). Deferred nodes are part of the graph, as
+    in the original's input. Edges are sorted by (dst, src): the first one begins at the root, which the
+    original requires. A flow with a single node is left out: the original fails on a graph without edges.
+    Times are written in µs with three decimals, negative ones (clock skew) as 0. O(nodes + edges).
     """
     forms: dict[str, _Form | None] = {}
     known_host = cache(host_word)
@@ -104,7 +105,7 @@ def dot_graphs(
 
 
 def _form(structure: Mapping[str, Any]) -> _Form | None:
-    """Template of a category's graphs; None if the category has no edge."""
+    """Make the template of a category's DOT graphs; None if the structure has no edge."""
     pairs = sorted(((edge["src"], edge["dst"]) for edge in structure["in_edges"]), key=lambda e: (e[1], e[0]))
     if not pairs:
         return None
@@ -121,7 +122,7 @@ def _form(structure: Mapping[str, Any]) -> _Form | None:
 
 
 def word(name: str) -> str:
-    """Encode one part of a label."""
+    """Encode a name as one part of a DOT label (see the module docstring)."""
     return _ODD.sub(_written, name)
 
 
@@ -131,12 +132,13 @@ def _written(odd: re.Match[str]) -> str:
 
 
 def host_word(host: str | None) -> str:
-    """Encode a host as a part of a label."""
+    """Encode a host as the first part of a DOT label; None (not recorded) as `ZU`."""
     return _UNKNOWN_HOST if host is None else word(host)
 
 
 def point_word(point: str, label: str | None, side: int) -> str:
-    """Encode a trace point as a part of a label, with its semantic label and the side of its span."""
+    """Encode a trace point as the last part of a DOT label, with its semantic label and the side of its
+    span."""
     semantic = "" if label is None else _SEMANTIC + word(label)
     return word(point) + semantic + _SIDE[side]
 
@@ -147,34 +149,36 @@ _REQUESTS, _CATEGORIES = "requests.parquet", "categories.parquet"
 
 @dataclass(frozen=True, slots=True)
 class AskedFlows:
-    """Filters of an export: which flows to write."""
+    """Filters of an export that name the flows to write; None everywhere for all flows of the period."""
 
     category: str | None = None
-    """Key of a category, or a prefix of one; None for all."""
+    """Key of a category, or the beginning of one; None for all categories."""
     report: str | None = None
-    """Id of a report of the lake, a prefix of one, or the folder of any report."""
+    """Report whose listed requests are exported: its id in the lake, the beginning of one, or the path of its
+    folder; None for none."""
     sample: str | None = None
-    """Only requests of this sample of the report: `reference`, `problem`; None for all samples."""
+    """Name of the report's sample whose requests are exported, `reference` or `problem`; None for all
+    samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedFlows:
-    """Flows to export: those of stored categories, or requests by id."""
+    """Flows to export, selected by stored category or by request id."""
 
     what: str
-    """Description for messages: `of category 'ab12'`."""
+    """Text that describes the selection in messages, e.g. `of category 'ab12'`."""
     categories: pa.Array | None = None
-    """Keys of stored categories; None if requests are selected by id."""
+    """Keys of the selected stored categories; None if requests are selected by id."""
     requests: Mapping[str, pa.Array] | None = None
-    """Kind -> request ids; None if categories are selected."""
+    """Kind of flow (spans or records) -> ids of the selected requests; None if categories are selected."""
 
     @property
     def named(self) -> int | None:
-        """Number of requests selected by id; None if categories were selected."""
+        """Number of requests selected by id; None if flows are selected by category."""
         return None if self.requests is None else sum(map(len, self.requests.values()))
 
     def of(self, flows: pa.Table) -> pa.Table:
-        """Rows of `flows` in the selection."""
+        """Select the rows of `flows` that belong to the selection."""
         if self.requests is None:
             return flows.filter(pc.is_in(flows["category"].cast(pa.string()), value_set=self.categories))
         kind = flows["kind"].cast(pa.string())
@@ -188,10 +192,10 @@ class SelectedFlows:
 def selection(found: LakePeriod, asked: AskedFlows) -> SelectedFlows | None:
     """Resolve an export request to a selection of flows; None: all flows of the period.
 
-    With a report: the requests of its table that are of the category and sample. Without one, a key of the
-    lake takes precedence; else the key is a refined one, searched in all reports of the lake. Raises
-    ConfigError for an empty key, an ambiguous report, or a sample without a report, NotFoundError if there is
-    no such report, sample or category.
+    With a report, the requests in its table that have the category and sample are selected. Without one, the
+    key is looked up among the lake's stored categories, then as a refined category in all reports of the
+    lake. Raises ConfigError for an empty key, an ambiguous report, or a sample without a report,
+    NotFoundError if there is no such report, sample or category.
     """
     if asked.category == "":
         raise ConfigError("The category is empty.", remedy="Give its key, or the beginning of one.")
@@ -208,7 +212,7 @@ def selection(found: LakePeriod, asked: AskedFlows) -> SelectedFlows | None:
 
 
 def _stored(found: LakePeriod, key: str) -> pa.Array:
-    """Keys of the lake's categories with the prefix `key`."""
+    """Keys of the lake's stored categories that begin with `key`."""
     parts = [read_stored(found, path, ["category"]) for path in found.structures]
     if not parts:
         return pa.array([], pa.string())
@@ -217,7 +221,8 @@ def _stored(found: LakePeriod, key: str) -> pa.Array:
 
 
 def _report_folder(found: LakePeriod, report: str) -> Path:
-    """Folder of a report: `report` is a path, an id, or the prefix of an id."""
+    """Find the folder of a report: `report` is a path, an id, or the beginning of an id. Raises ConfigError
+    if it is empty or ambiguous, NotFoundError if there is none."""
     if not report:
         raise ConfigError("The report is empty.", remedy="Give its id, or the beginning of one.")
     if len(Path(report).parts) > 1 and Path(report).is_dir():
@@ -237,7 +242,8 @@ def _report_folder(found: LakePeriod, report: str) -> Path:
 
 
 def _of_reports(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> SelectedFlows:
-    """Select the requests of a category and a sample, or all, in the tables of some reports."""
+    """Select the requests of `asked.category` and `asked.sample` (None: all) that the tables of reports
+    list."""
     listed = [rows for folder in folders for rows in _rows(found, folder / _REQUESTS, asked.category)]
     if not any(rows.num_rows for rows in listed):
         raise _not_listed(found, folders, asked)
@@ -258,7 +264,8 @@ def _of_reports(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> Se
 
 
 def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:
-    """Rows of a report's table whose category has the prefix `key`; empty if the report has no table."""
+    """Rows of a report's table whose category begins with `key` (None: all rows); empty if the report has no
+    such table."""
     found.fetch([path])
     if not path.is_file():
         return []
@@ -267,7 +274,7 @@ def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:
 
 
 def _of(asked: AskedFlows) -> str:
-    """Words for the filters of an export, for messages."""
+    """Text for the filters of an export, for messages: `of category 'ab12' of report 'f00'`."""
     words = [
         None if value is None else f"of {name} '{value}'"
         for name, value in (("category", asked.category), ("report", asked.report))
@@ -276,7 +283,7 @@ def _of(asked: AskedFlows) -> str:
 
 
 def _not_listed(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> NotFoundError:
-    """Error for a category without requests in any report: unknown, or unchanged."""
+    """Make the error for a category of which no report lists requests: it is unknown, or unchanged."""
     stored = [row for folder in folders for row in _rows(found, folder / _CATEGORIES, asked.category)]
     keys = sorted({key for rows in stored for keys in rows["stored"].to_pylist() for key in keys})
     if asked.category is None:
@@ -293,18 +300,18 @@ def _not_listed(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> No
 
 
 BATCH_FLOWS: Final = 20_000
-"""Batch size, flows: with 100 nodes each about 100 MB of events."""
+"""Maximum number of flows in a batch: with 100 nodes each about 100 MB of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Counts of flows that an export left out, and of those it wrote."""
+    """Numbers of flows that an export wrote and left out."""
 
     flows: int
     without_edge: int = 0
-    """Single-node flows left out of DOT."""
+    """Number of flows with a single node, which DOT graphs cannot contain."""
     not_here: int = 0
-    """Requests named by a report that are not in this lake and period."""
+    """Number of requests that a report lists but that are not in this lake and period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,10 +322,10 @@ class _Batch:
 
 
 def export_dot(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
-    """Write DOT graphs one after another, numbered from 1.
+    """Write flows as DOT graphs, one after another, numbered from 1.
 
-    Raises NotFoundError if the period has no such flow, and the errors of `selection`; so do the other
-    exports.
+    Raises NotFoundError if the period has no such flow, and the errors of `selection`; `export_otlp` and
+    `export_native` raise the same.
     """
     wanted = selection(found, asked)
     matched = written = 0
@@ -331,12 +338,13 @@ def export_dot(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
 
 
 def export_otlp(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
-    """Write OTLP/JSON, one ExportTraceServiceRequest a line."""
+    """Write flows as OTLP/JSON, one ExportTraceServiceRequest per line. Raises as `export_dot`."""
     return _export_events(found, asked, out, EventForm.SPANS)
 
 
 def export_native(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
-    """Write native records as NDJSON, happens-before by explicit `parents`."""
+    """Write flows as native records in NDJSON, with happens-before as explicit `parents`. Raises as
+    `export_dot`."""
     return _export_events(found, asked, out, EventForm.RECORDS)
 
 
@@ -361,7 +369,8 @@ def _missing(wanted: SelectedFlows | None, matched: int) -> int:
 
 
 def _batches(found: LakePeriod, wanted: SelectedFlows | None, *, with_params: bool) -> Iterator[_Batch]:
-    """Yield flows with their structures and parameters, in batches of a file."""
+    """Yield flows with their structures and parameters, at most BATCH_FLOWS of one file at a time. Raises
+    NotFoundError if there are none."""
     matched = 0
     for path, stored in read_flow_files(found, FLOWS_SCHEMA.names):
         window = path.parent.name
@@ -385,8 +394,8 @@ def _batches(found: LakePeriod, wanted: SelectedFlows | None, *, with_params: bo
 
 
 def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
-    """Request ids of the period, regardless of its filter, that have both a flow of spans and one of
-    records."""
+    """Ids of requests that have both a flow of spans and one of records in the period, whatever its
+    filter."""
     spans, records = (
         pa.chunked_array(
             [
@@ -405,7 +414,8 @@ def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
 
 
 def _structures_of(found: LakePeriod, window: str) -> dict[str, dict[str, Any]]:
-    """Structures of a window folder, by category; a window folder is self-contained."""
+    """Structures in the files of a window's folder: key of the category -> row as a dict. They suffice for
+    all flows of that folder."""
     paths = [path for path in found.structures if path.parent.name == window]
     return {row["category"]: row for path in paths for row in read_stored_structures(found, path).to_pylist()}
 

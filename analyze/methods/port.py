@@ -1,4 +1,4 @@
-"""Interface of an analysis: a method behind one port.
+"""Interface of analysis methods.
 
 A method takes a population (one sample, two, or many) and nothing else, and returns typed sections for people
 and complete tables for tools. It is one folder under `analyze.methods`, and all folders have the same layout:
@@ -37,41 +37,41 @@ C = TypeVar("C", bound=Config)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Result of a run of a method: sections for people, tables for tools."""
+    """Result of a method: sections for people, tables for tools."""
 
     settings: Config
-    """Settings in force, with all open choices made."""
+    """Settings as used, with defaults that depend on the data filled in."""
     verdict: Verdict
     sections: tuple[Section, ...]
-    """Sections in reading order, bounded by the report's limits."""
+    """Sections of the report in reading order, bounded by the report's limits."""
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
-    """Complete tables by name; the order of rows is deterministic."""
+    """Complete tables by name; their rows have a deterministic order."""
     headline: str = ""
-    """Main result in a sentence supported by tests: the title of the report if the method is the first.
-    Empty: the title reports the measured means."""
+    """Main result as one sentence that tests support; title of the report if the method is the first one.
+    Empty: the title states the measured means."""
     notes: tuple[str, ...] = ()
-    """Caveats to know before trusting the result, one sentence each."""
+    """Caveats that readers must know before they trust the result, one sentence each."""
     picture: FlowPicture | None = None
-    """Graph of the calls around the first findings; None: there is none."""
+    """Graph of the calls around the first findings; None for methods without one."""
     weighed: Sequence[Weighed] = ()
-    """All results, uncut: the input of a gate."""
+    """All results, not cut: the input of a gate."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleCount:
-    """Range of the number of samples that a method takes."""
+    """Number of samples that a method takes, as a range."""
 
     least: int
     most: int | None
-    """Largest number; None: no upper limit."""
+    """Maximum number of samples; None for no upper limit."""
 
     def allows(self, n: int) -> bool:
-        """True if the method takes `n` samples."""
+        """True if `n` samples are within the range."""
         return self.least <= n and (self.most is None or n <= self.most)
 
     @property
     def text(self) -> str:
-        """`2 samples`, `1 to 2 samples`, `2 samples or more`."""
+        """Text of the range: `2 samples`, `1 to 2 samples`, `2 samples or more`."""
         if self.most is None:
             return f"{self.least} sample{'s' if self.least != 1 else ''} or more"
         if self.most == self.least:
@@ -81,24 +81,29 @@ class SampleCount:
 
 @dataclass(frozen=True, slots=True)
 class Method(Generic[C]):
-    """An analysis as the registry, the command line and the report see it."""
+    """Analysis method as seen by the registry, the command line and the report."""
 
     name: str
-    """Name on the command line: `paper`."""
+    """Name of the method on the command line, e.g. `paper`."""
     title: str
-    """Title on a page."""
+    """Title of the method on a page."""
     settings: type[C]
-    """A frozen model with a default for every field; its fields are command-line options."""
+    """Class of the settings: a frozen model with a default for every field; fields are command-line
+    options."""
     samples: SampleCount
     analyse: Callable[[ComparedSamples, ComparedSamples | None, C, ReportLimits], Result]
-    """The analysis: pure, deterministic in its arguments. The second argument holds samples of ordinary
-    times, refined alike; samples that are stored statistics have no examples."""
+    """Function that runs the analysis: (samples, samples of normal times or None, settings, limits) ->
+    result.
+
+    Pure and deterministic. The samples of normal times are refined together with the others; samples that are
+    stored statistics have no requests.
+    """
     sections: tuple[SectionView[Any], ...]
     """Views of every type of section that the method may return."""
     kinds: tuple[str, ...] = ()
-    """Kinds of the weighed results, by which a gate may select."""
+    """Kinds of the results in `Result.weighed`, by which a gate may select."""
     needs_requests: bool = True
-    """True if the method cannot work on stored statistics of requests."""
+    """True if the method needs requests and cannot work on stored statistics."""
 
 
 AnyMethod = Method[Any]
@@ -106,7 +111,7 @@ AnyMethod = Method[Any]
 
 @dataclass(frozen=True, slots=True)
 class Chosen(Generic[C]):
-    """A method and the settings to run it with."""
+    """Method and the settings to run it with."""
 
     method: Method[C]
     settings: C

@@ -1,7 +1,7 @@
 """Registry of methods, found by folder: `analyze.methods.<folder>.method` with an attribute `METHOD`.
 
-There is no list to extend. A folder without a module `method` is no method. The command line makes options of
-a method's settings, which are in its module `settings`, without importing the method.
+There is no list to extend. A folder without a module `method` is not a method. The command line makes options
+from a method's module `settings`, without importing the method.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FOLDER: Final = methods.__name__
 
 
 def method_names() -> tuple[str, ...]:
-    """Names of the methods (of their folders, `-` for `_`), sorted. Imports none of them."""
+    """Names of all methods, sorted: their folders with `-` for `_`. Imports none of them."""
     return tuple(
         folder.name.replace("_", "-")
         for folder in pkgutil.iter_modules(methods.__path__)
@@ -31,8 +31,8 @@ def method_names() -> tuple[str, ...]:
 
 
 def method_of(name: str) -> AnyMethod:
-    """Method of a name. Raises ConfigError, which lists the methods, for an unknown name; TypeError if its
-    module has no valid METHOD."""
+    """Import and return a method by name. Raises ConfigError, which lists the methods, for an unknown name;
+    TypeError if its module has no valid METHOD."""
     from analyze.methods.port import Method
 
     module = f"{_package(name)}.method"
@@ -43,10 +43,10 @@ def method_of(name: str) -> AnyMethod:
 
 
 def settings_of(name: str) -> type[Config]:
-    """Settings model of a method: `<Name>Settings` of its module `settings`, the only module imported.
+    """Settings model of a method, by the method's name: class `<Name>Settings` of its module `settings`.
 
-    Without that module the method is imported for its `settings`. Raises ConfigError, which lists the
-    methods.
+    Only that module is imported; if there is none, the method is imported for its `settings`. Raises
+    ConfigError, which lists the methods.
     """
     module = f"{_package(name)}.settings"
     if find_spec(module) is None:

@@ -1,8 +1,8 @@
 """Align the steps of two paths, and recognise moves that make the same change (NSDI §9.3).
 
 Steps are aligned by name, along a longest common subsequence. The signature of a move consists of the last
-common step before the first difference, and the distinct inserted and deleted steps: `write` that now goes to
-another node is one change, in any number of categories and iterations.
+common step before the first difference, and the distinct inserted and removed steps. So `write` calls that
+now go to another host are one change, in any number of categories and iterations.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ def align(
     loose_left: Sequence[Hashable],
     loose_right: Sequence[Hashable],
 ) -> list[Pair]:
-    """Pair all positions of both sides, each exactly once, ascending on either side; None for no counterpart.
+    """Pair the indices of two sequences, each exactly once and ascending on either side; None for no
+    counterpart.
 
-    First a longest common subsequence of `left` and `right` is paired. In each gap between two partners a
-    second one, of the loose names (the same work by another component), pairs replaced steps. O(n·m / 64).
+    First a longest common subsequence of `left` and `right` is paired. Within each gap between two pairs, a
+    longest common subsequence of the names without component (`loose_left`, `loose_right`) pairs replaced
+    steps. O(n·m / 64).
 
         >>> align(["a", "x/w", "y"], ["a", "z/w", "q"], ["a", "w", "y"], ["a", "w", "q"])
         [(0, 0), (1, 1), (2, None), (None, 2)]
@@ -48,7 +50,7 @@ def align(
 
 
 def _common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """[(i, j)] of a longest common subsequence, ascending."""
+    """Index pairs (i, j) of a longest common subsequence, ascending."""
     gone, new = set(), set()
     for edit in LCSseq.editops(left, right):
         if edit.tag == "delete":
@@ -63,37 +65,40 @@ class SignatureKind(StrEnum):
     """Kind of difference between the steps of two paths."""
 
     REPLACED = "replaced"
-    """Work moved to another component, or to another host where hosts are distinguished."""
+    """The same work by another component, or on another host where hosts are distinguished."""
     INSERTED = "inserted"
     REMOVED = "removed"
     OTHER_STEPS = "other-steps"
-    """Steps replaced by different ones."""
+    """Some steps were replaced by different ones."""
     REPEATS = "repeats"
-    """Different numbers of the same steps."""
+    """The same steps, in different numbers."""
     ORDER = "order"
-    """Equal numbers of the same steps, in another order or with other waits."""
+    """The same steps in equal numbers, in another order or with other waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Difference of two paths, equal for moves of a group. Names only; ends of spans and repeats are left
-    out."""
+    """Difference of two paths, equal for moves of one group.
+
+    Consists of names only: ends of spans and repeats are dropped.
+    """
 
     move: SignatureKind
     anchor: GraphNode | None
-    """Last common step before the first difference; None: the paths differ from the root on."""
+    """Last common step before the first difference; None if the paths differ from the root on."""
     replaced: tuple[tuple[GraphNode, GraphNode], ...]
-    """(before, after), in order of occurrence."""
+    """Pairs (step before, step after) of replaced steps, in order of occurrence."""
     inserted: tuple[GraphNode, ...]
-    """Inserted steps, the outermost first."""
+    """Steps that only the path after has, the outermost first; removed: those that only the path before
+    has."""
     removed: tuple[GraphNode, ...]
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Key that is equal for moves that make the same change, in any order.
+        """Key that is equal for moves that make the same change, whatever the order of their steps.
 
-        Work that goes to another component is the same change wherever it is called; inserted or removed
-        steps are the same change only at the same place.
+        Work that moved to another component is the same change wherever it is called; inserted or removed
+        steps are the same change only after the same `anchor`.
         """
         return (
             self.move,
@@ -105,7 +110,7 @@ class Signature:
 
     @property
     def _steps(self) -> frozenset[tuple[bool, GraphNode]]:
-        """(True if after, step) of all differing steps; empty if only repeats or order differ."""
+        """Differing steps as (True if of the path after, step); empty if only repeats or order differ."""
         if self.move in (SignatureKind.REPEATS, SignatureKind.ORDER):
             return frozenset()
         new = [*self.inserted, *(after for _, after in self.replaced)]
@@ -113,13 +118,13 @@ class Signature:
         return frozenset([*((True, step) for step in new), *((False, step) for step in old)])
 
     def alike(self, other: Signature) -> float:
-        """Jaccard index of the differing steps, 0 to 1; 0 without any."""
+        """Jaccard index of the differing steps of two signatures, in [0, 1]; 0 if neither has any."""
         mine, theirs = self._steps, other._steps
         return len(mine & theirs) / len(mine | theirs) if mine or theirs else 0.0
 
 
 def aligned_steps(before: Graph, after: Graph) -> list[Pair]:
-    """Pair every node of both graphs once."""
+    """Pair the nodes of two graphs, each exactly once; see `align`."""
 
     def loose(graph: Graph) -> list[tuple[str, str | None, int]]:
         return [(node.point, node.label, node.side) for node in graph.nodes]
@@ -128,7 +133,7 @@ def aligned_steps(before: Graph, after: Graph) -> list[Pair]:
 
 
 def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
-    """Signature of a move from `before` to `after`, whose `aligned_steps` are `pairs`."""
+    """Compute the signature of a move from `before` to `after`. pairs: their `aligned_steps`."""
     known, new = {_plain(n) for n in before.nodes}, {_plain(n) for n in after.nodes}
     anchor: GraphNode | None = None
     differs = False
@@ -171,7 +176,7 @@ def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
 
 
 def _plain(node: GraphNode) -> GraphNode:
-    """Node without the side of a span: the work and its component, at either end."""
+    """Node without the side of its span, so that start and end of a span are equal."""
     return GraphNode(node.component, node.point, node.label, node.host)
 
 
@@ -187,19 +192,23 @@ def _move(replaced: bool, inserted: bool, removed: bool, repeats: bool) -> Signa
 
 @dataclass(frozen=True, slots=True)
 class DifferenceLine:
-    """A pair of steps, or a collapsed run of steps."""
+    """Line of a listed difference: a pair of steps, or a collapsed run of steps.
+
+    after: index of the node in the graph after; None for a removed step or a run.
+    """
 
     before: int | None
-    """Position in the graph before; None for an inserted step or a run."""
+    """Index of the node in the graph before; None for an inserted step or a run."""
     after: int | None
     steps: int = 1
-    """Number of steps; a line without positions is a collapsed run."""
+    """Number of steps in the line; more than one only for a collapsed run."""
     differing: int = 0
     """Number of differing steps in a collapsed run."""
 
 
 def difference_lines(before: Graph, after: Graph, pairs: Sequence[Pair], most: int) -> list[DifferenceLine]:
-    """Differing steps, and steps an edge away from one in either graph, in order; at most about `most` lines.
+    """List the differing steps, and those an edge away from one in either graph, in order; at most about
+    `most` lines.
 
     The others are collapsed into runs. If more steps differ than fit, the first ones are shown. O(steps +
     edges).
@@ -229,7 +238,8 @@ def _run(steps: int, differing: int) -> list[DifferenceLine]:
 
 
 def _beside(graph: Graph, pairs: Sequence[Pair], side: int, differs: B1) -> B1:
-    """[pairs] True for steps with an edge in `graph` to or from a differing step."""
+    """bool[pairs]: True for steps with an edge in `graph` to or from a differing step. side: index of the
+    graph in a pair; differs: bool[pairs]."""
     place = np.zeros(graph.n_nodes, np.int64)
     for k, pair in enumerate(pairs):
         node = pair[side]

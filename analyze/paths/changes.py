@@ -1,14 +1,15 @@
-"""Test changes of whole paths: the second resolution, beside call sites.
+"""Test changes of whole paths: a second, finer view in addition to call sites.
 
 Shares and times of categories are tested, requests that moved are assigned to their origins, similar moves
 are grouped, and all parts add up to the change of the mean exactly. No finding depends on this: categories
-are too fine for that (L), they describe whole paths.
+are too fine for that.
 
-Loops with more or fewer iterations are one row instead of dozens of categories (C.9): categories of one root
-type with the same set of operations differ in counts and order only. Within such a family the number of times
-that a request does an operation is data. A graph of the population holds every iteration as nodes, so counts
-are exact. Not covered: loops in families whose set of operations changes as well (a move reports these). The
-time of one iteration is an estimate (the slope of response time over the count), not a measurement.
+Loops with more or fewer iterations are one row instead of dozens of categories: categories of one root type
+with the same set of operations differ in counts and order only. Within such a family of categories, the
+number of times that a request does an operation is compared. A graph of the population holds every iteration
+as nodes, so counts are exact. Not covered: loops in families whose set of operations changes as well (a move
+reports these). The time of one iteration is an estimate (the slope of response time over the count), not a
+measurement.
 """
 
 from __future__ import annotations
@@ -48,12 +49,16 @@ from schemas.report.paths import RepeatsRow
 from stitch.graph.placed import END
 
 _DRAWN_ROOTS = 5
-"""Most root types whose assignment is resampled, those with most of the change."""
+"""Maximum number of root types whose assignment is resampled: those with most of the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathChanges:
-    """Results of the comparison of paths; categories are indices into `table`."""
+    """Results of the comparison of whole paths; categories are indices into `table`.
+
+    rest_us: sum of the contributions of moves that were not compared; repeats: loops with more or fewer
+    iterations.
+    """
 
     table: PathTable
     shares: PathShares
@@ -61,15 +66,16 @@ class PathChanges:
     times: TimeTests
     account: PathAccount
     groups: tuple[PathGroup, ...]
-    """Groups sorted by score."""
+    """Groups of similar moves, sorted by score."""
     rest_moves: int
-    """Number of moves too small to be compared step by step."""
+    """Number of moves that were too small to be compared step by step."""
     rest_us: float
     repeats: tuple[RepeatsRow, ...]
 
 
 def path_changes(population: Population, history: Population | None, settings: PathSettings) -> PathChanges:
-    """Compare samples 0 and 1 of a population; `history` has samples of ordinary times, refined alike.
+    """Compare the paths of samples 0 and 1 of a population. history: samples of normal times, refined
+    together with it.
 
     Pure and deterministic. O(requests + moves · steps²/64).
     """
@@ -113,7 +119,8 @@ def _confidence(
     account: PathAccount,
     pairs: CandidatePairs,
 ) -> F8:
-    """[flows] share of resamples in which at least half of a flow occurs; NaN if not resampled.
+    """Share of resamples in which at least half of a flow of requests occurs, float64[flows]; NaN if not
+    resampled.
 
     Shares are drawn with the standard error of their test; the assignment is solved for all draws at once.
     """
@@ -156,42 +163,42 @@ def _confidence(
 
 @dataclass(frozen=True, slots=True)
 class ShareTests:
-    """Tests of each category's share of its root's requests, [categories], followed by the pooled rare ones,
-    [roots]."""
+    """Tests of each category's share of the requests of its root type, [categories], followed by tests of the
+    pooled rare categories of each root type, [roots]."""
 
     estimate: Estimate
-    """[categories + roots] change of the shares."""
+    """Changes of the shares, [categories + roots]."""
     tested: B1
-    """[categories] True if tested alone, not pooled with rare categories."""
+    """bool[categories]: True if the category is tested alone, False if it is pooled with rare categories."""
     q: F8
-    """[categories + roots] q; NaN: not tested."""
+    """float64[categories + roots]: q; NaN for shares that were not tested."""
     gained: B1
-    """[categories] True for mutations (C.4): by their own test, or as new paths of a root type whose rare
-    paths gained together."""
+    """bool[categories]: True for paths that gained requests (mutations): significant by their test, or new in
+    a root type whose rare paths gained together."""
     lost: B1
-    """[categories] True for precursors: by their own test, or as vanished paths of a root type whose rare
-    paths lost together."""
+    """bool[categories]: True for paths that lost requests (precursors): significant by their test, or gone in
+    a root type whose rare paths lost together."""
     rare_changed: B1
-    """[roots] True if the share of the root's pooled rare categories changed significantly."""
+    """bool[roots]: True if the share of the pooled rare categories of the root type changed significantly."""
     new_kinds: I8
-    """[roots] number of distinct rare categories that only the problem has."""
+    """int64[roots]: number of distinct rare categories that occur in the problem only."""
 
     @property
     def expected(self) -> F8:
-        """[categories + roots] requests expected in the problem."""
+        """Number of requests expected in the problem by the share before, float64[categories + roots]."""
         return self.estimate.before * self.estimate.n1
 
     @property
     def seen(self) -> F8:
-        """[categories + roots] requests observed in the problem."""
+        """Number of requests observed in the problem, float64[categories + roots]."""
         return self.estimate.after * self.estimate.n1
 
 
 def share_tests(table: PathTable, counts: F8, change: F8) -> ShareTests:
-    """Test every category's share of its root's requests in the problem against ordinary times.
+    """Test every category's share of the requests of its root type in the problem against the baseline.
 
     counts: [categories, columns] effective requests. change: [categories] share in the problem less share in
-    the reference; a significant change counts only in the direction of this one.
+    the reference; a significant change counts only if it has the same direction as this.
     """
     n, n_roots, settings = len(table.graphs), len(table.roots), table.settings
     trials = row_totals(counts, table.root, n_roots)
@@ -228,7 +235,7 @@ def share_tests(table: PathTable, counts: F8, change: F8) -> ShareTests:
 
 
 def effective_counts(table: PathTable) -> F8:
-    """[categories, columns] effective sample size of a category's weighted requests."""
+    """Effective number of requests of each category, float64[categories, columns]."""
     weight = table.requests.weight
     counts, squares = table.sums(weight), table.sums(weight**2)
     n_roots = len(table.roots)
@@ -238,12 +245,15 @@ def effective_counts(table: PathTable) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class TimeTests:
-    """Tests of response times; arrays are [categories]."""
+    """Tests of the response times of categories; arrays are [categories].
+
+    changed: True for significant changes.
+    """
 
     estimate: Estimate
-    """Change of the logarithm of the median response time."""
+    """Change of the log of the median response time."""
     q: F8
-    """[categories] q; NaN where not tested."""
+    """float64[categories]: q; NaN for categories that were not tested."""
     changed: B1
 
 
@@ -271,7 +281,10 @@ def _level_changes(
     level: Callable[[Histograms, int, int], tuple[LogMedians, F8]],
     tau_floor: float,
 ) -> Estimate:
-    """Estimate changes of a level; level: (values, places, columns) -> (logarithms, requests)."""
+    """Estimate changes of a level of values at each place (category or family).
+
+    level: function (values, places, columns) -> (logarithms of the level, number of requests).
+    """
     periods = values.pooled(table.side)
     values_of_periods, requests = level(periods, n_places, 2)
     blocks = level(values.pooled(table.block), n_places, sum(table.blocks))
@@ -279,7 +292,8 @@ def _level_changes(
 
 
 def _changed(found: Estimate, enough: B1, floor: float, settings: PathSettings) -> tuple[F8, B1]:
-    """([places] q, [places] True if a level changed significantly and by more than a relative floor)."""
+    """Select significant changes of a level: (float64[places] q, bool[places] True if significant and over
+    the relative `floor`)."""
     q = q_values(np.where(enough, found.p, np.nan))
     with np.errstate(invalid="ignore"):
         clear = found.clears(settings.least_z, np.log1p(floor)) & found.outside()
@@ -292,11 +306,13 @@ class _Family:
     operations: int
     categories: I8
     times: F8
-    """[categories of the family] number of times that a request of the category does the operation."""
+    """float64[categories of the family]: number of times that a request of each category does the
+    operation."""
 
 
 def _repeat_changes(table: PathTable, counts: F8, shares: PathShares) -> list[RepeatsRow]:
-    """Significant changes of repeats, one per operation and direction, largest |contribution| first."""
+    """Find significant changes of repeats: one row per operation and direction, largest |contribution|
+    first."""
     together: dict[tuple[NodeName, bool], list[RepeatsRow]] = defaultdict(list)
     for change in _by_family(table, counts, shares):
         together[change.operation, change.after > change.before].append(change)
@@ -305,8 +321,8 @@ def _repeat_changes(table: PathTable, counts: F8, shares: PathShares) -> list[Re
 
 
 def _merged(changes: list[RepeatsRow]) -> RepeatsRow:
-    """Merge the rows of one loop in several families: means weighted by requests; sums of the counts and
-    contributions."""
+    """Merge the rows of one operation from several families: means are weighted by requests, counts and
+    contributions summed."""
     n0, n1 = sum(c.requests0 for c in changes), sum(c.requests1 for c in changes)
     roots = tuple(dict.fromkeys(root for c in changes for root in c.roots))
     return RepeatsRow(
@@ -326,7 +342,7 @@ def _merged(changes: list[RepeatsRow]) -> RepeatsRow:
 
 
 def _by_family(table: PathTable, counts: F8, shares: PathShares) -> list[RepeatsRow]:
-    """Rows of families whose number of repeats changed significantly."""
+    """Find the families whose number of repeats of an operation changed significantly; one row each."""
     families = _families(table)
     if not families:
         return []
@@ -369,8 +385,8 @@ def _by_family(table: PathTable, counts: F8, shares: PathShares) -> list[Repeats
 
 
 def _families(table: PathTable) -> list[_Family]:
-    """Operations whose number differs within a family of categories; those with equal numbers everywhere are
-    one entry."""
+    """Find operations whose number of repeats differs within a family of categories; operations with equal
+    numbers in all of its categories are one entry."""
     members: dict[tuple[str, frozenset[GraphNode]], list[tuple[int, Counter[GraphNode]]]] = defaultdict(list)
     present = table.count.sum(axis=0) > 0
     for i, graph in enumerate(table.graphs):
@@ -396,8 +412,8 @@ def _families(table: PathTable) -> list[_Family]:
 
 
 def _contribution(table: PathTable, shares: PathShares, family: _Family, change: float) -> float:
-    """Part of the change of the mean: midpoint share of the family's requests x `change` of the count x slope
-    of the response time over the count."""
+    """Part of the change of the mean response time, µs: midpoint share of the family's requests × `change` of
+    the count × slope of the response time over the count."""
     mine = family.categories
     weight = table.weight[:, mine].sum(axis=0)
     mean_us = shares.mean_us[:, mine].mean(axis=0)

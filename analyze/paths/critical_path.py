@@ -1,7 +1,7 @@
-"""Walk critical paths over columns, and attribute a change of the mean to edges.
+"""Find critical paths of requests, and attribute a change of the mean response time to edges.
 
-Results are [requests, edges] in Fortran order: the values of one edge lie together. A change is between two
-samples of a population, reference and problem (0 and 1 unless stated).
+Results are [requests, edges] in Fortran order, so that the values of one edge are contiguous. A change is
+between two samples of a population, reference and problem (0 and 1 unless stated).
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from schemas.arrays import B1, F8, I8
 
 
 def edge_latency_ns(category: Category) -> I8:
-    """[requests, edges] int64 latency of every edge in every request, ns, >= 0.
+    """Latency of each edge in each request, ns, >= 0: int64[requests, edges].
 
-    Edges are in the order of `category.graph.edges`. The difference of two nodes' times; O(requests · edges).
+    It is the difference between the times of the edge's two nodes; edges are in the order of
+    `category.graph.edges`. O(requests · edges).
     """
     edges = category.graph.edges
     latency = np.empty((len(category.response_ns), len(edges)), dtype=np.int64, order="F")
@@ -30,12 +31,12 @@ def edge_latency_ns(category: Category) -> I8:
 
 
 def critical_path(category: Category) -> B1:
-    """[requests, edges] True if the edge is on the critical path of the request.
+    """Find the critical path of each request: bool[requests, edges], True for edges on it.
 
-    The walk goes from the latest response node backwards, at each node to the predecessor that was reached
-    last; ties (of response nodes, too) go to the lower canonical position. The latencies on the path add up
-    to the response time exactly, because the walk ends at node 0, at time 0. Raises ValueError for a category
-    that violates this. O(requests · (nodes + edges)).
+    The walk goes backwards from the latest response node, at each node to the predecessor that was reached
+    last; among equals (also of response nodes) to the one with the lowest index. The latencies on the path
+    add up to the response time exactly, because the walk ends at node 0, at time 0. Raises ValueError for a
+    category that violates this. O(requests · (nodes + edges)).
     """
     graph = category.graph
     path = np.zeros((len(category.response_ns), len(graph.edges)), dtype=np.bool_, order="F")
@@ -54,9 +55,10 @@ def critical_path(category: Category) -> B1:
 def critical_positions(
     offsets: Sequence[int], edges: Sequence[tuple[int, int]], responses: Sequence[int]
 ) -> list[int]:
-    """Positions on the critical path of one request, from the root to the response.
+    """Find the critical path of one request: indices of its nodes, from the root to the response.
 
-    At a join the last arrival wins, ties go to the lower position. O(nodes + edges).
+    offsets: time of each node; edges: (src, dst) node indices; responses: nodes that may send the response.
+    At a join the last arrival counts, of equals the lowest index. O(nodes + edges).
     """
     predecessors: dict[int, list[int]] = {}
     for src, dst in edges:
@@ -70,7 +72,7 @@ def critical_positions(
 
 
 def _incoming(graph: Graph) -> list[list[tuple[int, int]]]:
-    """In-edges of each node as (edge, source), sources ascending."""
+    """In-edges of each node as (index of the edge, index of the source), sources ascending."""
     incoming: list[list[tuple[int, int]]] = [[] for _ in range(graph.n_nodes)]
     for edge, (src, dst) in enumerate(graph.edges.tolist()):
         incoming[dst].append((edge, src))
@@ -78,7 +80,8 @@ def _incoming(graph: Graph) -> list[list[tuple[int, int]]]:
 
 
 def _response_nodes(graph: Graph, times: I8, response_ns: I8) -> B1:
-    """[nodes, requests] True at the node from which the response left."""
+    """bool[nodes, requests]: True at the node that sent the response. Raises ValueError if node times and
+    response times do not agree."""
     on_path = np.zeros(times.shape, dtype=np.bool_)
     responses = graph.responses
     latest = responses[np.argmax(times[responses], axis=0)]
@@ -90,7 +93,11 @@ def _response_nodes(graph: Graph, times: I8, response_ns: I8) -> B1:
 
 
 def _step_back(incoming: list[tuple[int, int]], visited: B1, times: I8, on_path: B1, path: B1) -> None:
-    """Mark the critical in-edge of each visited request, and its source."""
+    """Mark, in `path` and `on_path`, the critical in-edge of a node and that edge's source, for the requests
+    in `visited`.
+
+    incoming: in-edges of the node as (edge, source); times: [nodes, requests].
+    """
     edge, src = incoming[0]
     if len(incoming) == 1:
         path[edge] = visited
@@ -112,32 +119,40 @@ def _step_back(incoming: list[tuple[int, int]], visited: B1, times: I8, on_path:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Attribution of a change to the edges of a category; [edges] float64, µs, weighted by request.
+    """Change of a category's mean response time, attributed to its edges; arrays are float64[edges], weighted
+    by request.
 
-    A sample without requests counts as all zero, so that `contribution_us` still adds up to mu_1 - mu_0.
+    k is 1 for a request with the edge on its critical path, else 0; x is the edge's latency. A sample without
+    requests counts as all zero, so that `contribution_us` still adds up to the change of the mean.
     """
 
     criticality_0: F8
-    """[edges] pi: share of requests with the edge on their critical path, reference."""
+    """Criticality in the reference: share of requests with the edge on their critical path, in [0, 1]."""
     criticality_1: F8
-    """[edges] pi: share of requests with the edge on their critical path, problem."""
+    """Criticality in the problem: share of requests with the edge on their critical path, in [0, 1]."""
     critical_mean_0_us: F8
-    """m = E[k·x] / pi: mean latency where critical. Where pi is 0 in one sample, the other sample's m (the
-    edge's whole contribution is then a change of criticality); 0 if it is 0 in both."""
+    """Mean latency E[k·x] / E[k] over requests with the edge on their critical path, µs, in the reference
+    (_0) and the problem (_1).
+
+    In a sample without such requests, the mean of the other sample, so that the whole contribution is a
+    change of criticality; 0 if neither sample has any.
+    """
     critical_mean_1_us: F8
     contribution_us: F8
-    """A_e = E1[k·x] - E0[k·x]; adds up to the change of the mean response time."""
+    """Contribution of the edge, E1[k·x] - E0[k·x], µs; the edges add up to the change of the mean response
+    time."""
     latency_part_us: F8
-    """[edges] part of `contribution_us` due to latency: mean pi times change of m."""
+    """Part of `contribution_us` due to latency, µs: mean criticality times change of the critical mean."""
     criticality_part_us: F8
-    """[edges] part of `contribution_us` due to criticality: mean m times change of pi."""
+    """Part of `contribution_us` due to criticality, µs: mean critical latency times change of the
+    criticality."""
 
 
 def attribute(category: Category, *, latency_ns: I8 | None = None, on_path: B1 | None = None) -> Attribution:
-    """Attribute mu_1 - mu_0 of a category, of its samples 0 and 1, to its edges.
+    """Attribute the change of a category's mean response time, from sample 0 to sample 1, to its edges.
 
-    `latency_ns` and `on_path` are `edge_latency_ns(category)` and `critical_path(category)`, if already
-    computed. O(requests · edges).
+    latency_ns, on_path: results of `edge_latency_ns` and `critical_path`, if already computed. O(requests ·
+    edges).
     """
     latency = edge_latency_ns(category) if latency_ns is None else latency_ns
     path = critical_path(category) if on_path is None else on_path
@@ -158,8 +173,8 @@ def attribute(category: Category, *, latency_ns: I8 | None = None, on_path: B1 |
 
 
 def critical_time_us(category: Category, sample: int) -> F8:
-    """[edges] mean time that the response waited for each edge, µs, E[k·x]; adds up to the sample's mean
-    response.
+    """Mean time for which the response waited for each edge in a sample, µs, float64[edges]; adds up to the
+    mean response time.
 
     All zero for a sample without requests. O(requests · edges).
     """
@@ -167,7 +182,8 @@ def critical_time_us(category: Category, sample: int) -> F8:
 
 
 def _moments(category: Category, latency: I8, path: B1, sample: int) -> tuple[F8, F8]:
-    """([edges] weighted share on the path, [edges] weighted mean of k·x in µs) of one sample."""
+    """Compute (share of requests with the edge on the critical path, mean of its critical time in µs) of one
+    sample, both weighted, float64[edges]."""
     n_edges = latency.shape[1]
     rows = category.rows(sample)
     weight = category.weight[rows]
@@ -189,13 +205,14 @@ def _moments(category: Category, latency: I8, path: B1, sample: int) -> tuple[F8
 
 
 def recoverable_us(category: Category, flagged: B1, *, max_requests: int = 2_000) -> float:
-    """Mean response time saved in the problem if flagged edges had their reference latencies, µs.
+    """Mean response time that would be saved in the problem if flagged edges had their latencies of the
+    reference, µs.
 
-    Each latency of a flagged edge in the problem becomes the reference latency of the same quantile,
-    Q0(F1(x)), and the longest path is computed again, so time hidden behind a slower branch does not count as
-    saved. A node keeps its delay after its last predecessor; a flagged edge shortens the delay by the latency
-    it lost. `flagged` is [edges]. At most `max_requests` of the problem are used, evenly spaced in time. 0 if
-    a sample is empty. O(requests · edges).
+    Each latency x of a flagged edge (bool[edges]) in the problem is replaced by the reference's latency at
+    the same quantile, and the longest path is computed again, so that time hidden behind a slower branch does
+    not count as saved. A node keeps its delay after its last predecessor; a flagged edge shortens the delay
+    by its change of latency. At most `max_requests` of the problem are used, evenly spaced in time. 0 if a
+    sample is empty. O(requests · edges).
     """
     graph = category.graph
     before_rows, after_rows = (category.rows(sample) for sample in (0, 1))

@@ -1,4 +1,5 @@
-"""Assign requests of gaining paths to losing ones, and account for the change of the mean (C.5 to C.8).
+"""Assign requests that paths gained to paths that lost requests, and divide the change of the mean response
+time.
 
 The distance of two paths is the cost of moving a request from one to the other. The assignment is an optimal
 transport, a linear program (HiGHS), whose solution is exact to about 1e-7 only; margins are repaired
@@ -10,8 +11,9 @@ of the mean is then exactly
        + Σ_r s̄_r Σ_{p→m} f_pm·(μ̄_m - μ̄_p)         structure: requests that took another path
        + Σ_r s̄_r Σ_c q̄_c·Δμ_c                     response times of the paths
 
-Bars are midpoints. A path that is both a mutation and slower has a term in each sum: the papers' virtual
-categories, without double counting. Moves of one signature are one group, the largest first.
+Bars are midpoints. A path that is both a mutation and slower has a term in each sum: as the virtual
+categories of Spectroscope's papers, without double counting. Moves of one signature are one group, the
+largest first.
 """
 
 from __future__ import annotations
@@ -28,34 +30,41 @@ from analyze.paths.path_table import PathTable
 from schemas.arrays import B1, F8, I8
 
 _EDIT, _PREFIX = 0.7, 0.3
-"""Weights of the normalised edit distance and of the unshared prefix: paths that diverge late are likely to
-be the same requests (TR §5.2: both share the path up to the point of impact)."""
+"""_EDIT, _PREFIX: weights of the normalised edit distance and of the prefix that is not shared.
+
+Paths that diverge late are likely to be taken by the same requests (TR §5.2: both share the path up to the
+point of impact).
+"""
 OTHER = -1
 OTHER_COST = 1.2
-"""Cost above that of any pair, so that OTHER only takes requests without a partner."""
+"""Cost of moving a request from or to OTHER; above that of any pair, so that OTHER only takes requests
+without a partner."""
 _NOTHING = 1e-12
-"""Relative amounts below this are rounding."""
+"""Relative amount below which an amount counts as a rounding error."""
 _TOLERANCE = 1e-9
-"""Largest rounding error of the identity, relative to the larger mean."""
+"""Maximum rounding error of the identity, relative to the larger mean."""
 _SHARE_WEIGHT = 0.3
-"""Weight of a share of requests in the ranking, beside its part of the mean (L.9 item 9)."""
+"""Weight of a share of requests in the ranking of moves, beside a part of the mean response time."""
 _ALIKE = 0.6
-"""Least Jaccard index of two signatures that counts as the same change."""
+"""Minimum Jaccard index of two signatures that counts as the same change."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidatePairs:
-    """Pairs of categories that may exchange requests; arrays are [pairs], sorted by (target, source)."""
+    """Pairs of categories that may have exchanged requests; arrays are [pairs], sorted by (target, source).
+
+    source, target: indices of the categories that lost and gained requests.
+    """
 
     source: I8
     target: I8
     cost: F8
-    """[pairs] cost, 0 to 1."""
+    """Cost of moving a request from source to target, in [0, 1], by `path_cost`."""
 
 
 def path_cost(left: str, right: str) -> float:
-    """Cost of moving a request: 0.7·d/longer + 0.3·(1 - common prefix/shorter), at most 1; 0 for equal
-    texts."""
+    """Cost of moving a request between two paths, given as texts: 0.7 · edits / longer + 0.3 · (1 - common
+    prefix / shorter), in [0, 1]; 0 for equal texts."""
     longer, shorter = max(len(left), len(right)), min(len(left), len(right))
     if longer == 0:
         return 0.0
@@ -73,10 +82,11 @@ def as_texts(sequences: Sequence[tuple[Hashable, ...]]) -> tuple[str, ...]:
 def candidate_pairs(
     sequences: Mapping[int, tuple[str, ...]], root: I8, sources: I8, targets: I8, most: int
 ) -> CandidatePairs:
-    """Pair each target with its `most` nearest sources of the same root.
+    """Pair each target with its `most` nearest sources of the same root type.
 
-    sources, targets: categories; sequences: their tokens. If a root has more sources, those with the most
-    similar bags of tokens (cosine) are selected before the edit distances are computed; ties by index.
+    sources, targets: indices of categories; sequences: their tokens by index; root: index of the root type of
+    each category. If a root type has more sources, those with the most similar bags of tokens (cosine) are
+    selected before edit distances are computed, of equals the first.
     """
     used = np.union1d(sources, targets).tolist()
     texts = dict(zip(used, as_texts([sequences[i] for i in used]), strict=True))
@@ -102,7 +112,8 @@ def candidate_pairs(
 
 
 def _nearest(takers: Sequence[str], givers: Sequence[str], most: int) -> list[npt.NDArray[np.intp]]:
-    """For each taker, ascending indices of the at most `most` givers with the most similar bags of tokens."""
+    """For each taker the indices, ascending, of at most `most` givers with the most similar bags of
+    tokens."""
     if len(givers) <= most:
         return [np.arange(len(givers))] * len(takers)
     left, right = _bags(takers, givers)
@@ -112,7 +123,7 @@ def _nearest(takers: Sequence[str], givers: Sequence[str], most: int) -> list[np
 
 
 def _bags(takers: Sequence[str], givers: Sequence[str]) -> tuple[F8, F8]:
-    """([takers, tokens], [givers, tokens]) token counts scaled to unit length."""
+    """Token counts scaled to unit length: float64[takers, tokens], float64[givers, tokens]."""
     place = {token: i for i, token in enumerate(sorted(set("".join([*takers, *givers]))))}
 
     def of(texts: Sequence[str]) -> F8:
@@ -129,23 +140,27 @@ def _bags(takers: Sequence[str], givers: Sequence[str]) -> tuple[F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """Amounts of requests that moved; arrays are [flows], amounts > 0, sorted by (source, target)."""
+    """Amounts of requests that moved between categories; arrays are [flows], sorted by (source, target).
+
+    amount: > 0, as a share of the root type's requests.
+    """
 
     source: I8
     target: I8
-    """[flows] category, or OTHER."""
+    """source, target: index of the category that lost (gained) the requests, or OTHER."""
     amount: F8
 
 
 class TransportError(RuntimeError):
-    """Linear program without a solution: a bug, as a path through OTHER is always one."""
+    """Failure to solve the transport problem: a bug, as sending all through OTHER is always a solution."""
 
 
 def transport(supply: F8, demand: F8, pairs: CandidatePairs) -> Flows:
-    """Solve for the cheapest assignment. supply, demand: [categories] >= 0, share that each lost or gained.
+    """Assign what targets gained to what sources lost, at the lowest total cost (optimal transport).
 
-    Amounts from a source add up to its supply, amounts to a target to its demand (exactly, but for rounding
-    of the last digit). Deterministic. Raises TransportError.
+    supply, demand: float64[categories] >= 0, share of requests that each lost or gained. Amounts from a
+    source add up to its supply, amounts to a target to its demand (exactly, but for rounding of the last
+    digit). Deterministic. Raises TransportError.
     """
     usable = (supply[pairs.source] > 0) & (demand[pairs.target] > 0)
     source, target, cost = pairs.source[usable], pairs.target[usable], pairs.cost[usable]
@@ -164,7 +179,7 @@ def transport(supply: F8, demand: F8, pairs: CandidatePairs) -> Flows:
 
 
 def _solved(supply: F8, demand: F8, source: I8, target: I8, cost: F8) -> F8:
-    """[pairs] amounts of the linear program, which is scaled to its largest margin."""
+    """Amounts of the linear program's solution, float64[pairs]."""
     from scipy.optimize import linprog  # a quarter of a second, and only where paths exchanged requests
     from scipy.sparse import coo_array
 
@@ -189,8 +204,8 @@ def _solved(supply: F8, demand: F8, source: I8, target: I8, cost: F8) -> F8:
 
 
 def _repaired(supply: F8, demand: F8, source: I8, target: I8, amount: F8) -> F8:
-    """[pairs] amounts >= 0 whose sums exceed neither supply nor demand; near-zero amounts are dropped. The
-    caller assigns the rest to OTHER."""
+    """Correct the amounts (float64[pairs], >= 0) so that sums exceed neither supply nor demand; amounts near
+    zero become 0. The caller assigns the rest to OTHER."""
     clipped = np.where(amount > 1e-7 * np.minimum(supply[source], demand[target]), amount, 0.0)
     for place, margin in ((source, supply), (target, demand)):
         total = np.bincount(place, clipped, len(margin))
@@ -210,33 +225,39 @@ def _repaired(supply: F8, demand: F8, source: I8, target: I8, amount: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class PathShares:
-    """Weighted shares and means of two periods; [2, categories] and [2, roots]."""
+    """Weighted shares and mean response times of two periods, reference and problem.
+
+    root: index of each category's root type.
+    """
 
     of_all: F8
-    """[2, roots] s: each root's share of all requests; a period without requests gets the other period's."""
+    """Share of each root type in all requests, in [0, 1], float64[2, roots]; a period without requests gets
+    that of the other period."""
     of_root: F8
-    """[2, categories] q: each category's share of its root's requests. A root without requests in one period
-    gets the other period's shares, so that its whole effect is mix."""
+    """Share of each category in the requests of its root type, in [0, 1], float64[2, categories]. A root type
+    without requests in one period gets the shares of the other period, so that its whole effect is a change
+    of mix."""
     mean_us: F8
-    """[2, categories] μ: mean response time, µs; an empty category gets the other period's."""
+    """Mean response time of each category, µs, float64[2, categories]; a category without requests in one
+    period gets that of the other."""
     root: I8
 
     @property
     def change(self) -> F8:
-        """[categories] Δq, change of the shares."""
+        """Change of each category's share in its root type, float64[categories]."""
         moved: F8 = self.of_root[1] - self.of_root[0]
         return moved
 
     @property
     def total_us(self) -> F8:
-        """[2] M, mean response time of both periods, µs."""
+        """Mean response time of each period, µs, float64[2]."""
         sums: F8 = (self.of_all[:, self.root] * self.of_root * self.mean_us).sum(axis=1)
         return sums
 
 
 def path_shares(weight: F8, mean_us: F8, root: I8, n_roots: int) -> PathShares:
-    """Shares and means from sums of weights and weighted means, [2, categories]; means are NaN for empty
-    categories."""
+    """Compute shares and means from sums of weights and weighted means, both float64[2, categories]; means
+    are NaN for categories without requests."""
     of_root_total = np.stack([np.bincount(root, w, n_roots) for w in weight])
     total = of_root_total.sum(axis=1, keepdims=True)
     of_all = of_root_total / np.where(total > 0, total, 1.0)
@@ -250,38 +271,41 @@ def path_shares(weight: F8, mean_us: F8, root: I8, n_roots: int) -> PathShares:
 
 @dataclass(frozen=True, slots=True)
 class PathAccount:
-    """Parts of ΔM, µs a request; the five sums add up to `change_us` to rounding."""
+    """Parts of the change of the mean response time, µs per request; the sums of all parts equal `change_us`
+    up to rounding."""
 
     before_us: float
     after_us: float
     mix_us: F8
-    """[roots] part of the workload mix."""
+    """Part due to the changed mix of root types, float64[roots]."""
     flow_us: F8
-    """[flows] part of each flow."""
+    """Part due to each flow of requests to another path, float64[flows]."""
     timing_us: F8
-    """[categories] part of the category's change of response time."""
+    """Part due to the change of each category's response time, float64[categories]."""
     timed: B1
-    """[categories] True if response times changed by test."""
+    """bool[categories]: True for categories whose response time changed significantly."""
     structure_rest_us: F8
-    """[roots] part of moves among paths without a significant change."""
+    """Part due to shifts among paths without a significant change of share, float64[roots]."""
 
     @property
     def change_us(self) -> float:
-        """ΔM, change of the mean."""
+        """Change of the mean response time, µs."""
         return self.after_us - self.before_us
 
     @property
     def sums_us(self) -> tuple[float, float, float, float]:
-        """(mix, structure, response times, unattributed rest, that is, noise)."""
+        """Sums of the parts, µs: (mix, other paths, response times, rest that is not significant)."""
         timing = float(self.timing_us[self.timed].sum())
         rest = float(self.structure_rest_us.sum() + self.timing_us[~self.timed].sum())
         return float(self.mix_us.sum()), float(self.flow_us.sum()), timing, rest
 
 
 def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
-    """Compute the account of ΔM. flows: amounts are shares of the root's requests, as in `shares.change`.
+    """Divide the change of the mean response time into its parts.
 
-    Raises ArithmeticError if the parts do not add up to the change: a bug, as the identity is exact.
+    flows: amounts are shares of the root type's requests, as in `shares.change`; timed: bool[categories],
+    True where the response time changed significantly. Raises ArithmeticError if the parts do not add up to
+    the change: a bug, as the identity is exact.
     """
     root, n_roots = shares.root, shares.of_all.shape[1]
     s_mid, ds = shares.of_all.mean(axis=0), np.diff(shares.of_all, axis=0)[0]
@@ -309,10 +333,10 @@ def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
 
 
 def _mean_of_others(root: I8, n_roots: int, q_mid: F8, mean_mid: F8, involved: B1) -> F8:
-    """[roots] mean response time of the paths that take part in no move; of all paths if each takes part in
-    one.
+    """Mean response time over the paths of each root type without a move, µs, float64[roots]; over all paths
+    if each has one.
 
-    The identity holds for any value; with this one a move from or to OTHER has a plausible cost.
+    Parts add up for any value; with this one a move from or to OTHER has a plausible contribution.
     """
 
     def mean(weight: F8) -> F8:
@@ -327,33 +351,37 @@ def _mean_of_others(root: I8, n_roots: int, q_mid: F8, mean_mid: F8, involved: B
 
 @dataclass(frozen=True, slots=True)
 class PathMove:
-    """Requests that moved from one path to another."""
+    """Requests that moved from one path to another; contribution_us: part of the change of the mean, µs."""
 
     source: int
-    """Category of origin, or OTHER: no precursor."""
+    """Index of the category of origin; OTHER if there is none."""
     target: int
-    """Category of destination, or OTHER: the requests spread over paths without a significant change."""
+    """Index of the category of destination; OTHER if the requests spread over paths without a significant
+    change."""
     share: float
-    """Share of all requests: midpoint share of the root x amount of the flow."""
+    """Share of all requests, in [0, 1]: mean share of the root type in both periods times amount of the
+    flow."""
     contribution_us: float
     confidence: float | None
-    """Share of resamples in which at least half of the move occurs; None: not resampled."""
+    """Share of resamples, in [0, 1], in which at least half of the move occurs; None if not resampled."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedMove:
-    """A move, with the aligned steps and the difference of its two paths."""
+    """Move with the aligned steps and the difference of its two paths."""
 
     move: PathMove
     signature: Signature | None
-    """Difference of the paths; None without another path to compare with."""
+    """Difference of the two paths; None if there is no other path to compare with."""
     partners: tuple[int, int]
-    """Aligned categories, before and after; equal without another path to compare with."""
+    """Indices of the aligned categories, before and after; equal if there is no other path to compare
+    with."""
     pairs: list[Pair]
-    """Aligned steps of `partners`."""
+    """Aligned steps of `partners`, as pairs of node indices."""
 
     def is_like(self, other: ComparedMove) -> bool:
-        """True if the two moves make the same change."""
+        """True if two moves make the same change: equal keys of their signatures, or similar ones
+        (_ALIKE)."""
         mine, theirs = self.signature, other.signature
         if mine is None or theirs is None:
             return mine is theirs and self.partners == other.partners
@@ -362,7 +390,7 @@ class ComparedMove:
 
 @dataclass(frozen=True, slots=True)
 class PathGroup:
-    """Moves that make the same change."""
+    """Group of moves that make the same change."""
 
     members: list[ComparedMove]
     """Moves sorted by score, the leading one first."""
@@ -374,27 +402,27 @@ class PathGroup:
 
     @property
     def new(self) -> bool:
-        """True if the leading move has no precursor; it is compared with the usual path of its root."""
+        """True if the leading move has no origin; it is compared with the usual path of its root type."""
         return self.lead.move.source == OTHER
 
     @property
     def lost(self) -> bool:
-        """True if the leading move has no successor."""
+        """True if the leading move has no destination."""
         return self.lead.move.target == OTHER
 
     @property
     def share(self) -> float:
-        """Share of all requests, summed over moves."""
+        """Share of all requests that moved, in [0, 1], summed over the moves."""
         return sum(one.move.share for one in self.members)
 
     @property
     def contribution_us(self) -> float:
-        """Contribution to the change of the mean."""
+        """Contribution of all moves to the change of the mean response time, µs."""
         return sum(one.move.contribution_us for one in self.members)
 
 
 def flow_roots(root: I8, flows: Flows) -> I8:
-    """[flows] root of each flow, from the roots of categories."""
+    """Index of the root type of each flow, int64[flows]. root: of each category."""
     return root[np.where(flows.source == OTHER, flows.target, flows.source)]
 
 
@@ -405,10 +433,10 @@ def grouped_moves(
     account: PathAccount,
     confidence: F8,
 ) -> tuple[tuple[PathGroup, ...], list[PathMove]]:
-    """(groups sorted by score, moves too small to be compared).
+    """Group the moves that make the same change: (groups sorted by score, moves too small to be compared).
 
-    Moves are taken by size; each joins the first group whose leading move has the same signature, or one with
-    a Jaccard index of 0.6 or more. O(moves · (groups + steps²/64)).
+    Moves are grouped in order of size; each joins the first group whose leading move makes the same change
+    (`ComparedMove.is_like`). O(moves · (groups + steps²/64)).
     """
     of_all = shares.of_all.mean(axis=0)[flow_roots(table.root, flows)] * flows.amount
     scale = max(float(shares.total_us.max()), 1e-300)
@@ -440,7 +468,7 @@ def grouped_moves(
 
 
 def _compared_moves(table: PathTable, moves: Sequence[PathMove]) -> list[ComparedMove]:
-    """Compare the largest moves step by step, as many as the settings allow."""
+    """Compare the paths of the largest moves step by step, as many as the settings allow."""
     usual = _usual(table)
     compared: list[ComparedMove] = []
     cells = 0
@@ -457,7 +485,7 @@ def _compared_moves(table: PathTable, moves: Sequence[PathMove]) -> list[Compare
 
 
 def _usual(table: PathTable) -> I8:
-    """[2, roots] category with most requests of each root, in reference and problem."""
+    """Category with most requests of each root type, in reference and problem: int64[2, roots]."""
     usual = np.zeros((2, len(table.roots)), np.int64)
     for t in (0, 1):
         order = np.lexsort((np.arange(len(table.root)), -table.weight[t], table.root))
@@ -466,7 +494,8 @@ def _usual(table: PathTable) -> I8:
 
 
 def _partners(table: PathTable, move: PathMove, usual: I8) -> tuple[int, int]:
-    """Categories to align: a move from or to OTHER is compared with the usual path of its root."""
+    """Indices of the two categories to align for a move; OTHER is replaced by the usual path of the root
+    type."""
     if move.source == OTHER:
         return int(usual[0, table.root[move.target]]), move.target
     if move.target == OTHER:

@@ -1,7 +1,7 @@
 """Requests of every category by period and block: input of the tests of shares, times and repeats.
 
-Columns are those of an `Estimate`: before, after, and blocks of ordinary times. Blocks are the windows of the
-reference and of the history's samples; a reference of fewer than three windows is cut into blocks.
+Columns are those of an `Estimate`: before, after, and the blocks of the baseline. Blocks are the windows of
+the reference and of the history's samples; a reference of fewer than three windows is cut into blocks.
 """
 
 from __future__ import annotations
@@ -22,45 +22,52 @@ from schemas.windows import NS_PER_US
 
 _PROBLEM = 1
 _HISTORY = 2
-"""Code of the history's first sample; reference and problem have 0 and 1."""
+"""Number of the history's first sample; reference and problem are 0 and 1."""
 _WINDOW_BITS = 40
-"""Bits of a window number in a key: windows of one second since the epoch take 31 bits."""
+"""Number of bits for a window's number in a key: windows of one second since the epoch take 31 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathRequests:
-    """Requests of the problem and of ordinary times; arrays are [requests]."""
+    """Requests of the problem and of the baseline; arrays are [requests].
+
+    category: index in the table; weight: inverse sampling probability.
+    """
 
     category: I8
     column: I8
-    """[requests] AFTER for the problem, FIRST_BLOCK and up for blocks of the baseline."""
+    """Column of the table: AFTER for the problem, FIRST_BLOCK and up for the blocks of the baseline."""
     response_ns: I8
     weight: F8
 
 
 @dataclass(frozen=True, slots=True)
 class PathTable:
-    """Categories of the population and of its history, sorted by (root, key), with their requests by
-    column."""
+    """Categories of the population and of its history, sorted by (root, key), with their requests by column.
+
+    graphs: graph of each category; roots: root types.
+    """
 
     settings: PathSettings
     graphs: tuple[Graph, ...]
     categories: tuple[Category | None, ...]
-    """Categories of the population; None for a category that only the history has."""
+    """Category of the population for each graph; None for a category that only the history has."""
     roots: tuple[str, ...]
     root: I8
-    """[categories] index into `roots`."""
+    """Index in `roots` of each category's root type, int64[categories]."""
     count: I8
-    """[2, categories] requests of reference and problem."""
+    """Number of requests in reference and problem, int64[2, categories]."""
     weight: F8
-    """[2, categories] sums of the requests' weights."""
+    """Sum of the requests' weights in reference and problem, float64[2, categories]."""
     mean_us: F8
-    """[2, categories] weighted mean response time, µs; NaN without requests."""
+    """Weighted mean response time in reference and problem, µs, float64[2, categories]; NaN without
+    requests."""
     requests: PathRequests
     blocks: tuple[int, int]
-    """(number of blocks in the reference, number in the history); the reference's come first."""
+    """(number of blocks of the reference, number of blocks of the history); columns of the reference come
+    first."""
     noise_assumed: bool
-    """True if there are too few windows to estimate the noise between them, so that it is assumed."""
+    """True if there are fewer than three windows, so that the noise between them is assumed."""
 
     @property
     def n_columns(self) -> int:
@@ -69,18 +76,19 @@ class PathTable:
 
     @property
     def side(self) -> I8:
-        """[columns] 0 for the reference's blocks, 1 for the problem, -1 for other columns."""
+        """int64[columns]: 0 for blocks of the reference, 1 for the problem, -1 for other columns."""
         side = np.full(self.n_columns, -1, np.int64)
         side[AFTER], side[FIRST_BLOCK : FIRST_BLOCK + self.blocks[0]] = 1, 0
         return side
 
     @property
     def block(self) -> I8:
-        """[columns] index of the block of the baseline, -1 for none."""
+        """int64[columns]: number of the baseline's block, from 0; -1 for other columns."""
         return np.maximum(np.arange(self.n_columns) - FIRST_BLOCK, -1)
 
     def sums(self, value: F8) -> F8:
-        """[categories, columns] sums of a value [requests]; column BEFORE sums all blocks of the baseline."""
+        """Sum a value [requests] by category and column: float64[categories, columns]; column BEFORE is the
+        sum of all blocks."""
         n = len(self.graphs)
         cell = self.requests.category * self.n_columns + self.requests.column
         found = totals(cell, value, n * self.n_columns).reshape(n, self.n_columns)
@@ -89,7 +97,7 @@ class PathTable:
 
 
 def path_table(population: Population, history: Population | None, settings: PathSettings) -> PathTable:
-    """Build the table of samples 0 (reference) and 1 (problem), and of all samples of `history`.
+    """Make the table of samples 0 (reference) and 1 (problem), and of all samples of `history`.
     O(requests)."""
     mine = {c.graph.key: c for c in population.categories}
     past = {c.graph.key: c for c in history.categories} if history is not None else {}
@@ -138,7 +146,8 @@ def path_table(population: Population, history: Population | None, settings: Pat
 def _requests(
     categories: Sequence[Category | None], first_sample: int, window_ns: int
 ) -> tuple[I8, I8, I8, I8, F8, I8]:
-    """[requests] category, sample, start, window, weight and response time, category after category."""
+    """Columns of all requests, category after category: (category, sample, start in ns, number of the window,
+    weight, response time in ns), each [requests]."""
     there = [(i, c) for i, c in enumerate(categories) if c is not None]
     nothing = np.zeros(0, np.int64)
     start_ns = np.concatenate([nothing, *(c.start_ns for _, c in there)])
@@ -153,7 +162,7 @@ def _requests(
 
 
 def _blocks(start_ns: I8, n: int) -> I8:
-    """[requests] block number, of n blocks of equal time."""
+    """Number of the block of each request, int64[requests], for n blocks of equal time."""
     if not len(start_ns):
         return np.zeros(0, np.int64)
     bounds = equal_time_bounds(int(start_ns.min()), int(start_ns.max()) + 1, n)

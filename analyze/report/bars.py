@@ -1,5 +1,4 @@
-"""Bars on one axis: shares, a value before and after, a waterfall. Positions are percent of the axis'
-length."""
+"""Bars on one axis: shares, a value before and after, a waterfall. Positions are in percent of the axis."""
 
 from __future__ import annotations
 
@@ -15,38 +14,39 @@ from schemas.report.findings import Interval, Unit
 _ROOM: Final = 0.06
 """Free space at the right end of a waterfall's axis, as a share of the axis' length."""
 _FROM_ZERO: Final = 0.12
-"""Least share of a waterfall's height that its parts must take for its axis to begin at 0; else it begins
-just below them."""
+"""Minimum share of a waterfall's height that its parts must take for the axis to begin at 0; with less, it
+begins just below them.
+"""
 _LEAST: Final = 0.35
-"""Least width of a non-empty stretch, percent, to keep it visible."""
+"""Minimum width of a non-empty stretch, in percent of the axis, to keep it visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Linear axis from `least` to `most`."""
+    """Linear axis of a bar, from value `least` to value `most`."""
 
     least: float
     most: float
 
     @classmethod
     def over(cls, values: Iterable[float]) -> Axis:
-        """Axis that covers the values and 0."""
+        """Axis that covers 0 and all `values`."""
         every = [0.0, *values]
         return cls(min(every), max(every))
 
     def at(self, value: float) -> float:
-        """Position of a value, percent, clipped to the axis."""
+        """Position of a value on the axis, 0 to 100 percent; a value outside gets the nearer end."""
         length = (self.most - self.least) or 1.0
         return min(max(100 * (value - self.least) / length, 0.0), 100.0)
 
     def stretch(self, kind: str, one: float, other: float, at: At = "full") -> Stretch:
-        """Stretch from one value to another; at least _LEAST wide unless empty."""
+        """Stretch of a bar between two values; at least _LEAST wide, unless the values are equal."""
         left, right = sorted((self.at(one), self.at(other)))
         width = max(right - left, _LEAST if one != other else 0.0)
         return Stretch(kind, min(left, 100.0 - width), width, at)
 
     def share(self, value: float, title: str, interval: Interval | None = None) -> Bar:
-        """Bar from 0 to a value, with the confidence interval."""
+        """Bar from 0 to `value`, with its confidence interval."""
         parts = [self.stretch("down" if value < 0 else "up", 0.0, value)]
         if interval is not None:
             parts.append(self.stretch("interval", interval.low, interval.high, "thin"))
@@ -54,7 +54,7 @@ class Axis:
 
 
 def shift(unit: Unit, before: float, after: float, change: Interval) -> Bar:
-    """Bar of the value before, and below it of the value after with its interval."""
+    """Bar of the value before, and below it the value after with its interval."""
     low, high = min(0.0, before, after), max(0.0, before, after)
     # An interval longer than the axis without it is cut: the numbers beside it give its ends.
     least = max(before + change.low, low - (high - low))
@@ -72,26 +72,27 @@ def shift(unit: Unit, before: float, after: float, change: Interval) -> Bar:
 
 
 def pair(axis: Axis, before: float | None, after: float | None, title: str) -> Bar:
-    """Bar of two values, one above the other."""
+    """Bar of the value before, and below it the value after; a value of None is not drawn."""
     both: Sequence[tuple[str, float | None, At]] = (("before", before, "upper"), ("after", after, "lower"))
     return Bar(tuple(axis.stretch(k, 0.0, value, at) for k, value, at in both if value is not None), title)
 
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """Stretches of a waterfall, one per bar."""
+    """Positions of a waterfall chart's stretches, one per bar."""
 
     before: Stretch
     parts: tuple[Stretch, ...]
     after: Stretch
     interval: Stretch | None
-    """Interval of the value after; None: unknown."""
+    """Interval of the value `after`; None: unknown."""
     start: float
     """Value at the left end of the axis."""
 
 
 def waterfall(before: float, parts: Sequence[float], low: float | None, high: float | None) -> Waterfall:
-    """Lay out parts that lead from `before` to `before` + their sum, each from the end of the previous one.
+    """Lay out a waterfall chart: parts lead from `before` to `before` + their sum, each from the previous
+    one's end.
 
     low, high: interval of the sum, drawn as far as the axis goes; None: unknown. Values before and after are
     >= 0; intermediate sums may be negative. O(parts).

@@ -40,22 +40,23 @@ from schemas.report.columns import ColumnUnit
 from schemas.report.findings import Interval
 
 Tone = Literal["", "strong", "dim", "code", "span", "tag", "worse", "better", "warning", "pre", "swatch"]
-"""Style of words. `span`: small, on a line of its own below a number. `pre`: preformatted, line by line.
-`swatch`: a patch of the colour of the sample before or (`after`) after."""
+"""Style of words. `span`: small, on a line below a number. `pre`: preformatted, line by line. `swatch`: a
+patch in the colour of the sample before, or (kind `after`) after.
+"""
 
 REQUEST_CHARACTERS: Final = 64
 MOST_CHARACTERS: Final = 120
-"""Most characters of a name; longer ones are clipped in the middle."""
+"""Maximum number of characters of a name; longer names are clipped in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """Text in one tone."""
+    """Text in one style, with an optional link and tooltip."""
 
     text: str
     tone: Tone = ""
     kind: str = ""
-    """Class of the object, one word: for `tag` the colour of a label (`worse`, `failing`, `structural`)."""
+    """CSS class, one word; for tone `tag` the colour of the label (`worse`, `failing`, `structural`)."""
     href: str = ""
     """Link target: `#anchor` of a part of the same section, or an address."""
     title: str = ""
@@ -63,15 +64,17 @@ class Styled:
 
 
 At = Literal["full", "upper", "lower", "thin"]
-"""Part of a bar's height that a stretch occupies."""
+"""Part of a bar's height that a stretch takes: all of it, a half, or a thin line in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Piece of a bar; `left` and `width` in percent of its length."""
+    """Coloured piece of a bar; `left` and `width` are percent of the bar's length."""
 
     kind: str
-    """Colour: `before`, `after`, `up`, `down`, `quiet`, `interval`, or one of the section's own style."""
+    """Colour: `before`, `after`, `up`, `down`, `quiet`, `interval`, or a class of the section's own style
+    sheet.
+    """
     left: float
     width: float
     at: At = "full"
@@ -85,26 +88,27 @@ class Bar:
     title: str
     """Description for readers who do not see the bar."""
     zero: float | None = None
-    """Position of 0, percent; None: at the left end, or off the axis."""
+    """Position of the value 0, percent of the length; None: at the left end, or off the axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing, on the page only; made by `analyze.report.drawing`, all its text escaped."""
+    """Drawing for the page only, made by `analyze.report.drawing`; all text in it is escaped."""
 
     markup: Markup
     caption: Words = ""
     legend: Words = ""
     wide: str = ""
-    """Description of a drawing that may be wider than the page and then scrolls separately; empty: it
-    fits."""
+    """Description of a drawing that may be wider than the page and then scrolls on its own; empty: it always
+    fits.
+    """
 
 
 Words: TypeAlias = "str | Styled | Bar | Drawing | Sequence[Words]"
 
 
 def runs(words: Words) -> Iterator[Styled | Bar | Drawing]:
-    """Yield the elements of words, depth first."""
+    """Yield the elements of nested words, depth first; plain text as Styled."""
     if isinstance(words, str):
         yield Styled(words)
     elif isinstance(words, Styled | Bar | Drawing):
@@ -115,17 +119,17 @@ def runs(words: Words) -> Iterator[Styled | Bar | Drawing]:
 
 
 def strong(text: str) -> Styled:
-    """Emphasized text."""
+    """Text in style `strong`."""
     return Styled(text, "strong")
 
 
 def dim(text: str) -> Styled:
-    """Dimmed text."""
+    """Text in style `dim`."""
     return Styled(text, "dim")
 
 
 def call_site(label: str, caller: str | None) -> Words:
-    """A call site and its caller."""
+    """Words for a call site and its caller, both clipped."""
     return (
         strong(wording.clip(label, 120)),
         dim("" if caller is None else f" from {wording.clip(caller, 80)}"),
@@ -133,32 +137,32 @@ def call_site(label: str, caller: str | None) -> Words:
 
 
 def sides(before: str, after: str) -> Words:
-    """Legend with the colours of before and after."""
+    """Legend of a drawing: the names `before` and `after` with their colours."""
     return (Styled("", "swatch"), f"{before} ", Styled("", "swatch", "after"), after)
 
 
 def code(text: str, title: str = "") -> Styled:
-    """A key or an expression, in code style."""
+    """Key or expression in code style. title: tooltip."""
     return Styled(text, "code", title=title)
 
 
 def request_link(request_id: str) -> Styled:
-    """A request id, linked if the report knows the address of traces."""
+    """Request id, with a link to its trace if the report knows the address of traces."""
     return Styled(wording.clip(request_id, REQUEST_CHARACTERS), "code", "request", title=request_id)
 
 
 def finding_link(text: str, rank: int) -> Styled:
-    """Link to the page of a finding, on a server that has one."""
+    """Link to the page of the finding with this rank, if the server has one; else plain text."""
     return Styled(text, kind="finding", title=str(rank))
 
 
 def tag(text: str, kind: str = "") -> Styled:
-    """A label."""
+    """Label in a coloured box. kind: CSS class of the colour."""
     return Styled(text, "tag", kind)
 
 
 def joined(parts: Iterable[Words]) -> Words:
-    """Join words with commas."""
+    """Join words with commas between them."""
     every: list[Words] = []
     for part in parts:
         every += [", ", part] if every else [part]
@@ -203,7 +207,7 @@ _SPANS: Final[dict[str, Callable[[Interval], str]]] = {
 
 
 def worded(unit: ColumnUnit, value: Any) -> Words:
-    """Format a value of a unit; `–` for None, `not run` for a p-value; a pair as `before → after`."""
+    """Format a value of a unit; `–` for None (`not run` for a p-value). A pair reads `before → after`."""
     if unit in ("text", "figure", "bar"):
         return _NONE if value is None else value
     if isinstance(value, tuple) and unit != "keys":
@@ -217,7 +221,7 @@ def worded(unit: ColumnUnit, value: Any) -> Words:
 
 
 def cell(column: Column, row: Any) -> Words:
-    """Format a row's value, with its interval if the column has one."""
+    """Words of a table cell: the column's value in a row, with its interval if the column has one."""
     words = worded(column.unit, column.of(row))
     interval = getattr(row, column.interval) if column.interval else None
     span = "" if interval is None else _SPANS[column.unit](interval)
@@ -237,7 +241,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list."""
+    """A list, numbered if `ordered`."""
 
     items: Sequence[Words]
     ordered: bool = False
@@ -245,7 +249,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A name and its value."""
+    """A name and its value, e.g. `Since: 14:02`."""
 
     name: str
     words: Words
@@ -254,7 +258,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names and their values."""
+    """Several names with their values."""
 
     facts: Sequence[Fact]
     look: Literal["numbers", "lines", "rows", "table"] = "rows"
@@ -263,36 +267,38 @@ class Facts:
 
 
 def mark(name: str) -> str:
-    """Name of a fact as written before its value: `Since:`, `2.`"""
+    """Name of a fact as written before its value, capitalized: `Since:`, `2.`"""
     return f"{name[:1].upper()}{name[1:]}{'' if name.endswith('.') else ':'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Table: rows under headings."""
+    """A table: rows under headings."""
 
     label: str
-    """Name of what a row is, for screen readers; on a terminal the heading of the first column."""
+    """What one row is, for screen readers; on a terminal the heading of the first column."""
     columns: Sequence[Column]
     rows: Sequence[Any]
     total: int | None = None
-    """Total number of rows, if `rows` is only a part; None: `rows` is complete."""
+    """Number of all rows if `rows` has only a part of them; None: `rows` is complete."""
     stored: str = ""
-    """Name of the table beside the report that has all rows."""
+    """Name of the report's table that has all rows; empty: none."""
     first: int | None = None
-    """Number of rows shown initially, the others on demand; None: all."""
+    """Number of rows that the page shows at first, with the others on demand; None: all."""
     printed: int = 6
-    """Number of rows printed on a terminal."""
+    """Number of rows that a terminal prints."""
     tone: Callable[[Any], str] | None = None
-    """Returns the CSS class of a row: `slower`, `faster`, `up`, `down`, `sum`, `end`, `changed`."""
+    """Function from a row to its CSS class: `slower`, `faster`, `up`, `down`, `sum`, `end`, `changed`."""
     depth: Callable[[Any], int] | None = None
-    """Returns the depth of a row in a tree; None: the rows are not a tree."""
+    """Function from a row to its depth in a tree; None: the rows are not a tree."""
     anchor: str = ""
-    """Id for scripts."""
+    """HTML id by which scripts find the table; empty: none."""
 
     @property
     def filled(self) -> tuple[Column, ...]:
-        """Columns with a value in any row; a common prefix of all names of a column moves to its heading."""
+        """Columns with a value in at least one row; a prefix that all names of a column share moves to its
+        heading.
+        """
         shown = (column for column in self.columns if column.is_shown)
         filled = (c for c in shown if any(cell(c, row) not in ("", ()) for row in self.rows))
         return tuple(self._without_prefix(c) if c.unit == "name" else c for c in filled)
@@ -310,7 +316,7 @@ class Grid:
 
     @property
     def shown_of(self) -> str:
-        """Text like `40 of 112`; empty if no row is missing."""
+        """Text such as `40 of 112`; empty if `rows` is complete."""
         total = len(self.rows) if self.total is None else self.total
         if len(self.rows) >= total:
             return ""
@@ -319,14 +325,14 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Blocks side by side, if there is room."""
+    """Blocks side by side where there is room, else one below the other."""
 
     blocks: Blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """Blocks shown on demand, on the page only."""
+    """Blocks that the page shows on demand, below a summary; a terminal skips them."""
 
     summary: Words
     blocks: Blocks
@@ -335,23 +341,23 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Blocks under a title; a nested part has a smaller title."""
+    """Blocks under a title; the title of a nested part is smaller."""
 
     title: Words
     blocks: Blocks
     note: Words = ""
     """Small text beside the title."""
     anchor: str = ""
-    """Id for links."""
+    """HTML id by which links find the part; empty: none."""
     look: Literal["", "card", "lead"] = ""
     """`card`: with a border; `lead`: the title of the whole page."""
     open: bool | None = None
-    """None: cannot be folded; else the initial state of a part that folds at a click."""
+    """None: the part cannot be folded; else its initial state (True: open), which a click changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """Blocks only for the page, or only for a terminal."""
+    """Blocks that only the page shows, or only a terminal."""
 
     where: Literal["page", "terminal"]
     blocks: Blocks

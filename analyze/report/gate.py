@@ -21,36 +21,36 @@ from schemas.windows import parse_duration_ns
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """Result, as input of a gate."""
+    """One result of a method, as a gate weighs it."""
 
     kind: str
-    """Kind: `structural`, `response-time`, or another kind of the method."""
+    """Kind of the result: `structural`, `response-time`, or another kind of the method."""
     us: float | None
-    """Change of the summed response time it causes, µs; None: not measured in time (errors)."""
+    """Change of the summed response time that the result causes, µs; None: not measured in time (errors)."""
     sure: bool = True
-    """False: a change of this kind may be undetected, or is not explained by a finding."""
+    """False: a change of this kind may have been missed, or has no finding that explains it."""
     better: bool = False
     """True for a known improvement: the same work in less time, or fewer failures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A report with its tables and views, and the results for the gate."""
+    """Result of a comparison: report, tables, views, and what a gate weighs."""
 
     report: Report
     tables: Mapping[str, pa.Table]
-    """Complete tables by name."""
+    """Complete tables beside the report, by name."""
     views: Views
-    """Views of every section of the report."""
+    """View of every section of the report, by tag."""
     weighed: Sequence[Weighed]
-    """All results of the first method, not truncated."""
+    """All results of the first method, also those that the report leaves out."""
 
 
 ANY: Final = "any"
 NEVER: Final = "never"
 WORSE: Final = "worse"
 _ALL: Final = (ANY, "findings", "mutations")
-"""Words of --fail-on for all results of the method."""
+"""Words of --fail-on that mean every result of the method."""
 
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)\s*%$")
 
@@ -60,22 +60,22 @@ class GateCode(IntEnum):
 
     PASSED = 0
     CHANGED = 1
-    """A result counts under the criteria."""
+    """A result fails the gate."""
     UNSURE = 3
-    """No result counts, but that is uncertain, or a change is not explained."""
+    """No result fails the gate, but a change may have been missed or is not explained."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailOn:
-    """Criteria that fail a gate."""
+    """Criteria by which a result fails the gate."""
 
     kinds: frozenset[str] | None = None
-    """Kinds of results that count; None: all kinds."""
+    """Kinds of results that count; None: all kinds; empty: none."""
     worse: bool = False
-    """True if improvements do not count."""
+    """True if improvements do not fail the gate."""
 
     def counts(self, found: Weighed) -> bool:
-        """True if a result counts."""
+        """True if a result counts, whatever its size."""
         return (self.kinds is None or found.kind in self.kinds) and not (self.worse and found.better)
 
 
@@ -97,7 +97,7 @@ def parse_fail_on(words: Sequence[str], known: Sequence[str]) -> FailOn:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Least |contribution| that counts, in µs and as a share of the reference's summed response time."""
+    """Smallest |contribution| that counts: in µs, and as a share of the reference's summed response time."""
 
     us: float = 0.0
     share: float = 0.0
@@ -118,11 +118,11 @@ def parse_floor(text: str) -> Floor:
 
 
 class Gate(NamedTuple):
-    """Decision of a gate."""
+    """Decision of a gate: the exit code, and a sentence for people."""
 
     code: GateCode
     line: str
-    """Sentence on the results that decided."""
+    """Sentence with the decision, and the number of findings that led to it."""
 
 
 def _fail(n: int) -> str:
@@ -130,10 +130,11 @@ def _fail(n: int) -> str:
 
 
 def gate(outcome: Outcome, on: FailOn, floor: Floor) -> Gate:
-    """Decide whether a result that counts reaches the floor (share: of the first sample's sum).
+    """Decide whether a result that counts reaches the floor.
 
-    All results are weighed, also those the report does not list: they may be larger than listed ones of the
-    other direction, or the only ones of a kind. Results not measured in time have no floor.
+    floor: its share is of the first sample's summed response time. All results are weighed, also those the
+    report does not list: they may be larger than listed ones of the other direction, or the only ones of a
+    kind. Results that are not measured in time have no floor.
     """
     least = max(floor.us, floor.share * outcome.report.samples[0].total_us)
 
@@ -171,11 +172,11 @@ _OPEN: Final[dict[AccountedMeasure, tuple[str, ...]]] = {
     "tail": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
     "errors": (ERRORS,),
 }
-"""Measure -> kinds of results that may cause its change."""
+"""Measure of the whole period -> kinds of results that can explain its change."""
 
 
 class ChangedMeasure(NamedTuple):
-    """A measure of the whole period with a significant change; the mean in µs."""
+    """Measure of the whole period that changed significantly: mean in µs, tail or errors as shares."""
 
     measure: AccountedMeasure
     before: float
@@ -192,12 +193,14 @@ def weigh(
     silent: bool = False,
     hidden: Iterable[tuple[ChangeKind, float]] = (),
 ) -> list[Weighed]:
-    """Weigh all findings, listed or not, and the changes that the verdict leaves unexplained.
+    """Make the results that a gate weighs: all findings, listed or not, and the changes without an
+    explanation.
 
     A finding counts as its leading kind, and also as errors if it includes any. Times are scaled to the
     number of requests in the reference (weighted), so that a share of the reference's sum equals a share of
     its mean, however long the problem period is. silent: a stretch of the period has no data, so no kind can
-    be excluded. hidden: (kind, change of the mean in µs) of what is significant against the reference alone.
+    be excluded. hidden: (kind, change of the mean in µs) of each change that is significant against the
+    reference alone.
     """
     weighed = []
     for finding in findings:
@@ -231,7 +234,7 @@ def _kinds(finding: Finding) -> set[ChangeKind]:
 
 
 def _unexplained(changed: Iterable[ChangedMeasure], requests: float) -> list[Weighed]:
-    """Significant changes without a finding; a changed mix only if no measure changed.
+    """Results for significant changes without a finding; a changed mix counts only if no measure changed.
 
     A mean that fell without a finding need not be an improvement, as the work may have changed; fewer
     failures are one.

@@ -11,7 +11,7 @@ from analyze.report import wording
 from schemas.report.report import Headline, PeriodChange, SampleSummary
 
 _MOST_FOLDED: Final = 5
-"""Most components whose folded names are listed."""
+"""Maximum number of components whose folded names are listed."""
 
 
 def headline(samples: tuple[SampleSummary, ...], ratio: float | None, found: str = "") -> Headline:
@@ -47,7 +47,7 @@ def _sentence(samples: tuple[SampleSummary, ...]) -> str:
 
 
 def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -> tuple[str, ...]:
-    """Sentences, one for each quality flag that excluded flows from all tests."""
+    """Sentences on flows that were excluded from all tests, one for each quality flag."""
     notes = []
     for flag, counts in sorted(population.excluded.items()):
         if any(counts):
@@ -62,7 +62,9 @@ def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -
 
 
 def folded_notes(folded: Sequence[FoldedNames]) -> tuple[str, ...]:
-    """Sentences on names that were too many to compare one by one, coarsest folding first."""
+    """Sentences on names that were merged because they are too many to compare one by one, coarsest merging
+    first.
+    """
     notes = []
     for fold in sorted(folded, key=lambda fold: (-fold.level, fold.component or ""))[:_MOST_FOLDED]:
         whose = "Components" if fold.component is None else f"Operations of {fold.component}"

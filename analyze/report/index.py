@@ -28,24 +28,24 @@ from stitch.lake.store import Store
 
 INDEX_PAGE, INDEX_ROWS = (f"{REPORTS}/{name}" for name in REPORT_INDEX)
 LISTED: Final = 1_000
-"""Most reports on the page: three years of daily comparisons."""
+"""Maximum number of reports on the page: three years of daily comparisons."""
 
 
 _READ: Final = (FindingsSection, AccountSection)
-"""Sections from which rows are made."""
+"""Types of sections that index rows are made from."""
 
 
 class KeptReport(Frozen):
-    """Row of the index: one report of a lake."""
+    """Row of the index, for one report of a lake."""
 
     id: str
     kept_ns: int
     """Time of writing, ns since the epoch."""
     periods: str
-    """Compared periods: `2026-11-18/2026-11-19 → 2026-11-19/2026-11-20`."""
+    """Compared periods as text: `2026-11-18/2026-11-19 → 2026-11-19/2026-11-20`."""
     method: str
     outcome: str
-    """Outcome of the verdict, in a word."""
+    """Outcome of the verdict in one word, e.g. `unchanged`."""
     verdict: str
     headline: str
     mean: str
@@ -54,11 +54,11 @@ class KeptReport(Frozen):
     """Title of the first finding; empty without one."""
     findings: int = 0
     said: str = ""
-    """First sentence of the page, if there is no finding."""
+    """First sentence of the page, shown if there is no finding."""
 
     @property
     def path(self) -> str:
-        """Path of the report's page in the lake, constant while the report exists."""
+        """Path of the report's page in the lake; the same as long as the report exists."""
         return f"{REPORTS}/{self.id}/{HTML_FILE}"
 
 
@@ -66,15 +66,16 @@ class _Index(Frozen):
     """Content of `index.json`."""
 
     page_bytes: int
-    """Size of the page made from these rows; a different size shows that another process wrote the page
-    meanwhile."""
+    """Size of the page made from `rows`, bytes; a page of another size was written by another process
+    meanwhile.
+    """
     rows: tuple[KeptReport, ...]
 
 
 def kept_reports(place: LakePlace) -> list[KeptReport]:
     """Finished reports of a lake, newest first; updates the index if it is outdated and writable.
 
-    Unreadable reports and those of another version are skipped. Raises OSError.
+    Unreadable reports, and those of another report version, are skipped. Raises OSError.
     """
     store = place.store
     index = _read_index(store)
@@ -106,7 +107,7 @@ def _read_index(store: Store) -> _Index:
 
 
 def _row(store: Store, name: str) -> KeptReport | None:
-    """Row of a report's folder; None if the report is unfinished or unreadable."""
+    """Make the index row of a report's folder; None if the report is unfinished or unreadable."""
     try:
         report = from_json(store.read(f"{REPORTS}/{name}/{JSON_FILE}").to_pybytes(), _READ)
         return _row_of(report, store.written(f"{REPORTS}/{name}")[JSON_FILE])
@@ -135,7 +136,7 @@ def _row_of(report: Report, kept_ns: int) -> KeptReport:
 
 
 def _mean_words(report: Report) -> str:
-    """Text of the change of the mean: `+25 %`, marked if not significant."""
+    """Change of the mean as text: `+25 %`, or `not significant (+2 %)`."""
     change = report.headline.change
     if change is None or change.delta_share is None:
         return ""
@@ -148,21 +149,21 @@ def _mean_words(report: Report) -> str:
 
 
 def periods_text(samples: Iterable[tuple[str, str]]) -> str:
-    """Text of the compared periods, from (text, filter) of each sample."""
+    """Compared periods as text. samples: (period, filter) of each sample."""
     return " → ".join(f"{text} where {where}" if where else text for text, where in samples)
 
 
 def kept_at(row: KeptReport) -> str:
-    """Time of writing, UTC, to the minute."""
+    """Time at which the report was written, UTC, to the minute: `2026-11-20 09:05`."""
     return f"{datetime.fromtimestamp(row.kept_ns // 10**9, UTC):%Y-%m-%d %H:%M}"
 
 
 _OUTCOMES: Final = {"shown": "overview", "mutations": "changed (paper)", "no-mutation": "unchanged (paper)"}
-"""Outcome -> words, where the outcome alone is ambiguous beside other methods'."""
+"""Outcome -> words, for outcomes that would be ambiguous beside those of other methods."""
 
 
 def outcome_words(row: KeptReport) -> str:
-    """Outcome in words, for example `not explained`."""
+    """Outcome of a report in words, for example `not explained`."""
     return _OUTCOMES.get(row.outcome, row.outcome.replace("-", " "))
 
 
@@ -178,7 +179,7 @@ _COLUMNS: Final = (
 
 
 def index_page(rows: Sequence[KeptReport], lake: str) -> str:
-    """Render the page: no script, no request, links to the reports beside it."""
+    """Render the page that lists reports: no script, no request, links to the reports beside it."""
     table = Grid("Reports", _COLUMNS, rows[:LISTED], len(rows))
     note = table.shown_of or "newest first"
     blocks = (Part(f"Reports of {lake}", (table if rows else Text("None."),), note=note),)

@@ -8,40 +8,48 @@ from schemas.config import Config
 
 
 class ReportLimits(Config):
-    """Bounds of the report model; the tables in the lake are complete. What is cut says `shown of total`."""
+    """Maximum sizes of lists in a report; the tables in the lake are complete. A cut list says `shown of
+    total`.
+    """
 
     findings: int = Field(default=20, ge=1)
-    """Findings shown; the table has all."""
+    """Maximum number of findings shown; the table has all."""
     drawn: int = Field(default=3, ge=0)
-    """First findings whose example requests are drawn."""
+    """Number of findings, the first, whose example requests are drawn."""
     mutations: int = Field(default=500, ge=1)
-    """Mutations listed: half of them increases, half decreases, unless there are fewer of one."""
+    """Maximum number of mutations listed: half of them increases and half decreases, unless one kind has
+    fewer.
+    """
     detailed: int = Field(default=40, ge=0)
-    """Mutations that carry graphs and histograms, the best of each direction, halved likewise."""
+    """Maximum number of mutations with graphs and histograms: the best of each direction, half and half."""
     edges: int = Field(default=200, ge=1)
-    """Edges listed a detailed mutation; changed ones first."""
+    """Maximum number of edges listed of a detailed mutation, changed ones first."""
     brief_edges: int = Field(default=40, ge=1)
-    """Edges listed a mutation that is not detailed: changed ones only."""
+    """Maximum number of changed edges listed of a mutation without details."""
     precursors: int = Field(default=10, ge=1)
-    """Candidate precursors listed a mutation."""
+    """Maximum number of candidate precursors listed of a mutation."""
     stored: int = Field(default=8, ge=1)
-    """Keys of stored categories listed a mutation."""
+    """Maximum number of keys of stored categories listed of a mutation."""
     members: int = Field(default=8, ge=1)
-    """Categories listed a finding, those of most requests."""
+    """Maximum number of categories listed of a finding, those with most requests."""
     categories: int = Field(default=500, ge=1)
     roots: int = Field(default=100, ge=1)
     graph_nodes: int = Field(default=600, ge=1)
-    """Nodes of a drawn graph: the first in canonical order."""
+    """Maximum number of nodes of a drawn graph, the first in canonical order."""
     canonical_chars: int = Field(default=4000, ge=80)
-    """Canonical text is cut here, with `…`."""
+    """Length, in characters, at which canonical text is cut with `…`."""
     bins: int = Field(default=48, ge=4)
     edge_histograms: int = Field(default=3, ge=0)
-    """Reddest edges of a detailed mutation that carry a histogram."""
+    """Number of edges of a detailed mutation, those with the largest change, that have a histogram."""
     pictured: int = Field(default=3, ge=1)
-    """First findings that the picture at the top shows, as far as there is room."""
+    """Maximum number of findings in the picture at the top, the first ones."""
     picture_steps: int = Field(default=14, ge=1)
-    """Calls in that picture."""
+    """Maximum number of calls in the picture at the top."""
     picture_path: int = Field(default=5, ge=2)
-    """Calls on the way to a finding: the first of the request and the last ones."""
+    """Maximum number of calls on the path to a finding in the picture: the first of the request and the last
+    ones.
+    """
     picture_siblings: int = Field(default=3, ge=0)
-    """Other calls at each of them: what changed first, then what takes most time."""
+    """Maximum number of siblings drawn at each call of the picture: changed calls first, then those with most
+    time.
+    """

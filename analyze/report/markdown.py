@@ -16,9 +16,9 @@ from analyze.report.section_view import FirstScreen, Views, first_screen, openin
 from schemas.report.report import Report
 
 SCREEN: Final = 50
-"""Rows of a screen; the rest is only on the page."""
+"""Maximum number of rows; the rest of the report is only on its page."""
 _WIDTH: Final = 110
-"""Assumed characters per row, to estimate the height of wrapped text."""
+"""Characters per row that are assumed to estimate the height of wrapped text."""
 _PERIODS: Final = (
     b.Column("name", "Period"),
     b.Column("text", "When"),
@@ -34,7 +34,9 @@ _FLANK: Final = re.compile(r"\w")
 
 
 def render_markdown(report: Report, views: Views, page: str = "") -> str:
-    """Render the report; `page` is the address of its page. Raises KeyError for a section without a view."""
+    """Render the report; `page` is the address of its HTML page. Raises KeyError for a section without a
+    view.
+    """
     first = first_screen(report, views)
     opens, measured = opening(report, views)
     screen = [f"### {inline(opens if first is None else first.headline)}\n"]
@@ -56,7 +58,7 @@ def render_markdown(report: Report, views: Views, page: str = "") -> str:
 
 
 def blocks_markdown(blocks: b.Blocks, level: int = 4) -> Iterator[str]:
-    """Yield the paragraphs of blocks, each with its line end."""
+    """Yield blocks as Markdown paragraphs, each with its line end. level: heading level of titles."""
     for block in blocks:
         yield from _block(block, level)
 
@@ -127,7 +129,7 @@ def _table(table: b.Grid) -> Iterator[str]:
 
 
 def _plain(words: b.Words) -> str:
-    """Text of words on one line, control characters made visible."""
+    """Plain text of words on one line, with control characters made visible."""
     plain = "".join(f" {part.text}" if part.tone == "span" else part.text for part in _styled(words))
     return " ".join(wording.visible(plain.replace("\n", " ")).split(" ")).strip()
 
@@ -137,12 +139,12 @@ def _styled(words: b.Words) -> Iterator[b.Styled]:
 
 
 def _line(words: b.Words) -> str:
-    """Line of words, escaped so that it does not begin a list, heading or underline."""
+    """Words as inline Markdown, escaped so that the line does not begin a list, heading or underline."""
     return _AT_START.sub(r"\1\\\2", inline(words))
 
 
 def inline(words: b.Words) -> str:
-    """Inline Markdown of words."""
+    """Words as inline Markdown: escaped, with emphasis and code."""
     parts = [*_styled(words)]
     texts = [wording.visible(part.text.replace("\n", " ")) for part in parts]
     written = ""

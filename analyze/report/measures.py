@@ -9,17 +9,19 @@ from schemas.report.findings import Interval, Unit
 from schemas.report.variance import C2Curve
 
 POINTS = "points"
-"""Unit of a difference of two shares, in percent: 1 % to 3 % is 2 points, not 200 %."""
+"""Unit of a difference of two shares, both in percent: from 1 % to 3 % is 2 points, not 200 %."""
 
 UNKNOWN = 1e15
-"""Interval ends of at least this size mean unknown: thirty years, in µs."""
+"""Absolute value, in µs thirty years, from which the end of an interval means that it is unknown."""
 
 
 NO_INTERVAL = "interval not known"
 
 
 def value(unit: Unit, number: float) -> str:
-    """Format a value: `264 ms`, `4.1 %`, `1.5 calls`, `×2.2`."""
+    """Format a value in its unit (µs, share from 0 to 1, calls, ratio): `264 ms`, `4.1 %`, `1.5 calls`,
+    `×2.2`.
+    """
     if unit == "us":
         return wording.duration(number)
     if unit == "share":
@@ -30,7 +32,9 @@ def value(unit: Unit, number: float) -> str:
 
 
 def moved(unit: Unit, before: float, after: float) -> str:
-    """Format a move: `12.1 ms → 264 ms`, with enough digits to distinguish durations and shares."""
+    """Format a change from one value to another: `12.1 ms → 264 ms`, with enough digits to distinguish the
+    two.
+    """
     if unit == "us":
         return wording.moved_duration(before, after)
     if unit == "share":
@@ -49,12 +53,14 @@ def shift(unit: Unit, difference: float) -> str:
 
 
 def is_known(change: Interval) -> bool:
-    """True if an interval is known: one block of time is not enough for an interval."""
+    """True if an interval has known ends; with a single block of time it has none."""
     return max(abs(change.low), abs(change.high)) < UNKNOWN
 
 
 def span(unit: Unit, change: Interval) -> str:
-    """Format an interval of a difference: `+238 to +266 ms`, `−0.2 to +4.1 points`; or that it is unknown."""
+    """Format an interval of a difference: `+238 to +266 ms`, `−0.2 to +4.1 points`; NO_INTERVAL if it is
+    unknown.
+    """
     if not is_known(change):
         return NO_INTERVAL
     if unit == "us":
@@ -66,7 +72,7 @@ def span(unit: Unit, change: Interval) -> str:
 
 
 def share_span(share: Interval) -> str:
-    """Format an interval of a share: `55 to 70 %`; `83 %` if both ends read the same."""
+    """Format an interval of a share: `55 to 70 %`, or `83 %` if both ends read the same."""
     low, high = wording.percent(share.low), wording.percent(share.high)
     return high if low == high else f"{low.rpartition(NBSP)[0]} to {high}"
 
@@ -99,7 +105,7 @@ def c2_sentence(found: C2Curve) -> str:
 
 
 def _size(unit: Unit, amount: float) -> tuple[str, str]:
-    """(amount, unit suffix) as texts."""
+    """Return (amount, suffix) as texts: `("3.9", " points")` for a share, `("0.5", " calls")` for calls."""
     if unit == "share":
         return wording.percent(amount).removesuffix(f"{NBSP}%"), f"{NBSP}{POINTS}"
     return wording.significant(amount), f"{NBSP}calls" if unit == "calls" else ""

@@ -14,17 +14,17 @@ _SIDES: Final[dict[int, Literal["", "start", "end"]]] = {POINT: "", START: "star
 
 
 def number(value: float) -> float | None:
-    """Float for the model; None if not finite."""
+    """Value as a field of the report's model; None if it is NaN or infinite."""
     return float(value) if math.isfinite(value) else None
 
 
 def node_name(node: GraphNode) -> NodeName:
-    """Name of a node, field by field."""
+    """NodeName with the fields of a graph's node."""
     return NodeName(
         component=node.component, point=node.point, label=node.label, host=node.host, side=_SIDES[node.side]
     )
 
 
 def canonical(text: str, limits: ReportLimits) -> str:
-    """Canonical text, cut to the report's limit."""
+    """Canonical text of a category, cut with `…` at `limits.canonical_chars`."""
     return text if len(text) <= limits.canonical_chars else text[: limits.canonical_chars - 1] + "…"

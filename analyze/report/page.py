@@ -30,9 +30,9 @@ from schemas.report.report import Report
 from schemas.trace_urls import TRACE_ID
 
 INDEX_LINK: Final = "../index.html"
-"""Relative address of the list of reports from a page stored in a lake."""
+"""Address of the list of reports, relative to a report's page in a lake."""
 RANK: Final = "RANK"
-"""Placeholder for a finding's rank in the address of its page."""
+"""Placeholder in the address of a finding's page, replaced by the finding's rank."""
 STYLE: Final = "analyze.report:templates/report.css"
 
 
@@ -44,8 +44,11 @@ def template(package: str, file: str) -> Template:
 def blocks_html(
     blocks: Sequence[Block], end: str, level: int = 2, trace_url: str = "", finding_url: str = ""
 ) -> Markup:
-    """Render blocks as HTML; end: suffix of every id; level: heading level of the outermost titles;
-    trace_url: as in the report; finding_url: address of a finding's page, with RANK for its rank."""
+    """Render blocks as HTML.
+
+    end: suffix of every id; level: heading level of the outermost titles; trace_url: as in the report;
+    finding_url: address of a finding's page, with RANK in place of its rank.
+    """
     made = template("analyze.report", "templates/blocks.html.jinja").render(
         shown=blocks, end=end, level=level, trace_url=trace_url, finding_url=finding_url
     )
@@ -86,7 +89,7 @@ def source(name: str) -> str:
 
 _INSTANT = r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
 _SEPARATORS = re.compile(rf"(?<=[/._:])(?=[^\W\d])|(?<=/)(?={_INSTANT})")
-"""Positions where a name may break at the end of a line; never within a number."""
+"""Positions in a name where a line may break; never within a number."""
 _INSTANTS = re.compile(f"({_INSTANT})")
 
 
@@ -100,24 +103,24 @@ def _breakable(text: str) -> Markup:
 
 
 def _shown(markup: Markup) -> Markup:
-    """Make control characters in a drawing's texts visible; its own line ends stay."""
+    """Make control characters in a drawing's texts visible; line ends in the markup remain."""
     return Markup("\n").join(Markup(wording.visible(line)) for line in markup.split("\n"))
 
 
 def _visible(value: object) -> object:
-    """Value printed by a template, with control characters made visible; Markup is unchanged."""
+    """Value as a template prints it: control characters in a str made visible, Markup unchanged."""
     return wording.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Navigation of a server around the page."""
+    """Navigation that a server puts around a report's page."""
 
     top: Markup
     style: str
     """CSS of the navigation."""
     finding_url: str = ""
-    """Address of a finding's page, with RANK for its rank; empty: none."""
+    """Address of a finding's page, with RANK in place of its rank; empty: findings have no page."""
 
 
 def page_policy(report: Report, views: Views, frame: Frame | None = None) -> str:
@@ -178,7 +181,9 @@ def render_html(report: Report, views: Views, *, index: str = "", frame: Frame |
 
 
 def _id_ends(sections: Iterable[Section]) -> list[str]:
-    """Suffix for each section's ids that makes them unique."""
+    """Suffix for the ids of each section, so that ids are unique: empty for the first of its type, `-2`,
+    `-3`, ….
+    """
     seen: dict[str, int] = {}
     ends = []
     for section in sections:
@@ -188,7 +193,7 @@ def _id_ends(sections: Iterable[Section]) -> list[str]:
 
 
 def csp_hash(text: str) -> str:
-    """Source expression (hash) of a style sheet or script for a content security policy."""
+    """Hash of a style sheet or script, in the form that a content security policy expects."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 

@@ -15,53 +15,57 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True, slots=True)
 class FirstScreen:
-    """Summary of a report readable in ten seconds: one layout for terminal, Markdown and page."""
+    """Summary of a report that is read in ten seconds, with one layout for terminal, Markdown and page."""
 
     headline: Words
-    """Verdict word, onset, and cause, in one line."""
+    """One line with the verdict in a word, the onset and the cause."""
     blocks: Blocks
     """Numbers, who is affected, the first finding, the periods: about ten lines."""
     over_time: Blocks = ()
-    """Strip of time, on the page only."""
+    """Time strip of both periods; on the page only."""
     picture: Blocks = ()
-    """Graph of the calls around the first findings, and response times, on the page only."""
+    """Graph of the calls around the first findings, and histogram of response times; on the page only."""
     said: tuple[str, ...] = ()
-    """Notes of the report already included in the blocks, not to be repeated."""
+    """Notes of the report that `blocks` include already; they are not repeated below."""
 
 
 @dataclass(frozen=True, slots=True)
 class SectionView(Generic[S]):
-    """Model of a section and its blocks; the JSON form is the model itself."""
+    """View of one type of section: its model, and the functions that make its blocks, warnings and first
+    screen.
+    """
 
     model: type[S]
     blocks: Callable[[S], Blocks]
     aside: bool = False
-    """True: shown under "Everything else" at the end of the page."""
+    """True: the section is shown at the end of the page, under "Everything else"."""
     leads: bool = False
-    """True: the section shows its method's verdict, which is then not repeated below the headline."""
+    """True: the section shows its method's verdict, which the headline then does not repeat."""
     warnings: Callable[[S], tuple[str, ...]] | None = None
-    """Returns sentences to be read before the headline; None: there are none."""
+    """Function that returns sentences shown above the headline; None: the section has none."""
     first_screen: Callable[[Report], FirstScreen] | None = None
-    """Makes the first screen of a report whose method has this section; None: headline and verdict are
-    shown."""
+    """Function that makes the first screen of a report with this section; None: headline and verdict stand
+    there.
+    """
     style: str = ""
-    """CSS of the section's drawings."""
+    """CSS for the section's drawings."""
     script: str = ""
-    """JavaScript of the section, allowed by hash; empty: none. The section must be complete without it. The
-    script reads the report's JSON in the page (`#flowdiff-report`)."""
+    """JavaScript of the section, allowed by its hash; empty: none. It reads the report's JSON in the page
+    (`#flowdiff-report`). The section must be complete without it.
+    """
 
     @property
     def tag(self) -> str:
-        """Tag of the sections that this view shows."""
+        """`Section.section` of the sections that this view shows."""
         return str(self.model.model_fields["section"].default)
 
 
 Views = Mapping[str, SectionView[Any]]
-"""Tag -> view."""
+"""Tag of a section -> its view."""
 
 
 def views_by_tag(views: Iterable[SectionView[Any]]) -> Views:
-    """Index views by tag. Raises ValueError if two different views share one."""
+    """Index views by tag. Raises ValueError if two different views have the same tag."""
     found: dict[str, SectionView[Any]] = {}
     for view in views:
         if found.setdefault(view.tag, view) is not view:
@@ -70,7 +74,7 @@ def views_by_tag(views: Iterable[SectionView[Any]]) -> Views:
 
 
 def warnings(report: Report, views: Views) -> tuple[str, ...]:
-    """Warnings above a report's headline: those of its sections, each once."""
+    """Warnings of all sections of a report, without duplicates, to be shown above the headline."""
     sentences: dict[str, None] = {}
     for section in report.sections:
         view = views[section.section]
@@ -80,7 +84,7 @@ def warnings(report: Report, views: Views) -> tuple[str, ...]:
 
 
 def first_screen(report: Report, views: Views) -> FirstScreen | None:
-    """First screen of a report; None if its method has none, or there are several methods."""
+    """First screen of a report; None if its method has none, or if it has several methods."""
     if len(report.methods) != 1:
         return None
     makers = (views[section.section].first_screen for section in report.sections)
@@ -92,7 +96,7 @@ def opening(report: Report, views: Views) -> tuple[str, str]:
     """First and second sentence of a report without a first screen.
 
     One method: its verdict, then the measured change. Several methods, or a section that shows the verdict:
-    the measured change, then nothing.
+    the measured change, then an empty text.
     """
     sentence = report.headline.sentence
     if len(report.methods) != 1 or any(views[section.section].leads for section in report.sections):

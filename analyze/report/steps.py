@@ -17,17 +17,17 @@ from analyze.report import wording
 from schemas.report.parts import NodeName, StepAccount, StepRow
 
 MATERIAL = 0.03
-"""Least share of the sum of all |parts| for a step to be material: at most 33 are."""
+"""Minimum |part| of a material step, as a share of the sum of all |parts|: at most 33 steps are material."""
 MOST_DIFFERENT = 16
-"""Most differing steps for each to get a row even if its part is small."""
+"""Maximum number of differing steps for which each gets a row even if its part is small."""
 FOLD_LEAST = 3
-"""Fewest steps to fold: a fold of fewer would hide more than it saves."""
+"""Minimum number of steps to fold: a fold of fewer would hide more than it saves."""
 UNCHANGED = 0.25
-"""Largest change of a fold's time called unchanged, as a share of the larger side."""
+"""Largest change of a fold's time that is called unchanged, as a share of the larger of before and after."""
 
 
 class Fate(StrEnum):
-    """Fate of a step from before to after."""
+    """Difference of a step between before and after."""
 
     KEPT = "kept"
     REPLACED = "replaced"
@@ -39,16 +39,18 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """Row of the drawing; a fold contains the rows `inside` (empty if the model has only their sums)."""
+    """Row of the drawing: a step, or a fold of the rows `inside` (empty if the report has only their
+    sums).
+    """
 
     fate: Fate
     row: StepRow
     text: str
-    """Text of a fold; empty for a step."""
+    """Label of a fold, e.g. `12 unchanged steps`; empty for a step."""
     bars: tuple[b.Stretch, b.Stretch]
-    """Bars of (before, after)."""
+    """Bars of the step's time before and after."""
     material: bool = False
-    """True if it accounts for much of the change."""
+    """True if the step's part of the change is large (MATERIAL)."""
     inside: tuple[StepLine, ...] = ()
 
     @property
@@ -63,20 +65,20 @@ class StepLine:
 
     @property
     def heat(self) -> str:
-        """Colour: `slower`, `faster` or `quiet`."""
+        """Colour of the row: `slower`, `faster` or `quiet`."""
         if not self.material:
             return "quiet"
         return "slower" if self.row.part_us > 0 else "faster"
 
 
 def step_lines(account: StepAccount) -> tuple[StepLine, ...]:
-    """Rows and folds of an account. O(steps · log steps)."""
+    """Rows of a step account, with stretches of small parts folded. O(steps · log steps)."""
     lines = _lines(account.rows, 100 / max(account.mean0_us, account.mean1_us, 1e-9))
     return _folded(lines, _shown(lines))
 
 
 def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[StepLine]:
-    """A line per row; on each side bars follow one another."""
+    """One line for each row of the account; bars of the same side follow one another."""
     least = MATERIAL * sum(abs(row.part_us) for row in rows)
     lines, ends = [], (0.0, 0.0)
     for row in rows:
@@ -131,7 +133,7 @@ def _fold(stretch: Sequence[StepLine]) -> StepLine:
 
 
 def _text(stretch: Sequence[StepRow], fates: Sequence[Fate]) -> str:
-    """Text of a fold."""
+    """Label of a fold: number of its steps, and how they differ."""
     steps = wording.count(sum(part.steps for part in stretch))
     if Fate.FOLD in fates:
         return f"{steps} steps with small parts"
@@ -154,7 +156,7 @@ def _text(stretch: Sequence[StepRow], fates: Sequence[Fate]) -> str:
 
 
 def steps_blocks(account: StepAccount, label: str, *, names: bool = True) -> b.Blocks:
-    """Table of the material steps, and a table of all steps on demand.
+    """Table of the material steps, and on demand a table of all steps.
 
     label: description of the steps; names: True to name the two sides by their categories.
     """
@@ -204,7 +206,9 @@ def _columns(is_new: bool) -> tuple[b.Column, ...]:
 
 
 def _step(line: StepLine) -> b.Words:
-    """Name of a step, marked if it exists on one side only, or differs."""
+    """Name of a step, marked `+`, `−` or `±` if it exists on one side only or differs; for a fold its
+    label.
+    """
     if line.text:
         return b.dim(line.text)
     return step_words(line.row.before, line.row.after, _named)
@@ -213,7 +217,7 @@ def _step(line: StepLine) -> b.Words:
 def step_words(
     before: NodeName | None, after: NodeName | None, named: Callable[[NodeName], b.Words]
 ) -> b.Words:
-    """Name of a step of two paths, marked if it exists on one side only, or differs."""
+    """Name of a step of two paths, marked `+` (only after), `−` (only before) or `±` (differs)."""
     if before is None or after is None:
         sign, name = ("+ ", after) if before is None else ("− ", before)
         return (b.strong(sign), "" if name is None else named(name))

@@ -28,15 +28,17 @@ from stitch.lake.sums import sums_name, write_sums
 JSON_FILE: Final = REPORT_END
 HTML_FILE: Final = "report.html"
 _GROUP_ROWS: Final = 2**14
-"""Rows per row group: a finding has up to 50,000 affected requests, and a report many findings."""
+"""Number of rows per Parquet row group: a finding has up to 50,000 affected requests, a report many
+findings.
+"""
 
 
 def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:
-    """Write tables, JSON and `page` (from `render_html`) to reports/<id> of a lake; returns the page's
+    """Write tables, JSON and `page` (from `render_html`) to reports/<id> of a lake; return the page's
     address.
 
-    The folder is named by the content: files with equal content are kept, others replaced. Raises LakeError
-    if it cannot be written.
+    The id is a hash of the content: files with equal content are left alone, others replaced. Raises
+    LakeError if the lake cannot be written.
     """
     store, folder = place.store, f"{REPORTS}/{outcome.report.id}"
     at = str(place.root / folder) if place.copies is None else f"{place.name}/{folder}"
@@ -61,7 +63,7 @@ def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:
 
 
 def put_same(store: Store, name: str, data: bytes, stage: str = STAGE) -> None:
-    """Write a file, replacing different content; stage: folder for drafts. Raises OSError."""
+    """Write a file, unless it exists with equal content. stage: folder for the draft. Raises OSError."""
     try:
         store.put_if_absent(name, data, stage)
     except FileExistsError:
@@ -70,7 +72,7 @@ def put_same(store: Store, name: str, data: bytes, stage: str = STAGE) -> None:
 
 
 def _holds(store: Store, name: str, data: bytes) -> bool:
-    """True if a file exists with this content."""
+    """True if a file exists with content `data`."""
     try:
         return bool(store.read(name).equals(pa.py_buffer(data)))
     except FileNotFoundError:
@@ -89,7 +91,7 @@ def _table_bytes(table: pa.Table) -> bytes:
 
 
 def _files(outcome: Outcome, page: str) -> dict[str, bytes]:
-    """File name -> content for a report; checksums first, JSON last."""
+    """File name -> content of a report's files, in order of writing: checksums first, JSON last."""
     files = {f"{name}.parquet": _table_bytes(table) for name, table in outcome.tables.items()}
     files[HTML_FILE] = page.encode()
     files[JSON_FILE] = to_json(outcome.report).encode()

@@ -40,9 +40,9 @@ from analyze.report.text_table import Heading, Kind, styled_lines
 from schemas.report.report import Report
 
 LEAST_NAME: Final = 24
-"""Least width of a name to be distinguishable; numeric columns are dropped before names get narrower."""
+"""Minimum width of a name column in characters; numeric columns are dropped before names get narrower."""
 _LEAST_BEHIND: Final = 12
-"""Least width of the dimmed text after a name; narrower, it is dropped."""
+"""Minimum width in characters of the dimmed text after a name; with less room it is dropped."""
 _INDENT: Final = 3
 _WORD: Final = re.compile(r"[^ \n]* *\n?")
 _STYLE: Final = {
@@ -106,7 +106,7 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
 
 
 def print_blocks(blocks: Blocks, console: Console, indent: int = 0, *, lead: bool = False) -> None:
-    """Print blocks, without those only for the page."""
+    """Print blocks, except those that only the page shows."""
     for block in blocks:
         _print(block, console, indent, lead=lead)
 
@@ -135,7 +135,7 @@ def _print(block: Block, console: Console, indent: int, *, lead: bool) -> None:
 
 
 def _says(blocks: Blocks) -> bool:
-    """True if a terminal shows any of the blocks."""
+    """True if any of the blocks has content that a terminal shows."""
     return any(
         _says(block.blocks)
         if isinstance(block, Beside | Only)
@@ -146,7 +146,7 @@ def _says(blocks: Blocks) -> bool:
 
 
 def _part(part: Part, console: Console, indent: int, *, lead: bool) -> None:
-    """Print a title with its note, and its blocks unless it is folded."""
+    """Print a title with its note, then the part's blocks unless they are folded."""
     if part.open is None and not _says(part.blocks):
         return
     if not lead and (part.open is None or part.look == "card"):
@@ -195,7 +195,7 @@ def _put(shown: RenderableType, console: Console, indent: int = 0) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Trimmed:
-    """Renderable without the trailing blanks that rich adds to lines, for output to files."""
+    """Renderable that removes the trailing blanks which rich adds to lines, for output to files."""
 
     shown: RenderableType
 

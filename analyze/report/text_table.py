@@ -19,38 +19,38 @@ from rich.text import Text
 Value = TypeVar("Value", bound=Hashable)
 
 LEGIBLE: Final = 12
-"""Least width of a shortened text, in terminal cells."""
+"""Minimum width of a shortened text, in terminal cells."""
 LEGIBLE_PROSE: Final = 30
-"""Least width of a sentence, which is wrapped instead of cut."""
+"""Minimum width of a sentence, in terminal cells; a sentence is wrapped and never cut."""
 GAPS: Final = (2, 1)
-"""Blanks between columns: normally, and if space is short."""
+"""Blanks between two columns: normally, and where space is short."""
 
 
 class Kind(Enum):
     """Kind of a column, which decides how its values may be shortened."""
 
     NUMBER = "number"
-    """Right-aligned, never cut."""
+    """Number, aligned right and never cut."""
     EXACT = "exact"
-    """Times, keys: never cut."""
+    """Time or key, never cut."""
     TEXT = "text"
-    """May be shortened with `…`."""
+    """Text that may be shortened with `…`."""
     WORDS = "words"
-    """May be shortened with `…` in a table; is wrapped if a row is printed as a block."""
+    """Text that may be shortened with `…` in a table, but is wrapped if a row is printed as a block."""
     PROSE = "prose"
-    """May be wrapped. Only for the last column."""
+    """Sentence that may be wrapped; for the last column only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Name and kind of a column."""
+    """Heading of a column, and how the column's values may be shortened."""
 
     name: str
     kind: Kind = Kind.TEXT
 
 
 def each(word: Callable[[Value], str], values: Sequence[Value]) -> list[str]:
-    """Apply `word` to the values of a column, once per distinct value."""
+    """[rows] texts of a column's values; `word` is applied once per distinct value."""
     made = {value: word(value) for value in set(values)}
     return [made[value] for value in values]
 
@@ -63,7 +63,9 @@ def width_of(text: str) -> int:
 def fitted_widths(
     columns: Sequence[Heading], texts: Sequence[Sequence[str]], limit: int | None
 ) -> tuple[list[int], int] | None:
-    """(width of each column, width of the gaps) for lines of at most `limit` cells; None if impossible."""
+    """(width of each column, width of the gaps), in terminal cells, for lines of at most `limit` cells; None
+    if the columns do not fit.
+    """
     natural = [max(map(width_of, {column.name, *of})) for column, of in zip(columns, texts, strict=True)]
     if limit is None:
         return natural, GAPS[0]
@@ -76,8 +78,9 @@ def fitted_widths(
 
 
 def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
-    """Widths under the largest common cap that fits, but at least `least`: the widest columns are shortened
-    first."""
+    """Column widths whose sum is at most `room`: the natural ones, cut at a common cap (but not below
+    `least`), so that the widest columns are shortened first.
+    """
     cap = max(natural, default=0)
     while sum(max(low, min(wide, cap)) for low, wide in zip(least, natural, strict=True)) > room:
         cap -= 1
@@ -85,7 +88,7 @@ def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int
 
 
 def _least(column: Heading) -> int:
-    """Minimal width of a column."""
+    """Minimum width of a column, in terminal cells; sys.maxsize if it may not be shortened."""
     if column.kind in (Kind.TEXT, Kind.WORDS):
         return max(LEGIBLE, cell_len(column.name))
     return max(LEGIBLE_PROSE, cell_len(column.name)) if column.kind is Kind.PROSE else sys.maxsize
@@ -94,7 +97,7 @@ def _least(column: Heading) -> int:
 def table_lines(
     columns: Sequence[Heading], texts: Sequence[Sequence[str]], widths: Sequence[int], gap: int
 ) -> list[Text | str]:
-    """Lines of the headings and the rows; a row with a wrapped sentence is one text of several lines."""
+    """Lines of the headings and the rows. The rows are one text with line ends."""
     indent = " " * (sum(widths[:-1]) + gap * (len(widths) - 1))
     cells = [
         each(
@@ -131,7 +134,7 @@ def padded(text: str, width: int, kind: Kind) -> str:
 
 
 def broken(text: str, width: int, indent: str) -> str:
-    """Wrap text to lines of at most `width` cells, further lines prefixed by `indent`."""
+    """Wrap text to lines of at most `width` cells; all but the first begin with `indent`."""
     return f"\n{indent}".join(wrapped(text, width))
 
 
@@ -150,9 +153,9 @@ def wrapped(text: str, width: int) -> list[str]:
 def styled_lines(
     columns: Sequence[Heading], cells: Sequence[Sequence[Text]], styles: Sequence[str], *, head: str
 ) -> list[Text]:
-    """Lines of the headings, in style `head`, and of the rows in `styles`; nothing is shortened.
+    """Lines of the headings, in style `head`, and of the rows, each in its style; nothing is shortened.
 
-    cells: [columns][rows].
+    cells: [columns][rows]; styles: [rows], in rich's notation.
     """
     widths = [
         max([width_of(column.name), *(cell.cell_len for cell in of)])

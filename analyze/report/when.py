@@ -14,13 +14,16 @@ from schemas.report.findings import Instant, When
 from schemas.windows import NS_PER_SECOND
 
 _FINE_NS: Final = NS_PER_SECOND
-"""Instants with an interval shorter than this are written with milliseconds; ns."""
+"""Length of an interval, ns, below which instants are written with milliseconds."""
 _MILLISECOND_NS: Final = NS_PER_SECOND // 1000
 
 
 def when_requests(start_ns: I8, hit: B1, usual: float) -> When | None:
-    """Find start and end from single requests; None: unknown. start_ns: [requests]; hit: True for requests
-    with the symptom; usual: share with the symptom outside of the finding."""
+    """Find start and end of a finding from single requests; None if unknown.
+
+    start_ns: [requests]; hit: [requests] True for requests with the symptom; usual: share of requests with
+    the symptom outside of the finding.
+    """
     order = np.argsort(start_ns, kind="stable")
     at = start_ns[order]
     # The change may be anywhere between two requests: the interval begins at the earlier one.
@@ -28,7 +31,11 @@ def when_requests(start_ns: I8, hit: B1, usual: float) -> When | None:
 
 
 def when_slots(start_ns: I8, end_ns: I8, hits: F8 | B1, requests: F8 | None, usual: float) -> When | None:
-    """Find start and end from counts by slot of time, in order; requests None: one per slot."""
+    """Find start and end of a finding from counts by slot of time; None if unknown.
+
+    start_ns, end_ns: [slots] ascending; hits: [slots] requests with the symptom; requests: [slots] all
+    requests, None for one per slot; usual: share of requests with the symptom outside of the finding.
+    """
     found = segment_of(hits, usual, requests)
     if found is None:
         return None
@@ -47,8 +54,9 @@ def when_slots(start_ns: I8, end_ns: I8, hits: F8 | B1, requests: F8 | None, usu
 
 
 def when_words(when: When) -> str:
-    """Format start and end: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until 14:40:02Z …`; a date is
-    written only where it differs from the previous one."""
+    """Format start and end: `from 2026-01-05 14:02:10Z (14:01:50 to 14:02:31), until 14:40:02Z …`. A date is
+    written only if it differs from the previous one.
+    """
     day, began = ("", "the start") if when.began is None else _instant(when.began)
     ended = "still so at the end" if when.ended is None else f"until {_instant(when.ended, day)[1]}"
     return f"from {began}, {ended}"
@@ -66,7 +74,7 @@ def _instant(of: Instant, shown: str = "") -> tuple[str, str]:
 
 
 def _clock(ns: int, *, fine: bool) -> tuple[str, str]:
-    """(date, time of day) in UTC."""
+    """Return (date, time of day) in UTC as texts. fine: with milliseconds."""
     seconds, rest = divmod(ns, NS_PER_SECOND)
     milliseconds = f".{rest // _MILLISECOND_NS:03}" if fine else ""
     at = datetime.fromtimestamp(seconds, UTC)

@@ -12,14 +12,14 @@ NBSP = "\u00a0"
 """No-break space between a number and its unit."""
 
 MOST_DIGITS: Final = 6
-"""Most digits used to distinguish two durations."""
+"""Maximum number of digits used to distinguish two durations."""
 
 LEAST_PART: Final = 1e-4
-"""Smaller parts of a whole are shown as less than this."""
+"""Smallest part of a whole that is shown as a number; a smaller one is shown as `< 0.01 %`."""
 LEAST_C2: Final = 1e-6
-"""Smaller squared coefficients of variation are rounding errors."""
+"""Smallest squared coefficient of variation that is shown; a smaller one is a rounding error, shown as 0."""
 LEAST_PREFIX: Final = 8
-"""Least length of a common prefix of names that is left out."""
+"""Minimum length of a common prefix of names that is left out, characters."""
 
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"), (1e-3, "ns"))
 
@@ -61,7 +61,7 @@ def durations(before: float | None, after: float | None) -> tuple[str, str]:
 
 
 def moved_duration(before: float | None, after: float | None) -> str:
-    """Format a move: `2.71 s → 3.4 s`, with the digits of `durations`."""
+    """Format a change of a duration: `2.71 s → 3.4 s`, with the digits of `durations`."""
     return " → ".join(durations(before, after))
 
 
@@ -79,7 +79,7 @@ def change(us: float | None) -> str:
 
 
 def moves(us: float) -> bool:
-    """True if a change is large enough to show; `duration` formats smaller ones as 0."""
+    """True if a change of `us` µs is large enough to show; `duration` formats smaller ones as 0."""
     return abs(us) >= _UNITS[-1][0] * 0.9995
 
 
@@ -152,7 +152,7 @@ def p_value(p: float | None) -> str:
 
 
 def short(key: str) -> str:
-    """Category key, abbreviated like a commit id."""
+    """First characters of a category key, like an abbreviated commit id."""
     return key[:10]
 
 
@@ -168,7 +168,7 @@ _SEPARATORS: Final = "/.:"
 
 
 def common_prefix(names: Sequence[str]) -> str:
-    """Longest common prefix of names that ends with a separator; empty if short."""
+    """Longest common prefix of names that ends with a separator; empty if shorter than LEAST_PREFIX."""
     if len(names) < 2:
         return ""
     first, last = min(names), max(names)
@@ -179,7 +179,7 @@ def common_prefix(names: Sequence[str]) -> str:
 
 
 def after(first: str, name: str) -> str:
-    """`name` without the prefix it shares with a name written before: `…/ShipOrder`."""
+    """`name` without the prefix that it shares with `first`, a name written before: `…/ShipOrder`."""
     shared = common_prefix([first, name])
     return f"…{shared[-1].strip('.:')}{name[len(shared) :]}" if shared else name
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AskedComparison:
-    """Arguments of the SQL functions `compare` and `breakdown`."""
+    """Arguments of one call of the SQL functions `compare` or `breakdown`."""
 
     reference: str
     problem: str
@@ -24,5 +24,6 @@ class AskedComparison:
 
 
 Comparing = Callable[[AskedComparison], "Mapping[str, pa.Table]"]
-"""Function that makes a comparison; returns its tables by name, including `findings` and `account`. Raises
-FlowdiffError."""
+"""Function that makes a comparison, and returns table name -> table (at least `findings` and `account`).
+Raises FlowdiffError.
+"""

@@ -13,13 +13,13 @@ from schemas.errors import ConfigError, NotFoundError
 from schemas.quality import Quality
 
 NAMED: Final = 5
-"""Most ids named in the error for an ambiguous prefix."""
+"""Maximum number of ids that the error for an ambiguous prefix names."""
 
 
 def categories(session: Session, sort: str, *, top: int, root: str | None) -> tuple[pa.Table, int]:
-    """(the `top` categories, optionally of one root type; total number of categories).
+    """Return (table of the first `top` categories, number of all categories).
 
-    sort: `time`, `requests`, `mean` or `c2`.
+    sort: `time`, `requests`, `mean` or `c2`; root: only categories of this root type, None for all.
     """
     table = session.query(statement("browse_categories"), [root, root, sort, top])
     total = table["total"][0].as_py() if table.num_rows else 0
@@ -27,22 +27,22 @@ def categories(session: Session, sort: str, *, top: int, root: str | None) -> tu
 
 
 def flagged(session: Session, *, root: str | None = None) -> tuple[dict[Quality, int], int]:
-    """(quality flag -> number of requests, only flags that occur; number of all requests)."""
+    """Return (quality flag -> number of requests, for flags that occur; number of all requests)."""
     masks = session.query(statement("browse_flags"), [root, root]).to_pylist()
     counts = {flag: sum(row["requests"] for row in masks if row["quality"] & flag) for flag in Quality}
     return {flag: n for flag, n in counts.items() if n}, sum(row["requests"] for row in masks)
 
 
 class Asking(Protocol):
-    """A session, in this process or in a child process."""
+    """Protocol of a session, in this process or in a child process."""
 
     def query(self, text: str, values: Values = ()) -> pa.Table:
-        """Run a statement with bound values; returns its rows."""
+        """Run a statement with bound values, and return its rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFlow:
-    """A request as stored: a row of FLOWS_SCHEMA, its STRUCTURES_SCHEMA row, its parameters."""
+    """A request as stored: its rows of FLOWS_SCHEMA and STRUCTURES_SCHEMA, and its parameters."""
 
     flow: dict[str, Any]
     structure: dict[str, Any]

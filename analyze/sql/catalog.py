@@ -39,7 +39,7 @@ _OF_REPORTS: Final = {
     "nothing is significant.",
     "kinds": "One row a root type or operation that only one period of a comparison has.",
 }
-"""Name -> description of views over a table of all reports, with the report's id in each row."""
+"""View name -> description, for views over a table of all reports, with the report's id in each row."""
 _OF_ALL: Final = "CREATE OR REPLACE VIEW @ AS SELECT parse_path(filename)[-2] AS report, /*columns*/ FROM _@;"
 
 _COLUMN = re.compile(r"^-- (?P<name>[a-z_0-9]+) +(?P<type>[A-Z]+(?:\[\])?) +(?P<doc>\S.*)$")
@@ -47,7 +47,7 @@ _COLUMN = re.compile(r"^-- (?P<name>[a-z_0-9]+) +(?P<type>[A-Z]+(?:\[\])?) +(?P<
 
 @dataclass(frozen=True, slots=True)
 class ViewColumn:
-    """One documented column."""
+    """One column of a view: name, DuckDB type, description."""
 
     name: str
     type: str
@@ -56,7 +56,7 @@ class ViewColumn:
 
 @dataclass(frozen=True, slots=True)
 class SqlRelation:
-    """A view: its name, what a row is, its columns and its CREATE VIEW statement."""
+    """A view: its name, its description, its columns, and its CREATE VIEW statement."""
 
     name: str
     doc: str
@@ -89,8 +89,9 @@ def relation(name: str) -> SqlRelation:
 
 
 def report_tables() -> Mapping[str, pa.Schema]:
-    """Table name -> schema, for tables of a report. A function, because the models take longer to make than a
-    session to open."""
+    """Table name -> schema, for the tables of a report. A function, to defer the import: it takes longer than
+    opening a session.
+    """
     from schemas.report.report_tables import REPORT_TABLES
 
     return REPORT_TABLES
@@ -111,7 +112,7 @@ def watch_tables() -> Mapping[str, pa.Schema]:
 
 
 def _of_reports(name: str) -> SqlRelation:
-    """View over a table of all reports."""
+    """Make the relation for a view over a table of all reports."""
     schema = report_tables()[name]
     listed = ", ".join(f'"{column}"' for column in schema.names)
     return SqlRelation(
@@ -182,11 +183,11 @@ _COMPARING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _TableGroup:
-    """Tables of one kind of folder, as documented."""
+    """Tables of one kind of folder, under one heading of the SQL reference."""
 
     title: str
     about: tuple[str, ...]
-    """Lines of Markdown on where the files are."""
+    """Markdown lines on where the files are, and how to read them."""
     schemas: Callable[[], Mapping[str, pa.Schema]]
 
 
@@ -257,8 +258,9 @@ _TABLES: Final = (
 
 
 def sql_type(type_: pa.DataType) -> str:
-    """DuckDB's name of an Arrow type, from a table: asking DuckDB about an empty table takes longer than the
-    rest of opening a session."""
+    """DuckDB's name of an Arrow type. Looked up in a table: asking DuckDB takes longer than the rest of
+    opening a session.
+    """
     if pa.types.is_dictionary(type_):
         return sql_type(type_.value_type)
     if pa.types.is_list(type_):
@@ -282,12 +284,14 @@ _SQL_TYPES: Final = {
 
 
 def named_type(field: pa.Field) -> str:
-    """Column declaration in DuckDB's syntax."""
+    """Column declaration in DuckDB's syntax: `"name" TYPE`."""
     return f'"{field.name}" {sql_type(field.type)}'
 
 
 def _table_lines(name: str, schema: pa.Schema) -> list[str]:
-    """Markdown lines on a table's columns; columns of a view of the same name are only referred to."""
+    """Markdown lines on a table's columns; for columns that the view of the same name has, a reference to the
+    view.
+    """
     types = {field.name: sql_type(field.type) for field in schema}
     columns = relation(name).columns if name in VIEWS else ()
     shown = [column.name for column in columns]
@@ -302,7 +306,7 @@ def _table_lines(name: str, schema: pa.Schema) -> list[str]:
 
 
 def _struct_fields(type_: pa.DataType) -> list[pa.Field]:
-    """Fields of a list of structs; empty for every other type."""
+    """Fields of the structs in a list type; empty for every other type."""
     if pa.types.is_list(type_) and pa.types.is_struct(type_.value_type):
         return list(type_.value_type.fields)
     return []

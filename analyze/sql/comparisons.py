@@ -25,9 +25,9 @@ from analyze.sql.connection import statement
 from schemas.errors import QueryError
 
 COMPARING: Final = {"compare": "findings", "breakdown": "account"}
-"""SQL function -> its table. The columns are those of the view of that name without `report`."""
+"""SQL function -> table that it returns, with the columns of the view of the same name except `report`."""
 MOST_COMPARISONS: Final = 100
-"""Most comparisons of one session: a join with a column of periods would make one per row."""
+"""Maximum number of comparisons in one session: a join with a column of periods would make one per row."""
 
 _NAMED_WHERE: Final = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|--[^\n]*|/\*.*?\*/"
@@ -37,7 +37,9 @@ _NAMED_WHERE: Final = re.compile(
 
 
 class Comparisons:
-    """The DuckDB functions behind `compare` and `breakdown`; equal comparisons are made once."""
+    """DuckDB functions behind `compare` and `breakdown`; a comparison that is requested twice is made
+    once.
+    """
 
     def __init__(self, comparing: Comparing) -> None:
         self._comparing = comparing
@@ -45,8 +47,9 @@ class Comparisons:
         self._lock = Lock()
 
     def add_to(self, connection: duckdb.DuckDBPyConnection, noted: Callable[[Any], Any]) -> None:
-        """Register both table functions. noted: wraps a function so that its FlowdiffErrors are re-raised
-        unchanged."""
+        """Register both table functions. noted: wraps a function so that its FlowdiffErrors reach the caller
+        unchanged.
+        """
         for name, table in COMPARING.items():
             schema = report_tables()[table]
             connection.create_function(
@@ -60,7 +63,9 @@ class Comparisons:
             connection.execute(statement(name))
 
     def _function(self, table: str, schema: pa.Schema) -> Callable[..., pa.Array]:
-        """Function for one table; DuckDB inspects its parameters, so they are spelled out."""
+        """Make the DuckDB function that returns one table; its parameters are spelled out, as DuckDB inspects
+        them.
+        """
 
         def rows(
             reference: pa.ChunkedArray,
@@ -71,7 +76,7 @@ class Comparisons:
             problem_where: pa.ChunkedArray,
             method: pa.ChunkedArray,
         ) -> pa.Array:
-            """[calls] list of rows of each call."""
+            """For each call, the list of its rows as structs."""
             columns = (reference, problem, history, where, reference_where, problem_where, method)
             parts = [self._tables(asked)[table] for asked in _calls(columns)]
             ends = np.cumsum([0, *(part.num_rows for part in parts)])

@@ -20,10 +20,10 @@ from schemas.errors import ConfigError, LakeError
 from stitch.lake.encoding import still_at, unreadable
 
 _NO_THRIFT: Final = "TProtocolException"
-"""Text of DuckDB's error for an unreadable page header or footer."""
+"""Text in DuckDB's error for a page header or footer that cannot be read."""
 _Result = TypeVar("_Result")
 _ASK_AGAIN_SECONDS: Final = 0.05
-"""Interval between interrupts: DuckDB ignores one that comes just before it begins."""
+"""Interval between interrupts, s: DuckDB ignores an interrupt that comes just before it begins."""
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def silent_connection(**settings: str | int | bool) -> duckdb.DuckDBPyConnection
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Convert DuckDB's RuntimeError for Ctrl-C to KeyboardInterrupt."""
+    """Convert the RuntimeError that DuckDB raises at Ctrl-C to KeyboardInterrupt."""
     try:
         yield
     except RuntimeError as error:
@@ -78,7 +78,7 @@ def _interruptible() -> Iterator[None]:
 def arrays(
     found: LakePeriod, readable: Sequence[Path], text: str, values: Mapping[str, object]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Run one of our statements on fetched files of a lake; returns its result by column.
+    """Run one of our own statements on fetched files of a lake; return column name -> values.
 
     Raises LakeError if one of the files cannot be read.
     """
@@ -121,7 +121,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def statement(name: str) -> str:
-    """Text of the statement `analyze/sql/<name>.sql`."""
+    """Text of the SQL statement in `analyze/sql/<name>.sql`."""
     return files("analyze.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
 
 

@@ -65,7 +65,7 @@ _TESTS: Final[Mapping[Operator, str]] = {
     Operator.LIKE: "LIKE",
 }
 _NAMED: Final = 6
-"""Most keys or names listed in the error."""
+"""Maximum number of keys or names that an error lists."""
 _FLOWS: Final = "FROM read_parquet($flows, hive_partitioning = false)"
 _NAMES: Final[Mapping[str, str]] = {
     "root": f"SELECT root AS name {_FLOWS}",
@@ -75,12 +75,12 @@ _NAMES: Final[Mapping[str, str]] = {
     "FROM read_parquet($structures, hive_partitioning = false)",
     "parameter": "SELECT text AS name FROM read_parquet($params, hive_partitioning = false) WHERE key = $key",
 }
-"""Filter key -> query of its values in a period."""
+"""Filter key -> query for the key's values in a period."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """SQL terms to be joined by AND, with the values they bind."""
+    """SQL terms, to be joined by AND, and the values bound in them."""
 
     text: tuple[str, ...]
     values: Mapping[str, object]
@@ -89,7 +89,7 @@ class Terms:
 
 
 def filter_terms(filter_: Filter) -> Terms:
-    """Terms of a filter over the relations of `matching_flows.sql`."""
+    """Translate a filter to SQL terms over the relations of `matching_flows.sql`."""
     text = []
     values: dict[str, object] = {}
     uses_params = False
@@ -102,7 +102,9 @@ def filter_terms(filter_: Filter) -> Terms:
 
 
 def _term(condition: Condition) -> tuple[str, dict[str, object]]:
-    """(term, its values by name, without the condition's number). Durations are whole nanoseconds."""
+    """Return (SQL term, bound values by name without the condition's number). Durations are whole
+    nanoseconds.
+    """
     of_duration = condition.key == DURATION_KEY and not condition.is_parameter
     subject = "text" if condition.is_parameter else condition.key
     bound: dict[str, object] = {"key": condition.key} if condition.is_parameter else {}
@@ -153,7 +155,7 @@ def refuse_unknown_keys(found: LakePeriod) -> None:
 
 
 def unknown_name(found: LakePeriod) -> str:
-    """Sentence on a name in the period's filter that no request of its windows has; "" if there is none.
+    """Sentence on a name in the period's filter that no request of its windows has; empty if there is none.
 
     Only for literal texts (`=`, `in`). Reads one narrow column a condition.
     """

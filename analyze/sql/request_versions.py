@@ -15,7 +15,8 @@ from analyze.verify import verify
 
 
 class RequestVersions:
-    """DuckDB function of `hash(request_id, kind)`: the parameter `service.version` of each node.
+    """DuckDB function from `hash(request_id, kind)` to the parameter `service.version` of each of the
+    request's nodes.
 
     The files are read at the first call. Requests with equal 64-bit hashes are not distinguished.
     """
@@ -27,7 +28,7 @@ class RequestVersions:
         self._rows: _Rows | None = None
 
     def __call__(self, request: pa.ChunkedArray) -> pa.Array:
-        """Versions by node, a VARCHAR[] a request; ends at the last node with one."""
+        """VARCHAR[] for each request: version by node position, up to the last node with a version."""
         with self._lock:
             if self._rows is None:
                 self._rows = _Rows(self._found, self._files)
@@ -35,7 +36,7 @@ class RequestVersions:
 
 
 class _Rows:
-    """Rows with a known version, by request and position."""
+    """Known versions of nodes, sorted by request and position."""
 
     def __init__(self, found: LakePeriod, files: Sequence[Path]) -> None:
         verify(found, files)
@@ -50,7 +51,7 @@ class _Rows:
         self._requests = request[self._begin[:-1]]
 
     def versions(self, request: np.typing.NDArray[np.uint64]) -> pa.Array:
-        """[requests] VARCHAR[] of versions by node. O(requests log all + nodes)."""
+        """VARCHAR[] for each request: version by node position. O(requests log all + nodes)."""
         at = np.minimum(np.searchsorted(self._requests, request), max(len(self._requests) - 1, 0))
         is_known = (
             self._requests[at] == request if len(self._requests) else np.zeros(len(request), dtype=bool)

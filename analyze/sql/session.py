@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 Values = Sequence[object] | Mapping[str, object]
-"""Bound values: a sequence for each `?` in order, or a mapping for `:name` and `$name`."""
+"""Values to bind: a sequence for each `?` in order, or a mapping for `:name` and `$name`."""
 
 # What stands in quotes or comments is passed over, and so is a cast.
 _PARTS: Final = re.compile(
@@ -68,10 +68,12 @@ _KEPT_TABLES: Final = (
     "SELECT table_name, temporary FROM duckdb_tables()"
     " WHERE NOT internal AND (temporary OR starts_with(table_name, '_rows_of_'))"
 )
-"""Query of the tables copied to a new connection: users' temporary ones, and those read by Arrow."""
+"""Query for the tables that a new connection takes over: users' temporary tables, and tables read by
+Arrow.
+"""
 
 BATCH_ROWS: Final = 65_536
-"""Rows per batch of a streamed result."""
+"""Number of rows per batch of a streamed result."""
 
 _UNKNOWN_TABLE: Final = re.compile(r"Table with name (?P<name>.+?) does not exist!")
 _WRONG_CALL: Final = re.compile(rf"Macro (?P<name>{'|'.join(COMPARING)})\(\) does not support")
@@ -80,12 +82,14 @@ _TEMPORARY: Final = re.compile(
     re.IGNORECASE,
 )
 _RELATIONS: Final = dict.fromkeys([*(f"_{table}" for table in LISTED), *VIEWS])
-"""Relations that a statement may name, in order of creation."""
+"""Names of the relations that a statement may use, in order of creation."""
 _WORD: Final = re.compile(r"\w+")
 _CATALOG: Final = re.compile(
     r"show|describe|summarize|query|query_table|information_schema|(?:duckdb|pg|sqlite)_\w+"
 )
-"""Words by which a statement may list all relations, or make a name of strings: all views are made then."""
+"""Words with which a statement may list relations, or build a relation's name from strings: then all views
+are created.
+"""
 _EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?\s+(?P<query>.*)", re.IGNORECASE | re.DOTALL)
 
 _REPORT_TABLES: Final = {
@@ -97,7 +101,7 @@ _REPORT_TABLES: Final = {
     "mutations": "mutations",
     "report_requests": "requests",
 }
-"""Table of reports -> name of its files."""
+"""Table over all reports -> file name, without suffix, in each report's folder."""
 
 
 class Session:
@@ -120,14 +124,18 @@ class Session:
         self._span_times = SpanTimes()
         self._comparisons = None if comparing is None else Comparisons(comparing)
         self._compares = False
-        """True once the comparison functions are registered, which takes a tenth of the opening time."""
+        """True once `compare` and `breakdown` are registered, which takes a tenth of the time to open a
+        session.
+        """
         self._unread = {*LISTED}
         self._made: set[str] = set()
-        """Names of views made so far, including `_<table>`."""
+        """Names of the views created so far, `_<table>` included."""
         self._bound: dict[str, list[Path]] = {}
-        """Table read by DuckDB -> paths of its files when bound: all files the connection may open."""
+        """Table that DuckDB reads -> paths of its files when it was bound; the connection may open no other
+        files.
+        """
         self._raised: FlowdiffError | None = None
-        """Error raised by one of our functions within a statement."""
+        """Error that one of our own functions raised while a statement ran; None: none."""
         self._opened = ExitStack()
         self._connection = self._connected()
 
@@ -182,10 +190,10 @@ class Session:
         reader: pa.RecordBatchReader,
         again: Callable[[], pa.RecordBatchReader],
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches. DuckDB's own errors arrive as OSError through Arrow's C interface.
+        """Yield the batches of a result. DuckDB's own errors arrive as OSError through Arrow's C interface.
 
-        DuckDB opens files lazily. If one was set aside meanwhile, the query is restarted by `again`, provided
-        that no batch was yielded yet.
+        DuckDB opens files lazily. If upkeep has moved one aside meanwhile, `again` restarts the query,
+        provided that no batch was yielded yet.
         """
         is_given = False
         while True:
@@ -202,7 +210,7 @@ class Session:
             yield batch
 
     def _moved(self) -> bool:
-        """True if upkeep has set aside files that DuckDB reads; then reconnects to their new paths."""
+        """Reconnect if upkeep has moved aside files that DuckDB reads; return True if so."""
         now = {table: self._files.now(table) for table in self._bound}
         if now == self._bound:
             return False
@@ -239,8 +247,9 @@ class Session:
         return connection
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function for DuckDB, which converts errors to text: our own are saved, to be re-raised
-        unchanged."""
+        """Wrap one of our functions for DuckDB, which turns errors into text: a FlowdiffError is saved, to be
+        raised unchanged.
+        """
 
         @wraps(function)
         def called(*columns: pa.ChunkedArray) -> pa.Array:
@@ -276,14 +285,15 @@ class Session:
             self._show(table)
 
     def _show(self, table: str) -> None:
-        """Point the view of a table at its files, if there are any."""
+        """Replace the view of a table by one over its files; an empty one if it has none."""
         if table in self._bound:
             self._connection.execute(LISTED[table].set_files, [[str(path) for path in self._bound[table]]])
         self._connection.execute(LISTED[table].read if self._files[table] else LISTED[table].empty)
 
     def _make_views_of(self, text: str) -> None:
-        """Create the views that statements name, and what they depend on: creating all takes longer than the
-        rest of opening. Views left over from an interruption are created again."""
+        """Create the views that a text names, and all they depend on, as creating all views takes long. Views
+        left over from an interruption are created again.
+        """
         words = {*_WORD.findall(text.lower())}
         if words & COMPARING.keys() and self._comparisons is not None and not self._compares:
             with _enough(self._memory):
@@ -329,7 +339,7 @@ class Session:
             self._unread.discard(table)
 
     def _tables_of(self, text: str) -> set[str]:
-        """Tables that a statement reads. A missed one makes the statement fail, as it is not bound."""
+        """Tables that a statement reads. If one is missed, the statement fails, as the table is not bound."""
         try:
             # DuckDB looks through views, at the empty tables that lend them their columns.
             named = self._connection.get_table_names(text)
@@ -340,7 +350,9 @@ class Session:
         return {name.removeprefix("_schema_") for name in named}
 
     def _failure(self, error: Exception) -> FlowdiffError:
-        """Convert an error to one for the user: about a file, or about the query."""
+        """Convert an error of DuckDB to the error for the user: about a file of the lake, or about the
+        query.
+        """
         raised, self._raised = self._raised, None
         if raised is not None:
             return raised
@@ -367,7 +379,7 @@ class Session:
 
 
 def _used(values: Mapping[str, object], text: str) -> Mapping[str, object]:
-    """Values of the parameters that a statement names. Raises QueryError for a missing one."""
+    """Bound values for the parameters that a statement names. Raises QueryError if one is missing."""
     named = duckdb.extract_statements(text)[0].named_parameters
     if missing := sorted(named - values.keys()):
         raise QueryError(f"The parameter {missing[0]} has no value.", remedy="Give one: --param NAME=VALUE.")
@@ -407,12 +419,12 @@ def _readable_statements(text: str) -> Sequence[str]:
 
 
 def _first_lines(error: Exception) -> str:
-    """First two lines of DuckDB's message, as one."""
+    """First two lines of DuckDB's error message, joined to one line."""
     return " ".join(line.strip() for line in str(error).splitlines()[:2] if line.strip())
 
 
 class _Files:
-    """Files of each table, listed on demand: listing those of a year takes seconds."""
+    """Files of each table, listed on demand, as listing the files of a year takes seconds."""
 
     def __init__(self, listed: Callable[[], LakePeriod]) -> None:
         self._listed = listed
@@ -431,17 +443,17 @@ class _Files:
         return self._of[table]
 
     def now(self, table: str) -> list[Path]:
-        """Current paths of a table's files: upkeep may set files aside while they are read."""
+        """Current paths of a table's files: upkeep may move files aside while they are read."""
         return [still_at(path) for path in self[table]]
 
     def versions(self, request: pa.ChunkedArray) -> pa.Array:
-        """DuckDB's function `_versions`, see RequestVersions."""
+        """Versions of requests by node, for DuckDB's function `_versions` (see RequestVersions)."""
         if self._versions is None:
             self._versions = RequestVersions(self.found, self["params"])
         return self._versions(request)
 
     def rows(self, table: str) -> pa.Table:
-        """Rows of a table that is not read by DuckDB. Raises LakeError."""
+        """Rows of a table that DuckDB does not read from files. Raises LakeError."""
         rows_of = LISTED[table].rows
         if rows_of is None:
             return self._statistics.rows(STATISTICS[table])
@@ -528,7 +540,7 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 def attached_tables(asked: Mapping[str, Path | pa.Table]) -> dict[str, pa.Table]:
-    """Name -> table, files read. Raises ConfigError for an invalid name, InputError for a file."""
+    """SQL name -> table, with files read. Raises ConfigError for an invalid name, InputError for a file."""
     folded = [name.lower() for name in asked]
     if twice := [name for name in asked if folded.count(name.lower()) > 1]:
         raise ConfigError(f"Tables are attached under one name: in SQL {' and '.join(twice)} are the same.")

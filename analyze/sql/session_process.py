@@ -38,52 +38,52 @@ if TYPE_CHECKING:
     from analyze.sql.values import ValueKind
 
 DEFAULT_SECONDS: Final = 300.0
-"""Default limit of a query's computing time, seconds. A join without its condition would run for days on a
-core."""
+"""Default limit of a query's computing time, s. A join without its condition would run for days."""
 BESIDE: Final = 256 * 1024**2
-"""Bytes allowed for the process beyond DuckDB's own account: texts made by functions, batches of the answer,
-thread stacks."""
+"""Memory in bytes that the process may take beyond DuckDB's own limit: texts made by functions, batches of
+the answer, thread stacks.
+"""
 _LONGEST_WAIT_S: Final = 20 * 86_400.0
-"""Longest wait for `poll`, whose milliseconds have 31 bits; longer ones are unlimited."""
+"""Longest time-out for `poll`, s, as its milliseconds have 31 bits; a longer time limit means none."""
 _OUT_OF_MEMORY: Final = "Out of Memory Error"
-"""Text of DuckDB's error. Memory taken until then stays with the process."""
+"""Text in DuckDB's error for lack of memory. Memory taken until then stays with the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Message: open a session."""
+    """Message to the child process: open a session on a period of a lake."""
 
     lake: str
     period: str
     now_ns: int
-    """Time to which relative words of a period refer, ns since the epoch."""
+    """Time to which relative words of a period (`yesterday`) refer, ns since the epoch."""
     memory_bytes: int
     provisional: Path | None
-    """Folder for files of windows not sealed yet; None: such windows are refused."""
+    """Folder for files of windows that are not sealed yet; None: such windows are refused."""
     attached: Mapping[str, Path | pa.Table]
-    """Name -> the user's own file or table."""
+    """SQL name -> the user's own file or table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Message: run one statement."""
+    """Message to the child process: run one statement."""
 
     text: str
     values: Values
     shown: int | None
-    """Most rows to return as texts; None: all rows, as batches."""
+    """Maximum number of rows to return as texts; None: return all rows, as batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownRows:
-    """First rows of a result, as texts."""
+    """First rows of a result as texts, with the number of all rows."""
 
     names: Sequence[str]
     kinds: Sequence[ValueKind]
-    """[columns] kind of the column's values."""
+    """[columns] ValueKind of each column."""
     rows: Sequence[Sequence[str]]
     total: int
-    """Number of rows of the whole result."""
+    """Number of rows in the whole result."""
 
 
 class SessionProcess:
@@ -164,7 +164,9 @@ class SessionProcess:
             self._pipe.close()
 
     def _started(self) -> Sequence[str]:
-        """Start a process, ready for queries; returns its notes. Raises what opening a session raises."""
+        """Start a process and open its session; return its notes (see `notes`). Raises what opening a session
+        raises.
+        """
         self._pipe, theirs = Pipe()
         with theirs:
             if self._may_fork and _is_alone():
@@ -198,7 +200,9 @@ class SessionProcess:
                 self.close()
 
     def _answer(self) -> Any:
-        """Next answer of the child. Waiting here uses up the time limit; time between calls does not."""
+        """Receive the child's next answer. The wait counts for the query's time limit; time between calls
+        does not.
+        """
         started = monotonic()
         try:
             while isinstance(answer := self._received(started), AskedComparison):
@@ -219,7 +223,9 @@ class SessionProcess:
         return answer
 
     def _received(self, since: float) -> Any:
-        """Next message of the child. Raises QueryError if it exceeded its computing time."""
+        """Receive the child's next message. Raises QueryError if the child has exceeded its computing
+        time.
+        """
         left = self._left - (monotonic() - since)
         if not self._pipe.poll(max(left, 0) if left < _LONGEST_WAIT_S else None):
             raise QueryError(
@@ -229,7 +235,7 @@ class SessionProcess:
         return self._pipe.recv()
 
     def _compared(self, asked: AskedComparison) -> Mapping[str, pa.Table] | FlowdiffError:
-        """Tables of a comparison, or the error."""
+        """Make a comparison that the child requests; return its tables, or the error."""
         if self._comparing is None:
             return QueryError("Nothing is compared in this session.")
         try:
@@ -239,7 +245,7 @@ class SessionProcess:
 
 
 class _Fork:
-    """The child as a fork of this process, with the interface of `subprocess.Popen`."""
+    """Child process that is a fork of this process, with the interface of `subprocess.Popen`."""
 
     def __init__(self, theirs: Connection, ours: Connection) -> None:
         self.pid = os.fork()
@@ -328,7 +334,7 @@ class _Parent:
         self._sending = threading.Lock()
 
     def listen(self) -> None:
-        """Dispatch the parent's messages; exit at once when the parent is gone."""
+        """Dispatch messages from the parent; exit at once when the parent is gone."""
         try:
             while True:
                 come = self.pipe.recv()
@@ -340,12 +346,12 @@ class _Parent:
             os._exit(0)
 
     def send(self, answer: object) -> None:
-        """Send an answer, or a part of one, to the parent."""
+        """Send an answer, or one part of it, to the parent."""
         with self._sending:
             self.pipe.send(answer)
 
     def compared(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
-        """Have the parent make a comparison; returns its tables. One at a time. Raises FlowdiffError."""
+        """Have the parent make a comparison, and return its tables; one at a time. Raises FlowdiffError."""
         self.send(asked)
         made = self._comparisons.get()
         if isinstance(made, FlowdiffError):

@@ -9,11 +9,15 @@ import pyarrow.compute as pc
 from schemas.arrays import B1, I8
 
 RETURNS = "STRUCT(own_ns BIGINT[], critical_ns BIGINT[])"
-"""DuckDB type: arrays by the span's number in its request; `critical_ns` is null off the critical path."""
+"""DuckDB type of the result: self time and critical time of each span of a request, ns, by the span's number;
+`critical_ns` is null for spans off the critical path.
+"""
 
 
 class SpanTimes:
-    """DuckDB function of categories and node times of requests."""
+    """DuckDB function from categories and node times of requests to self and critical times of their
+    spans.
+    """
 
     def __init__(self) -> None:
         self._of: _Spans | None = None
@@ -23,14 +27,14 @@ class SpanTimes:
         self._of = _Spans(structures)
 
     def __call__(self, category: pa.ChunkedArray, offset_ns: pa.ChunkedArray) -> pa.Array:
-        """Values of type RETURNS, one a request. O(spans log children)."""
+        """[requests] values of type RETURNS. O(spans log children)."""
         if self._of is None:
             raise ValueError("the structures were not read")
         return self._of.times(_whole(category), _whole(offset_ns))
 
 
 class _Spans:
-    """Spans of all structures, structure after structure, ordered by start."""
+    """Spans of all structures, concatenated structure by structure, each in order of start."""
 
     def __init__(self, structures: pa.Table) -> None:
         self.category = structures["category"].combine_chunks()
@@ -41,15 +45,15 @@ class _Spans:
         at = np.flatnonzero(side == 1)
         structure = np.searchsorted(node_begin, at, side="right") - 1
         self.first = np.searchsorted(at, node_begin)
-        """[structures + 1] index of the first span."""
+        """[structures + 1] index of each structure's first span."""
         self.start = at - node_begin[structure]
-        """[spans] position of the span's start; `end`: of its end."""
+        """[spans] node position, in its structure, at which the span starts (`end`: at which it ends)."""
         self.end = mate[at]
         number = np.cumsum(side == 1) - 1
         has_parent = parent[at] >= 0
         above = np.where(has_parent, node_begin[structure] + parent[at], 0)
         self.parent = np.where(has_parent, number[above] - self.first[structure], -1)
-        """[spans] number of the parent within the structure; -1 for the root."""
+        """[spans] number of the parent span within the structure; -1 for the root."""
         self.is_awaited = has_parent & ~nodes.field("deferred").to_numpy(zero_copy_only=False)[at]
         self.depth = np.zeros(len(at), dtype=np.int64)
         up, rows = self.first[structure] + self.parent, np.flatnonzero(has_parent)
@@ -57,7 +61,7 @@ class _Spans:
             self.depth[rows] = self.depth[up[rows]] + 1
 
     def times(self, category: pa.Array, offset_ns: pa.Array) -> pa.Array:
-        """Values of type RETURNS, one a request; computed for all spans at once."""
+        """[requests] values of type RETURNS, computed for all spans at once."""
         structure = pc.index_in(category, value_set=self.category).to_numpy()
         counts = np.diff(self.first)[structure]
         begin = np.concatenate([[0], np.cumsum(counts)])
@@ -82,7 +86,7 @@ class _Spans:
 
 
 def _covered(start: I8, end: I8, child: I8, parent: I8) -> I8:
-    """[spans] part of the span's time during which any of its children ran."""
+    """[spans] part of each span's time, ns, during which at least one of its children ran."""
     low = np.clip(start[child], start[parent], None)
     high = np.clip(end[child], start[parent], end[parent])
     order = np.lexsort((low, parent))
@@ -100,7 +104,7 @@ def _covered(start: I8, end: I8, child: I8, parent: I8) -> I8:
 
 
 def _critical(start: I8, end: I8, child: I8, parent: I8, depth: I8) -> B1:
-    """[spans] True if on the critical path.
+    """[spans] True for spans on the critical path.
 
     Among the children of a span: the one that ended last, then the one that ended last before that one
     started, and so on.
@@ -122,7 +126,7 @@ def _critical(start: I8, end: I8, child: I8, parent: I8, depth: I8) -> B1:
 
 
 def _groups(number: I8) -> list[I8]:
-    """For each number from 0 the indices with that number."""
+    """For each number from 0 to the largest: indices of the elements with that number."""
     order = np.argsort(number, kind="stable")
     return np.split(order, np.cumsum(np.bincount(number)[:-1])) if len(number) else []
 

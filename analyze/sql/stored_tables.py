@@ -24,7 +24,7 @@ from schemas.rejects import REJECT_SCHEMA
 
 
 def _read_structures_once(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
-    """Rows of STRUCTURES_SCHEMA, each category once. Memory: those, and one file. Raises LakeError."""
+    """Rows of STRUCTURES_SCHEMA, one per category. Memory: these rows and one file. Raises LakeError."""
     from stitch.lake.encoding import read_structures
 
     known = pa.array([], pa.string())
@@ -39,14 +39,14 @@ def _read_structures_once(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
 
 
 def _read_readings(found: LakePeriod, paths: Sequence[Path]) -> pa.Table:
-    """Rows of READINGS_SCHEMA for each category; 10 µs a node. Raises LakeError."""
+    """Rows of READINGS_SCHEMA, one per category; takes 10 µs a node. Raises LakeError."""
     from stitch.readings import readings_of
 
     return readings_of(_read_structures_once(found, paths))
 
 
 def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
-    """Make a reader of a table of the watch, which verifies it. The reader raises LakeError."""
+    """Make a function that reads and verifies a table of the watch; it raises LakeError."""
 
     def read(found: LakePeriod, _: Sequence[Path]) -> pa.Table:
         from stitch.lake.watch_files import read_rows_of
@@ -58,24 +58,27 @@ def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """A table's schema and SQL statements; in statements `@` stands for the table's name."""
+    """A table behind the views: its schema and its SQL statements, in which `@` stands for the table's
+    name.
+    """
 
     name: str
     schema: Callable[[], pa.Schema]
-    """Returns the schema; a function, because models of reports take longer to make than a session to
-    open."""
+    """Function that returns the schema; called late, as the models of reports take longer to make than a
+    session to open.
+    """
     source: str
-    """Relation that the view reads once the table is bound."""
+    """SQL of the relation from which the table's view reads once its files are bound."""
     with_filename: bool = False
-    """True if the view appends the file name of each row to the schema's columns."""
+    """True if the view appends a column with the file name of each row."""
     rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
-    """Reader of all rows, of `schema`, for files that DuckDB does not read; None: DuckDB reads them."""
+    """Function that reads all rows, for files that DuckDB does not read; None: DuckDB reads the files."""
     is_made: bool = False
-    """True if the caller makes the rows, as for statistics."""
+    """True if the caller makes the rows, as it does for statistics."""
 
     @property
     def is_arrow(self) -> bool:
-        """True if DuckDB is given rows instead of files."""
+        """True if DuckDB gets rows as an Arrow table instead of files."""
         return self.is_made or self.rows is not None
 
     def _named(self, statement: str) -> str:
@@ -83,18 +86,18 @@ class StoredTable:
 
     @property
     def columns(self) -> str:
-        """Statement that creates the empty table `_schema_<table>`."""
+        """Statement that creates the empty table `_schema_<table>` with the table's columns."""
         columns = [named_type(field) for field in self.schema()] + ["filename VARCHAR"] * self.with_filename
         return self._named(f"CREATE OR REPLACE TABLE _schema_@ ({', '.join(columns)})")
 
     @property
     def empty(self) -> str:
-        """Statement that creates the view of a table without files."""
+        """Statement that creates the view of a table that has no files."""
         return self._named("CREATE OR REPLACE VIEW _@ AS FROM _schema_@")
 
     @property
     def unread(self) -> str:
-        """Statement that creates the view of a table not bound yet."""
+        """Statement that creates the view of a table whose files are not bound yet: reading a row fails."""
         return self._named(
             "CREATE OR REPLACE VIEW _@ AS"
             " SELECT s.* FROM (SELECT 1 WHERE error('the table @ is not read yet') IS NULL)"
@@ -103,14 +106,14 @@ class StoredTable:
 
     @property
     def set_files(self) -> str:
-        """Statement that binds the list of files, or copies the rows registered as `_rows`."""
+        """Statement that binds the list of files, or copies the Arrow rows that are registered as `_rows`."""
         return self._named(
             "CREATE TABLE _rows_of_@ AS FROM _rows" if self.is_arrow else "SET VARIABLE @_files = ?"
         )
 
     @property
     def read(self) -> str:
-        """Statement that creates the view of a bound table."""
+        """Statement that creates the view of a table whose files are bound."""
         return self._named(f"CREATE OR REPLACE VIEW _@ AS {self.source}")
 
 
@@ -121,7 +124,9 @@ _ROWS: Final = "FROM _rows_of_@"
 
 
 def _of_reports(name: str, table: str) -> StoredTable:
-    """Table over all reports, with the file name of each row; older reports may lack a column."""
+    """Make the table `name` over all reports, with the file name of each row; older reports may lack a
+    column.
+    """
     source = (
         "FROM read_parquet(getvariable('@_files'),"
         " filename = true, union_by_name = true, hive_partitioning = false)"
@@ -131,7 +136,7 @@ def _of_reports(name: str, table: str) -> StoredTable:
 
 
 WATCHED: Final = ("incident_events", "change_points", "watch_runs")
-"""Tables of the watch, read and verified by their names in the lake."""
+"""Tables of the watch, which are found and verified by name, not by path."""
 
 
 def _of_watch(name: str) -> StoredTable:
@@ -146,7 +151,7 @@ STATISTICS: Final = {
         *("attribute_values", "components", "segments"),
     )
 }
-"""Table -> relation of the windows' statistics (`schemas.statistics`), read or made by WindowStatistics."""
+"""Table -> relation of the statistics of windows (`schemas.statistics`), read or made by WindowStatistics."""
 
 
 def _of_statistics(table: str, relation: str) -> StoredTable:
@@ -186,12 +191,14 @@ LISTED: Final = {
         *(_of_statistics(table, relation) for table, relation in STATISTICS.items()),
     )
 }
-"""Name -> table, for all tables that views read."""
+"""Table name -> table, for all tables behind views."""
 
 
 @cache
 def behind(name: str) -> frozenset[str]:
-    """A view and everything it depends on: views, and `_<table>`; empty for other names."""
+    """Names of a view and of all relations it depends on: views, and `_<table>`; empty if `name` is no
+    view.
+    """
     if name.startswith("_"):
         return frozenset({name} if name[1:] in LISTED else ())
     if name not in VIEWS:
@@ -202,5 +209,5 @@ def behind(name: str) -> frozenset[str]:
 
 
 def tables_behind(name: str) -> frozenset[str]:
-    """Tables that a view (or `_<table>`) reads; empty for other names."""
+    """Names of the tables that a view (or `_<table>`) reads; empty if `name` is neither."""
     return frozenset(each[1:] for each in behind(name) if each.startswith("_"))

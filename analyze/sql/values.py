@@ -9,19 +9,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 ValueKind = Literal["number", "exact", "text"]
-"""Layout of values in a narrow terminal: numbers are right-aligned, only text is truncated."""
+"""Layout of a type's values in a narrow terminal: `number` aligned right; `exact` (times, booleans) never
+cut; `text` may be cut.
+"""
 
 
 def value_kind(type_: pa.DataType) -> ValueKind:
-    """Kind of a type's values."""
+    """ValueKind of an Arrow type."""
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         return "number"
     return "exact" if pa.types.is_temporal(type_) or pa.types.is_boolean(type_) else "text"
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """Values of a column; as `texts` if Python cannot represent them (`infinity`, intervals of months, days
-    and nanoseconds)."""
+    """Values of a column as Python objects, or as text if Python cannot represent them (`infinity`, intervals
+    of months, days and nanoseconds).
+    """
     if _has_intervals(column.type):
         return list(texts(column).to_pylist())
     try:
@@ -38,7 +41,9 @@ def _has_intervals(type_: pa.DataType) -> bool:
 
 
 def times_as_text(column: pa.Array) -> pa.Array:
-    """Texts of dates or times. Arrow's own cast gives "out of range" for values beyond Python's."""
+    """Dates or times of a column as text. Arrow's own cast gives "out of range" for values beyond
+    Python's.
+    """
     try:
         pc.min_max(column).as_py()
     except (OverflowError, ValueError):
@@ -47,7 +52,7 @@ def times_as_text(column: pa.Array) -> pa.Array:
 
 
 def texts(column: pa.Array) -> pa.Array:
-    """Values of a column, formatted by DuckDB."""
+    """Values of a column as text, formatted by DuckDB."""
     from analyze.sql.connection import (
         silent_connection,
     )  # DuckDB takes a tenth of a second, hardly ever needed

@@ -1,1 +1,1 @@
-"""Statistics of arrays, as pure functions."""
+"""Statistics of arrays, as pure functions. Papers are cited as in `analyze.methods`."""

@@ -12,8 +12,11 @@ T = TypeVar("T")
 
 
 def each_column(parts: Sequence[T], put: Callable[[Sequence[Any]], Any]) -> T:
-    """Combine several objects of one type: `put` merges corresponding arrays, also in tuples and nested
-    dataclasses; other values are taken from the first object."""
+    """Merge several dataclass objects of one type field by field.
+
+    `put` merges the corresponding arrays, also those inside tuples and nested dataclasses; values that are
+    not arrays are copied from the first object.
+    """
     every: Sequence[Any] = parts
     first = every[0]
     if isinstance(first, np.ndarray):

@@ -11,33 +11,34 @@ from schemas.arrays import F8
 
 _GRID: Final = 512
 PROMINENCE: Final = 0.02
-"""Least prominence of a mode (height above the higher of its two saddles), over the density's maximum."""
+"""Minimum prominence of a mode, as a share of the density's maximum; see `Mode.prominence`."""
 LEAST_US: Final = 1e-3
-"""Shorter times, 0 included, count as one nanosecond; µs."""
+"""Lower bound of a time before its logarithm is taken, µs (one nanosecond): shorter times, 0 included, are
+raised to it."""
 _SURE: Final = 3.0
-"""Least height of a maximum above its saddles, in standard errors of the density; below, it counts as
-chance."""
+"""Minimum height of a mode above the higher of its two saddles, in standard errors of the density; lower
+maxima count as chance."""
 _ROUGHNESS: Final = 0.5 / np.sqrt(np.pi)
 """Roughness of the Gaussian kernel, ∫K²: the variance of a density is f·∫K²/(n·h)."""
 _REACH: Final = 4.0
-"""Bandwidths by which the grid extends beyond the data."""
+"""Margin of the grid beyond the smallest and the largest value, in bandwidths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Density:
-    """A density over log2 of µs."""
+    """Kernel density of times, over log2 of µs."""
 
     at: F8
-    """[GRID] positions, log2 µs, equally spaced."""
+    """float64[512]: grid positions, log2 µs, equally spaced."""
     density: F8
-    """[GRID] density per octave, >= 0; its integral is 1."""
+    """float64[512]: probability density per octave at each grid position, >= 0; its integral is 1."""
     effective_requests: float
-    """Effective sample size of the weighted requests (Kish)."""
+    """Effective sample size of the weighted requests, (Σw)²/Σw² (Kish)."""
     bandwidth: float
-    """Bandwidth of the kernel, octaves."""
+    """Bandwidth (standard deviation) of the Gaussian kernel, octaves."""
     rule: Literal["isj", "silverman", "resolution"]
-    """Rule that chose the bandwidth: improved Sheather-Jones; Silverman as its fallback; or the clock's
-    resolution, if wider."""
+    """Rule that chose the bandwidth: "isj" improved Sheather-Jones; "silverman", its fallback; "resolution":
+    the clock's resolution, used where it is wider than either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +46,24 @@ class Mode:
     """A local maximum of a density."""
 
     at: float
-    """Position, log2 µs."""
+    """Position of the maximum, log2 µs."""
     prominence: float
-    """Height above the higher of the two saddles, over the density's maximum."""
+    """Height of the mode above the higher of the two saddles beside it, as a share of the density's
+    maximum."""
     low: float
     high: float
-    """low, high: valleys on both sides, log2 µs; infinite at the ends."""
+    """low, high: positions of the valleys to the left and to the right, log2 µs; -inf or inf if there is
+    none."""
 
 
 def _log_times(us: F8) -> F8:
-    """log2 of times in µs; 0 counts as a nanosecond."""
+    """log2 of times in µs; times under LEAST_US (1 ns), 0 included, count as LEAST_US."""
     logs: F8 = np.log2(np.maximum(us, LEAST_US))
     return logs
 
 
 def log_density(us: F8, weight: F8) -> Density | None:
-    """Estimate the density of times, µs. O(n log n).
+    """Estimate the kernel density of weighted times in µs, on a log2 scale. O(n log n).
 
     us, weight: [n], weights > 0. None for fewer than two distinct times: without spread there is no density.
     """
@@ -104,15 +107,15 @@ def _silverman(x: F8, weight: F8) -> float:
 
 
 def _kish(weight: F8) -> float:
-    """Effective sample size of weights (Kish)."""
+    """Effective sample size of weights, (Σw)²/Σw² (Kish)."""
     return float(weight.sum()) ** 2 / float(weight @ weight)
 
 
 def _clock_step(x: F8, weight: F8) -> float:
-    """Resolution of the clock, log2 µs.
+    """Estimate the clock's resolution in the recorded times, log2 µs; 0 for fewer than two distinct times.
 
-    The weighted median, over times, of the distance to the nearest different time: the gaps between whole
-    milliseconds are not valleys between modes.
+    It is the weighted median, over times, of the distance to the nearest different time, so that gaps between
+    whole milliseconds are not valleys between modes.
     """
     values, place = np.unique(x, return_inverse=True)
     if len(values) < 2:
@@ -123,8 +126,8 @@ def _clock_step(x: F8, weight: F8) -> float:
 
 
 def weighted_quantile(values: F8, weight: F8, q: float) -> float:
-    """Weighted quantile: least value with at least a share q of the weight at or below it. Raises IndexError
-    without a value."""
+    """Weighted quantile: the smallest value such that at least a share q of the weight lies at or below it.
+    Raises IndexError for an empty array."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weight[order])
     place = int(np.searchsorted(reached, q * reached[-1] * (1 - 1e-12)))
@@ -132,7 +135,8 @@ def weighted_quantile(values: F8, weight: F8, q: float) -> float:
 
 
 def modes(found: Density, most: int) -> list[Mode]:
-    """Local maxima with at least PROMINENCE, and more prominent than chance, in order of position.
+    """Modes of a density: local maxima with at least PROMINENCE and more prominent than chance, in order of
+    position.
 
     If there are more than `most`, those with the most area above their saddles (prominence times width at
     half prominence) are kept: a thin spike is higher than a broad peak of as many requests.

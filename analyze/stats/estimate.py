@@ -31,37 +31,42 @@ from analyze.stats.proportions import fisher, newcombe, share_dispersion
 from schemas.arrays import B1, F8, I8
 
 BEFORE, AFTER, FIRST_BLOCK = 0, 1, 2
-"""Columns of the compared values."""
+"""Column indices: the period before, the period after, and the first of the baseline blocks."""
 LEAST_IN_BLOCK = 3
-"""Fewest requests of a block to count for the scatter between blocks."""
+"""Minimum number of requests in a block for it to count in the scatter between blocks."""
 LEAST_IN_ENVELOPE = 5
-"""Fewest requests of a block to count for the envelope: of fewer, all may easily be of one kind."""
+"""Minimum number of requests in a block for it to count in the envelope: fewer may easily be all hits or all
+misses."""
 SURE = 0.95
 """Confidence of the exact one-sided bound of a share that must lie outside of the envelope."""
 _ORDER = float(np.log(10.0))
-"""An order of magnitude, as a logarithm."""
+"""Natural logarithm of 10: an order of magnitude."""
 _MOST_LOG = 700.0
-"""Larger logarithms overflow 64-bit numbers."""
+"""Upper bound of a logarithm before exponentiation: exp of larger ones overflows float64."""
 
 
 @dataclass(frozen=True, slots=True)
 class BetweenBlocks:
-    """Scatter of levels between baseline blocks; arrays are [places]."""
+    """Scatter of a level (a logarithm) between baseline blocks, at each of n_places places."""
 
     raw_tau2: F8
-    """Variance between blocks beyond sampling; NaN for too few blocks."""
+    """float64[n_places]: variance between blocks minus the sampling variance, >= 0; NaN for fewer than three
+    blocks."""
     blocks: I8
-    """Number of blocks with at least LEAST_IN_BLOCK requests."""
+    """int64[n_places]: number of blocks with at least LEAST_IN_BLOCK requests."""
     tau_floor: F8
-    """Assumed lower bound of the standard deviation between blocks; only a prior where `tau_estimated`."""
+    """float64[n_places]: assumed lower bound of the standard deviation between blocks; where `tau_estimated`,
+    it bounds only the prior of `shrunk_tau2`."""
     tau_estimated: B1
-    """True where blocks suffice to estimate the scatter: there tau_floor is the prior of `shrunk_tau2`."""
+    """bool[n_places]: True where there are enough blocks to estimate the scatter, so that `tau_floor` bounds
+    only the prior."""
 
     def variance(self, sampling: F8, inner_freedom: F8) -> tuple[F8, F8]:
-        """([places] variance of a change due to scatter between blocks, shrunk towards all places; [places]
-        degrees of freedom of the sum of this and the sampling variance).
+        """Compute (variance of a change due to scatter between blocks, degrees of freedom of the sum of this
+        and the sampling variance), both float64[n_places].
 
-        inner_freedom: degrees of freedom of the sampling variance.
+        The scatter is shrunk towards the median over all places. sampling: sampling variance of the change;
+        inner_freedom: its degrees of freedom.
         """
         shrunk = shrunk_tau2(
             self.raw_tau2, self.blocks, floor=self.tau_floor, tau_estimated=self.tau_estimated
@@ -79,65 +84,73 @@ class BetweenBlocks:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Changes of one measure at many places, shares or natural logarithms; arrays are [places]."""
+    """Changes of one measure at many places (call sites, callees, call patterns): shares or natural
+    logarithms.
+
+    Arrays have one element per place, [places].
+    """
 
     unit: Literal["share", "log"]
     before: F8
     after: F8
     sampling: F8
-    """Variance of the change from sampling alone."""
+    """Variance of the change due to sampling alone."""
     between: F8
-    """Variance of the change from the normal variation between blocks."""
+    """Variance of the change due to normal variation between baseline blocks."""
     freedom: F8
-    """Degrees of freedom of the standard error; infinite if the variance is assumed or known."""
+    """Degrees of freedom of the standard error `se`; inf if the variance is assumed or known."""
     p: F8
-    """Two-sided p of no change: for shares with a history, given the differences between its windows
-    (`surprise`); else without the noise between blocks."""
+    """Two-sided p of "no change". For shares with a history it allows for the differences between the
+    history's windows (`surprise`); otherwise it ignores the noise between blocks."""
     n0: F8
     n1: F8
-    """n0, n1: effective requests before and after."""
+    """n0, n1: effective number of requests before and after."""
     blocks: F8
-    """[places, blocks] baseline values that span the envelope; NaN for missing ones."""
+    """float64[places, blocks]: values of the baseline blocks, whose range is the envelope; NaN for blocks
+    with too few requests."""
     low: F8
     high: F8
-    """low, high: envelope, i.e. least and largest value of the blocks; infinite if there are too few."""
+    """low, high: envelope, i.e. smallest and largest value of the baseline blocks; -inf and inf for fewer
+    than five blocks."""
     new: B1
-    """True if the share is 0 or 1 before or after."""
+    """True if the share is 0 (or 1) before or after, i.e. the path is new, gone, or taken by all."""
     exact_bounds: tuple[F8, F8]
-    """(least, most): exact bounds of the value after, given its few requests; the value itself inside the
-    envelope."""
+    """(lower, upper) exact one-sided bounds of the value after, which may rest on few requests; inside the
+    envelope both are the value itself."""
     margin: F8 | float = 0.0
-    """Least distance from the envelope for a value to be outside of it."""
+    """Distance by which a value must exceed the envelope to count as outside of it, in the value's unit."""
     inner_freedom: F8 | None = None
-    """Degrees of freedom of the sampling variance alone; None: infinite."""
+    """Degrees of freedom of the variance `sampling` alone; None: infinite."""
     degrees_of_freedom_at: Callable[[F8], F8] | None = None
-    """Function from a number of requests to the degrees of freedom of their sampling variance; None:
-    constant."""
+    """Function from numbers of requests to the degrees of freedom of their sampling variance; None: the
+    degrees of freedom do not depend on the number."""
     noise: BetweenBlocks | None = None
     """Scatter from which `between` and `freedom` were computed; None for shares."""
     usual_p: F8 | None = None
-    """Two-sided p that the values before belong to the blocks' distribution; None: not computed."""
+    """Two-sided p of "the values before come from the distribution of the baseline blocks"; None: not
+    computed."""
     chance_p: F8 | None = None
-    """Two-sided p of no change by chance alone; None: equal to `p`."""
+    """Two-sided p of "no change" allowing for chance only, not for a history; None: equal to `p`."""
 
     @property
     def change(self) -> F8:
-        """Value after less value before."""
+        """Value after minus value before (a difference of shares, or a log ratio)."""
         return self.after - self.before
 
     @property
     def se(self) -> F8:
-        """Standard error of the change, including the noise between blocks."""
+        """Standard error of the change: sampling and normal variation between blocks together."""
         return np.sqrt(self.sampling + self.between)
 
     @property
     def z(self) -> F8:
-        """Change over its standard error."""
+        """Change divided by its standard error."""
         return self.change / self.se
 
     @property
     def p_with_noise(self) -> F8:
-        """Two-sided p of no change beyond the noise between blocks (Student's t)."""
+        """Two-sided p of "no change" that allows for the noise between blocks (Student's t); 1 where
+        undefined."""
         with np.errstate(invalid="ignore"):
             p: F8 = 2 * stdtr(self.freedom, -np.abs(self.change) / self.se)
         return np.where(np.isnan(p), 1.0, p)
@@ -147,10 +160,12 @@ class Estimate:
         return student_z(float(ndtri((1 + level) / 2)), self.freedom) * self.se
 
     def bounded_interval(self, level: float = 0.95) -> tuple[F8, F8]:
-        """Confidence interval of the change for display; its upper end is infinite if it is not informative.
+        """Confidence interval (lower, upper) of the change for display; the upper end is inf if not
+        informative.
 
-        For logarithms it is not informative if it exceeds the larger value by an order of magnitude: then the
-        interval without the noise between blocks is used, if that one is informative.
+        For logarithms the upper end is not informative if it exceeds the larger of 0 and the change by more
+        than an order of magnitude; then the interval without the noise between blocks is used, if its upper
+        end is informative.
         """
         low, high = self.interval(level)
         if self.unit == "share":
@@ -163,8 +178,11 @@ class Estimate:
             return low, np.where(better, inside[1], np.where(high > most, np.inf, high))
 
     def interval(self, level: float = 0.95) -> tuple[F8, F8]:
-        """Confidence interval of the change; for shares from Wilson's, with requests divided by φ
-        (`newcombe`)."""
+        """Confidence interval (lower, upper) of the change.
+
+        For shares by Wilson's intervals (`newcombe`), with the requests divided by the over-dispersion φ; for
+        logarithms by Student's t.
+        """
         if self.unit == "share":
             z = student_z(float(ndtri((1 + level) / 2)), self.freedom)
             with np.errstate(invalid="ignore"):
@@ -174,22 +192,23 @@ class Estimate:
         return self.change - reach, self.change + reach
 
     def clears(self, z: float, floor: F8 | float) -> B1:
-        """True for changes over z standard errors (in Student's t: the same tail probability) and over a
-        floor."""
+        """True where the change exceeds both `floor` and z standard errors (by Student's t: the quantile with
+        the tail probability of z)."""
         size = np.abs(self.change)
         return np.asarray((size > student_z(z, self.freedom) * self.se) & (size > floor))
 
     def stands_alone(self, least: float) -> B1:
-        """True for changes too large to be normal variation: over `least` plus one standard error from
-        sampling."""
+        """True where the change is too large to be normal variation: over `least` plus one standard error
+        from sampling."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.abs(self.change) - np.sqrt(self.sampling) > least)
 
     def outside(self) -> B1:
-        """True for values after that are outside of the envelope by more than sampling error, and for places
-        without an envelope.
+        """True where the value after lies outside of the envelope by more than sampling error, and where
+        there is no envelope.
 
-        Four of four do not exceed seven of twelve: the exact bound of the share must lie outside.
+        Example: 4 of 4 requests do not exceed an envelope that ends at 7 of 12: the exact bound of the share
+        must lie outside.
         """
         least, most = self.exact_bounds
         none = ~np.isfinite(self.high)
@@ -198,8 +217,8 @@ class Estimate:
         return np.asarray(none | above | below)
 
     def before_outside(self) -> B1:
-        """True for values before outside of the envelope (shares: by more than sampling error): the reference
-        is not normal."""
+        """True where the value before lies outside of the envelope (shares: by more than sampling error), so
+        the reference period is itself abnormal."""
         least = most = self.before
         if self.unit == "share":
             least, most = _bounds_outside(self.before, self.n0, self.low, self.high)
@@ -208,13 +227,13 @@ class Estimate:
         return np.asarray((above | below) & np.isfinite(self.high))
 
     def largest(self, level: float = 0.95) -> F8:
-        """Largest size of the change within its confidence interval, in either direction."""
+        """Largest absolute change within the confidence interval."""
         low, high = self.interval(level)
         return np.maximum(np.abs(low), np.abs(high))
 
     def largest_ratio(self, level: float = 0.95) -> F8:
-        """Largest size relative to the value before, at most 1 for a fall; for shares the difference
-        itself."""
+        """Largest change within the confidence interval relative to the value before (1 = 100 %), <= 1 for a
+        fall; for shares the absolute difference, as in `largest`."""
         if self.unit == "share":
             return self.largest(level)
         low, high = self.interval(level)
@@ -222,16 +241,15 @@ class Estimate:
         return np.where(np.isnan(size), np.inf, size)
 
     def equivalent(self, margin: F8 | float) -> B1:
-        """True for changes within a margin by two one-sided tests at 5 % (TOST)."""
+        """True where the change is within ±margin by two one-sided tests at 5 % (TOST)."""
         return np.asarray(self.largest(0.90) < margin)
 
     def smallest_visible(self, z: float, power: float = 0.9) -> F8:
-        """Smallest change found with this power if z standard errors are required."""
+        """Smallest change that is detected with probability `power` if z standard errors are required."""
         return (student_z(z, self.freedom) + float(ndtri(power))) * self.se
 
     def times(self, factor: float) -> Estimate:
-        """Estimate expected from `factor` times as many requests before and after; the error of their spread
-        shrinks as well."""
+        """Estimate expected from `factor` times as many requests before and after."""
         more = replace(self, sampling=self.sampling / factor, n0=self.n0 * factor, n1=self.n1 * factor)
         if self.inner_freedom is None:
             return more
@@ -246,12 +264,13 @@ class Estimate:
         return replace(more, freedom=freedom, inner_freedom=inner)
 
     def within(self) -> Estimate:
-        """Estimate without the noise between blocks: valid for these two periods only."""
+        """The same estimate without the noise between blocks: valid for these two periods only, not for
+        others."""
         freedom = np.full_like(self.freedom, np.inf) if self.inner_freedom is None else self.inner_freedom
         return replace(self, between=np.zeros_like(self.between), freedom=freedom)
 
     def take(self, places: I8 | B1) -> Estimate:
-        """Select places, by index or mask."""
+        """Select places, by index array or mask."""
         return each_column([self], lambda column: column[0][places])
 
 
@@ -266,9 +285,9 @@ def share_change(
 ) -> Estimate:
     """Estimate changes of shares x / n; both [places, columns], in effective requests.
 
-    p is Fisher's (`one_sided`: of no rise), or 1 if not `tested`. The variance is quasi-binomial, with the
-    over-dispersion φ of the lowest 90 % of the blocks, at least `prior_phi`, except for shares that are new
-    or gone, whose scatter was never observed.
+    p is Fisher's (`one_sided`: of no rise), or 1 if not `tested`. `margin` becomes `Estimate.margin`. The
+    variance is quasi-binomial, with the over-dispersion φ of the lowest 90 % of the blocks, at least
+    `prior_phi`, except for shares that are new or gone, whose scatter was never observed.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         share = x / n
@@ -322,13 +341,14 @@ def level_change(
     of_change: bool = False,
     tau_estimated: B1 | None = None,
 ) -> Estimate:
-    """Estimate changes of levels, as logarithms.
+    """Estimate changes of levels, given as natural logarithms of times or counts.
 
-    periods: [places, 2] values before and after, with sampling variances; n: [places, 2] requests; p: of a
-    test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance between
-    blocks is robust, minus the sampling variance, shrunk towards that of all places, and at least
-    `tau_floor`² except where `tau_estimated` ([places]; None: nowhere). of_change: the blocks are parts of
-    one stretch and do not make its mean more certain; `tau_floor` is then that of a change.
+    periods: [places, 2] values before and after, with sampling variances; n: [places, 2] numbers of requests;
+    p: [places] p of a test of the requests' values. blocks: [places, blocks] values of the baseline blocks,
+    with blocks_n requests each. The variance between blocks is robust, minus the sampling variance, shrunk
+    towards that of all places, and at least `tau_floor`² except where `tau_estimated` ([places]; None:
+    nowhere). of_change: the blocks are parts of one stretch and do not make its mean more certain;
+    `tau_floor` is then that of a change.
     """
     usable = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
     if of_change:
@@ -380,8 +400,8 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
 
 
 def _bounds_outside(share: F8, n: F8, low: F8, high: F8) -> tuple[F8, F8]:
-    """Exact bounds (least, most) of shares outside of the envelope; inside, where they are not needed, the
-    share."""
+    """Exact one-sided (lower, upper) bounds of shares that lie outside of the envelope; for a share inside,
+    which needs none, both are the share itself."""
     out = (share < low) | (share > high)
     least, most = share.copy(), share.copy()
     least[out], most[out] = share_bounds(share[out] * n[out], n[out])
@@ -389,7 +409,8 @@ def _bounds_outside(share: F8, n: F8, low: F8, high: F8) -> tuple[F8, F8]:
 
 
 def share_bounds(x: F8, n: F8) -> tuple[F8, F8]:
-    """Exact one-sided bounds (least, most) of shares x / n, each at confidence SURE (Clopper and Pearson)."""
+    """Exact one-sided bounds (lower, upper) of shares x / n, each at confidence SURE (Clopper and
+    Pearson)."""
     x = np.clip(x, 0.0, n)
     with np.errstate(invalid="ignore"):
         least = np.where(x > 0, betaincinv(np.maximum(x, 1e-9), n - x + 1, 1 - SURE), 0.0)

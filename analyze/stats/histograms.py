@@ -1,4 +1,5 @@
-"""Histograms of values by place and column, in bins of equal ratio: their medians, quantiles and rank tests.
+"""Histograms of values for each (place, column), in bins of equal ratio, with medians, quantiles and rank
+tests.
 
 Profiles store requests as such rows, one per (place, column, bin) with the number of requests; columns are
 first slots of time, later the periods and blocks that slots are pooled into. Adding up millions of rows is
@@ -27,19 +28,20 @@ from schemas.windows import NS_PER_US
 
 BINS_PER_OCTAVE: Final = 32
 N_BINS: Final = 64 * BINS_PER_OCTAVE
-"""Number of bins, enough for 64-bit integers."""
+"""Number of bins, enough for all 64-bit integers."""
 BIN_LOG: Final = np.log(2) / BINS_PER_OCTAVE
-"""Width of a bin in natural logarithm."""
+"""Width of a bin as a natural logarithm: ln 2 / 32."""
 
 
 def bin_of(value: npt.NDArray[np.generic]) -> I8:
-    """Bin of each value; values under 1 are in bin 0."""
+    """Number of the bin of each value; values under 1 are in bin 0."""
     bins: I8 = (np.log2(np.maximum(value, 1)) * BINS_PER_OCTAVE).astype(np.int64)
     return bins
 
 
 def value_of(bin_place: npt.NDArray[np.generic] | float) -> F8:
-    """Value at a fractional bin number."""
+    """Value at a (fractional) bin number, the inverse of `bin_of`; whole numbers give the lower edge of the
+    bin."""
     value: F8 = np.exp2(np.asarray(bin_place, dtype=np.float64) / BINS_PER_OCTAVE)
     return value
 
@@ -76,9 +78,11 @@ def log_histogram(title: str, reference_us: F8, problem_us: F8, bins: int) -> Hi
 def binned_histogram(
     title: str, samples: Sequence[tuple[npt.NDArray[np.integer[Any]], F8]], most: int
 ) -> Histogram:
-    """Put counts by bin (`bin_of`, of ns) of both samples together to at most `most` bins of equal ratio.
+    """Merge counts by bin (`bin_of`, of ns) of the reference and the problem into at most `most` bins of
+    equal ratio.
 
-    samples: ([rows] bin, [rows] requests), bins may be repeated. Two empty samples give no bin (one edge, 0).
+    samples: for each of the two ([rows] bin number, [rows] number of requests); bin numbers may be repeated.
+    Two empty samples give no bin (one edge, 0).
     """
     filled = [place[n > 0].astype(np.int64) for place, n in samples]
     both = np.concatenate(filled)
@@ -110,28 +114,33 @@ def _counts(values: F8, edges: F8) -> tuple[int, ...]:
 
 _MOST_BINS = 1 << 13
 _FIRST = 1 << 10
-"""Rows tested first for being sorted: unsorted ones mostly show it there."""
+"""Number of rows whose order is checked first: unsorted rows mostly show it there."""
 _CELLS_A_ROW = 8
-"""Most cells per row of the array in `_summed_in_cells`: half the time of a sort, half more memory."""
+"""Maximum number of cells, per row, of the dense array in `_summed_in_cells`: takes half the time of a sort
+and half more memory."""
 _MEDIAN_RANKS = 0.98
 """Half of 1.96: a 95 % interval of the median reaches this many times √n ranks to either side."""
 _LEAST_SPREAD = 0.02
-"""Least relative spread of a sample: equal values have an error too, as a bin is 2.2 % wide."""
+"""Lower bound of the relative spread of a sample: equal values have an error too, as a bin is 2.2 % wide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """Rows sorted by (place, column, bin), without duplicates; arrays are [rows]."""
+    """Numbers of requests by place, column and bin: rows sorted by the three, without duplicates.
+
+    All arrays are [rows]. A place is an index of a call site, callee or the like; a column an index of a slot
+    of time, later of a period or block; a bin a number by `bin_of`.
+    """
 
     place: I8
     column: I8
     bin: I8
     n: F8
-    """Effective requests."""
+    """float64[rows]: effective number of requests."""
 
     @staticmethod
     def of(place: I8, column: I8, bins: I8, n: F8) -> Histograms:
-        """Add up unsorted rows, possibly repeated."""
+        """Make histograms of unsorted rows by summing n of rows with equal place, column and bin."""
         return Histograms(*summed_rows(place, column, bins, n))
 
     def where(self, keep: B1) -> Histograms:
@@ -141,12 +150,12 @@ class Histograms:
         return Histograms(self.place[keep], self.column[keep], self.bin[keep], self.n[keep])
 
     def pooled(self, column: I8) -> Histograms:
-        """Pool columns. column: [old column] new one, -1 to drop."""
+        """Merge columns. column: int64[old columns], the new column of each old one; -1 drops it."""
         here = self.where(column[self.column] >= 0)
         return Histograms.of(here.place, column[here.column], here.bin, here.n)
 
     def sums(self, values: F8, n_places: int, n_columns: int) -> F8:
-        """[places, columns] sums of values [rows]."""
+        """Sum values, float64[rows], by place and column: float64[places, columns]."""
         cell = self.place * n_columns + self.column
         return totals(cell, values, n_places * n_columns).reshape(n_places, n_columns)
 
@@ -218,7 +227,8 @@ class Histograms:
         return LogMedians(mean, _variances(spread, n, freedom), freedom), n
 
     def holding(self, n_places: int, quantiles: Sequence[float]) -> tuple[I8, list[I8]]:
-        """(places with requests, for each quantile [those places] its bin), for rows of a single column."""
+        """(places with requests, ascending; for each quantile an array of the bin at which each of these
+        places reaches it). The rows must have a single column."""
         total = totals(self.place, self.n, n_places)
         rows = self._holding(self.place, total, quantiles)
         return np.flatnonzero(total > 0), [self.bin[at] for at in rows]
@@ -230,8 +240,12 @@ class Histograms:
         return rank_p_of_groups(self.place[first], before, after, n_places)
 
     def _holding(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[I8]:
-        """[quantiles] of [filled cells]: row at which the cumulative requests reach the quantile; a quantile
-        is a number or [cells]."""
+        """For each quantile, the row of each non-empty cell at which the cumulative requests reach the
+        quantile: int64[non-empty cells].
+
+        cell: int64[rows], place and column as one index; n: float64[cells] requests. A quantile is a number
+        or float64[cells].
+        """
         cumulative = np.cumsum(self.n)
         filled = np.flatnonzero(n > 0)
         before = np.concatenate(([0.0], np.cumsum(n)))[filled]
@@ -245,7 +259,8 @@ class Histograms:
         return found
 
     def _quantiles(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[F8]:
-        """[cells] quantiles as fractional bin numbers, interpolated linearly within a bin; see `_holding`."""
+        """For each quantile its fractional bin number in each cell, float64[cells], interpolated linearly
+        within the bin; NaN for an empty cell. Parameters as in `_holding`."""
         cumulative = np.cumsum(self.n)
         filled = np.flatnonzero(n > 0)
         before = np.concatenate(([0.0], np.cumsum(n)))[filled]
@@ -258,7 +273,8 @@ class Histograms:
         return found
 
     def _medians(self, cell: I8, n: F8) -> F8:
-        """[cells] medians as fractional bin numbers; the midpoint if the median lies between two values."""
+        """Median of each cell as a fractional bin number, float64[cells]; the midpoint if it lies between two
+        values. NaN for an empty cell."""
         (found,) = self._quantiles(cell, n, (0.5,))
         (at,) = self._holding(cell, n, (0.5,))
         filled = np.flatnonzero(n > 0)
@@ -270,13 +286,14 @@ class Histograms:
 
 
 def _median_ranks(n: F8) -> F8:
-    """Ranks from the median of n requests to either end of its interval; not beyond the quartiles."""
+    """Number of ranks from the median of n requests to either end of its 95 % interval, at most up to the
+    quartiles."""
     ranks: F8 = np.minimum(_MEDIAN_RANKS * np.sqrt(n), n / 4)
     return ranks
 
 
 def _freedom_of_median(n: F8) -> F8:
-    """Degrees of freedom of the spread read from the interval of the median of n requests."""
+    """Degrees of freedom of the spread that is estimated from the interval of the median of n requests."""
     return _freedom_of_distance(2 * _median_ranks(n), n)
 
 
@@ -292,8 +309,8 @@ def _freedom_of_distance(ranks: F8, n: F8) -> F8:
 
 
 def _variances(spread: F8, n: F8, freedom: F8) -> F8:
-    """Variances of means of n requests from spreads with given degrees of freedom, all [places, columns]; NaN
-    without requests.
+    """Variances of means of n requests, from spreads with given degrees of freedom; NaN without requests. All
+    [places, columns].
 
     A spread estimated from few requests is shrunk towards that of all columns of its place: four values that
     happen to be equal still have an error.
@@ -306,7 +323,7 @@ def _variances(spread: F8, n: F8, freedom: F8) -> F8:
 
 
 def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]:
-    """Add up n over equal (place, column, bin); rows sorted by the three, without duplicates.
+    """Sum n over rows with equal (place, column, bin); return (place, column, bin, n) sorted by the three.
 
     All [rows]; bins outside of 0 to 8191 are clipped. O(rows) if places ascend and the bins of each are close
     together (the usual order), else O(rows log rows).
@@ -335,8 +352,10 @@ def _ascend(place: I8, column: I8, bins: I8) -> bool:
 def _summed_in_cells(
     rows: tuple[I8, I8, I8, F8], starts: I8, low: I8, width: I8, n_columns: int
 ) -> tuple[I8, I8, I8, F8]:
-    """Add up rows in a dense array with a cell per (place, column, bin); `starts`, `low`, `width`: first row,
-    least bin and number of bins of each place."""
+    """Sum rows in a dense array with a cell per (place, column, bin); returns (place, column, bin, n).
+
+    starts, low, width: [places] first row, smallest bin and number of bins of each place.
+    """
     place, column, bins, n = rows
     # Cells by (place, column, bin): where each column of each place begins.
     begin = np.concatenate(([0], np.cumsum(np.repeat(width, n_columns))))

@@ -1,4 +1,4 @@
-"""Intervals of statistics of sums by the delete-a-block jackknife (Künsch 1989).
+"""Confidence intervals of functions of sums by the delete-a-block jackknife (Künsch 1989).
 
 Requests close in time are similar, so blocks of time are left out, not requests; dependence within a block is
 then part of the standard error.
@@ -17,25 +17,25 @@ from analyze.stats.noise import sum_freedom
 from schemas.arrays import F8
 
 LEAST_BLOCKS: Final = 3
-"""Fewest non-empty blocks for a standard error."""
+"""Minimum number of non-empty blocks for a standard error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jackknifed:
-    """Jackknifed statistics; arrays are [items]. NaN where undefined."""
+    """Jackknife estimates of a statistic; arrays are float64[items], NaN where undefined."""
 
     value: F8
     se: F8
     df: F8
-    """Number of non-empty blocks, less one."""
+    """Degrees of freedom: number of non-empty blocks, less one."""
 
     def interval(self, level: float = 0.95) -> tuple[F8, F8]:
-        """[items] ends of the two-sided t interval."""
+        """Two-sided Student's t interval (lower, upper), each float64[items]."""
         reach = stdtrit(np.maximum(self.df, 1.0), 0.5 + level / 2) * self.se
         return self.value - reach, self.value + reach
 
     def minus(self, other: Jackknifed) -> Jackknifed:
-        """Difference from independent statistics; degrees of freedom by Welch and Satterthwaite."""
+        """Difference from `other`, independent statistics; degrees of freedom by Welch and Satterthwaite."""
         mine, theirs = self.se**2, other.se**2
         df = sum_freedom((mine, self.df), (theirs, other.df))
         least = np.minimum(self.df, other.df)
@@ -45,7 +45,7 @@ class Jackknifed:
 
     @property
     def p(self) -> F8:
-        """[items] two-sided p of the value against 0; NaN without a standard error above 0."""
+        """Two-sided p of "the value is 0", float64[items]; NaN without a standard error above 0."""
         with np.errstate(invalid="ignore", divide="ignore"):
             t = np.abs(self.value) / self.se
         found: F8 = 2.0 * stdtr(np.maximum(self.df, 1.0), -t)
@@ -53,10 +53,10 @@ class Jackknifed:
 
 
 def jackknife(sums: F8, estimate: Callable[[F8], F8]) -> Jackknifed:
-    """Statistic of sums over blocks, and its standard error.
+    """Estimate a function of sums over blocks, and its standard error.
 
-    sums: [items, blocks, sums]. estimate: smooth function from [..., sums] to [...]. A block whose sums are
-    all 0 for an item is not one of its blocks. O(items · blocks · sums).
+    sums: float64[items, blocks, sums]. estimate: smooth function of the total sums, from [..., sums] to
+    [...]. A block whose sums are all 0 for an item is not counted for that item. O(items · blocks · sums).
     """
     whole = sums.sum(axis=1)
     there = (sums != 0).any(axis=2)

@@ -1,4 +1,4 @@
-"""Test two samples by Kolmogorov-Smirnov: many columns at once (B.2), or by blocks of time.
+"""Kolmogorov-Smirnov (KS) tests of two samples: of many columns at once, or by blocks of time.
 
 A category's edges are the columns of one matrix, so all of them are tested by one sort along an axis. D is
 computed in integers and therefore exact. P-values follow the asymptotic law with Stephens' small-sample
@@ -7,7 +7,7 @@ used (NSDI §6). They are not the exact p of small samples: where the exact p is
 stays under 0.03 at n0 = n1 = 11, the smallest the papers test, and under 0.01 at 100 (measured in
 tests/unit/test_ks.py).
 
-The test by blocks keeps dependence inside its block (B.3, H.4).
+The test by blocks permutes whole blocks, so that dependence between neighbouring values is preserved.
 """
 
 from __future__ import annotations
@@ -23,28 +23,30 @@ from schemas.arrays import B1, F8, I8
 
 _LEFT_OUT = np.iinfo(np.int64).max
 _CHUNK_VALUES = 1 << 21
-"""Most values sorted at once: 16 MB, and about five temporaries of that size."""
+"""Maximum number of values sorted at once: 16 MB, and about five temporary arrays of that size."""
 LEAST: Final = 2 * BLOCKS
-"""Fewest values a side; fewer make blocks too small."""
+"""Minimum number of values of a series in `block_ks`; fewer make blocks too small."""
 _PERMUTATIONS: Final = 999
 _KNOTS: Final = 512
-"""Most values at which the two distributions are compared; all values if there are no more."""
+"""Maximum number of points at which the two distributions are compared; fewer values are all used."""
 
 
 @dataclass(frozen=True, slots=True)
 class KsColumns:
-    """Statistics of every column; D is NaN if a period has no value."""
+    """KS statistics of each column; n0, n1: int64[columns], number of values of the reference and the
+    problem."""
 
     n0: I8
     n1: I8
     d: F8
-    """[columns] sup |F0 - F1|."""
+    """float64[columns]: sup |F0 - F1| of the two distribution functions; NaN if a period has no value."""
     d_slower: F8
-    """[columns] sup (F0 - F1), >= 0: large if period 1 is stochastically larger."""
+    """float64[columns]: sup (F0 - F1), >= 0: large if the problem's values are stochastically larger; NaN if
+    a period has no value."""
 
 
 def ks_columns(values: I8, problem: B1, include: B1 | None = None) -> KsColumns:
-    """KS statistics of each column of `values`, reference rows against problem rows.
+    """Compute KS statistics of each column of `values`, reference rows against problem rows.
 
     values: [rows, columns] int64, |value| < 2**61. problem: [rows] mask. include: [rows, columns] mask of the
     values to use; None: all. O(rows · log rows · columns).
@@ -64,7 +66,8 @@ def ks_columns(values: I8, problem: B1, include: B1 | None = None) -> KsColumns:
 
 
 def _extremes(values: I8, problem: B1, include: B1 | None) -> tuple[I8, I8, I8, I8]:
-    """(n0, n1, extremes of n0·n1·(F0 - F1) upward and downward, both >= 0); all [columns].
+    """Compute (n0, n1, largest n0·n1·(F0 - F1), largest n0·n1·(F1 - F0)), the last two >= 0; all
+    int64[columns].
 
     The period is stored in the lowest bit of the value, so a plain sort replaces an argsort.
     """
@@ -89,19 +92,19 @@ def _extremes(values: I8, problem: B1, include: B1 | None) -> tuple[I8, I8, I8, 
 
 
 def effective_size(n0: I8, n1: I8) -> F8:
-    """n0·n1/(n0+n1), 0 where both are 0."""
+    """Effective sample size of a two-sample test, n0·n1/(n0+n1); 0 where both are 0."""
     size: F8 = n0.astype(np.float64) * n1 / np.maximum(n0 + n1, 1)
     return size
 
 
 def p_two_sided(d: F8, n0: I8, n1: I8) -> F8:
-    """P of D under no difference, asymptotic with Stephens' correction; NaN where D is NaN."""
+    """Two-sided p of D under "no difference", asymptotic with Stephens' correction; NaN where D is NaN."""
     p: F8 = kolmogorov(_stephens(d, n0, n1))
     return p
 
 
 def p_one_sided(d_slower: F8, n0: I8, n1: I8) -> F8:
-    """P of the one-sided D under "period 1 is not slower", exp(-2λ²); NaN where D is NaN."""
+    """P of the one-sided `d_slower` under "the problem is not slower", exp(-2λ²); NaN where D is NaN."""
     p: F8 = np.exp(-2.0 * _stephens(d_slower, n0, n1) ** 2)
     return p
 
@@ -113,7 +116,8 @@ def _stephens(d: F8, n0: I8, n1: I8) -> F8:
 
 
 class BlockKs(NamedTuple):
-    """Largest difference of two distributions, and its p by permutation."""
+    """Result of `block_ks`: d, the largest difference of the two distribution functions, and p, by
+    permutation."""
 
     d: float
     p: float
@@ -122,8 +126,8 @@ class BlockKs(NamedTuple):
 def block_ks(first: F8, second: F8, seed: int) -> BlockKs | None:
     """Compare two series, each in order of time, by a KS test with permuted blocks.
 
-    Each is cut into BLOCKS blocks of equal count; whole blocks are permuted between the two. None for fewer
-    than LEAST values a side. O(n log n + PERMUTATIONS · BLOCKS · KNOTS).
+    Each series is cut into BLOCKS blocks of equal count; whole blocks are permuted between the two. None if
+    either has fewer than LEAST values. O(n log n + PERMUTATIONS · BLOCKS · KNOTS).
     """
     if min(len(first), len(second)) < LEAST:
         return None
@@ -144,7 +148,7 @@ def block_ks(first: F8, second: F8, seed: int) -> BlockKs | None:
 
 
 def _block_counts(series: F8, knots: F8) -> F8:
-    """[blocks, knots] number of values of each block up to each knot."""
+    """float64[blocks, knots]: number of values of each block that are at or below each knot."""
     bounds = equal_count_bounds(len(series), BLOCKS)
     return np.stack(
         [

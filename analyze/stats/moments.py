@@ -15,14 +15,16 @@ from schemas.report.variance import C2Curve
 from schemas.windows import NS_PER_US
 
 LARGE = 10
-"""Most requests of a category that is not "large" (as in the papers); C² is shown for large ones only."""
+"""Maximum number of requests of a category that is not "large" (as in the papers); C² is shown for large
+categories only."""
 HIGH: Final = 1.0
-"""C² above which variance is high (VF §4.2)."""
+"""C² above which variance is high (VarianceFinder §4.2)."""
 _MOST_POINTS: Final = 256
 
 
 def squared_variation(weight: F8, total: F8, squares: F8) -> F8:
-    """C² = σ²/μ², from sums of weights, weighted values and weighted squares; NaN without a mean."""
+    """Squared coefficient of variation C² = σ²/μ², from sums of weights, of weighted values and of weighted
+    squares; NaN if the mean is 0 or there is no weight."""
     with np.errstate(invalid="ignore", divide="ignore"):
         found: F8 = weight * squares / total**2 - 1.0
     return np.where(total > 0, np.maximum(found, 0.0), np.nan)
@@ -30,30 +32,33 @@ def squared_variation(weight: F8, total: F8, squares: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class SampleMoments:
-    """Moments of categories; arrays are [samples, categories], NaN for an empty category."""
+    """Moments of response times of categories; arrays are [samples, categories], NaN for an empty category.
+
+    count: number of requests, unweighted.
+    """
 
     count: I8
     weighted: F8
-    """Sum of weights."""
+    """Sum of the requests' weights."""
     mean_us: F8
-    """Weighted mean response time."""
+    """Weighted mean response time, µs."""
     variance_us2: F8
-    """Weighted population variance; NaN below two requests."""
+    """Weighted population variance of the response time, µs²; NaN for fewer than two requests."""
 
     @property
     def c2(self) -> F8:
-        """Squared coefficient of variation; NaN where the mean is 0 or unknown."""
+        """Squared coefficient of variation of the response time; NaN where the mean is 0 or unknown."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.variance_us2 / self.mean_us**2
 
     @property
     def total_us(self) -> F8:
-        """[samples, categories] count times mean; 0 for an empty category."""
+        """Number of requests times mean response time, µs; 0 for an empty category."""
         return np.where(self.count > 0, self.count * self.mean_us, 0.0)
 
     def filled_mean_us(self) -> F8:
-        """[2, categories] means of the first two samples; an empty one gets the other's mean; NaN if both are
-        empty."""
+        """float64[2, categories]: means of the first two samples, µs; an empty category gets the mean of the
+        other sample, NaN if both are empty."""
         mean = self.mean_us[:2]
         return np.where(self.count[:2] > 0, mean, mean[::-1])
 
@@ -79,7 +84,8 @@ def category_moments(categories: Sequence[Category], n_samples: int) -> SampleMo
 
 
 def pooled(moments: SampleMoments, members: npt.NDArray[np.intp]) -> SampleMoments:
-    """Moments of all `members` as one category, by the law of total variance. Shapes [samples, 1]."""
+    """Compute the moments of all `members` (indices of categories) as one category, by the law of total
+    variance; shapes [samples, 1]."""
     count = moments.count[:, members].sum(axis=1, keepdims=True)
     weight = moments.weighted[:, members]
     weighted = weight.sum(axis=1, keepdims=True)
@@ -93,7 +99,7 @@ def pooled(moments: SampleMoments, members: npt.NDArray[np.intp]) -> SampleMomen
 
 
 def c2_curve(name: str, c2: F8, requests: I8) -> C2Curve:
-    """Cumulative C² of a sample's large categories.
+    """Cumulative distribution of C² over the large categories of a sample, which the caller selects.
 
     c2: [categories], NaN where the mean is 0 (left out). requests: [categories] number of requests.
     """

@@ -11,7 +11,8 @@ from schemas.arrays import F8
 
 
 def q_values(p: F8) -> F8:
-    """Benjamini-Hochberg adjusted p, [tests]: a test is rejected at level q iff its value is <= q."""
+    """Benjamini-Hochberg adjusted p, float64[tests]: a test is rejected at false discovery rate q iff its
+    value is <= q."""
     q = np.full(len(p), np.nan)
     run = np.flatnonzero(~np.isnan(p))
     if len(run) == 0:

@@ -1,4 +1,4 @@
-"""Normal variation of the system: differences of log-medians between baseline windows.
+"""Estimate the normal variation of the system: the variance of log-medians between baseline windows.
 
 Input: a log-median with its sampling variance for each site and window (NaN: no median in that window).
 Output: the variance between windows beyond sampling, robust (the history contains faults), shrunk towards the
@@ -27,12 +27,15 @@ MAD = 1.4826
 ODD = 4.0
 """Robust standard deviations from the median beyond which a window counts as an outlier."""
 KEPT_VARIANCE = 0.9989
-"""Variance of a normal law within ODD standard deviations."""
+"""Variance of a standard normal law truncated at ±ODD standard deviations."""
 
 
 def sum_freedom(*parts: tuple[F8, F8 | float]) -> F8:
-    """Degrees of freedom of a sum of independent variances, given as (variance, degrees of freedom), by Welch
-    and Satterthwaite; infinite if none is estimated."""
+    """Degrees of freedom of a sum of independent variances by Welch and Satterthwaite; inf if none is
+    estimated.
+
+    parts: (variance, degrees of freedom) of each, the latter inf for a known variance.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         found = sum(v for v, _ in parts) ** 2 / sum(v**2 / freedom for v, freedom in parts)
     return np.where(np.isnan(found), np.inf, found)
@@ -45,20 +48,22 @@ def freedom_of_mean(n: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class LogMedians:
-    """Log-medians and their sampling variances, all of one shape; NaN for missing ones."""
+    """Medians of logarithms and their sampling variances, arrays of one shape; NaN for missing ones."""
 
     value: F8
     variance: F8
     freedom: F8 | float = np.inf
-    """Degrees of freedom of `variance`, from the value's own requests; infinite if it is not estimated."""
+    """Degrees of freedom of `variance` as estimated from each value's requests; inf if it is not
+    estimated."""
     degrees_of_freedom_at: Callable[[F8], F8] = freedom_of_mean
-    """Function from a number of requests to the degrees of freedom."""
+    """Function from numbers of requests to the degrees of freedom of their sampling variance."""
 
     def change_freedom(self) -> F8:
-        """Degrees of freedom of the variance of the difference of [places, 2] values.
+        """Degrees of freedom of the variance of the difference of two columns; the arrays must be [places,
+        2].
 
-        Each spread is shrunk towards that of its place with weight SPREAD_WEIGHT, but the common part is no
-        more certain than all values of both columns together.
+        Each column's spread is shrunk towards that of both with weight SPREAD_WEIGHT; the result does not
+        exceed the degrees of freedom of all values of both columns together.
         """
         freedom_of_value = np.broadcast_to(self.freedom, self.variance.shape)
         both = ((self.variance[:, at], freedom_of_value[:, at] + SPREAD_WEIGHT) for at in (0, 1))
@@ -68,22 +73,25 @@ class LogMedians:
 
 @dataclass(frozen=True, slots=True)
 class WindowNoise:
-    """Noise of each site; arrays are [sites]."""
+    """Normal variation between baseline windows of each call site; arrays are [sites]."""
 
     tau2: F8
-    """Variance of the log-median between windows beyond sampling, shrunk, at least the floor."""
+    """Variance of the log-median between windows minus the sampling variance, shrunk towards the median over
+    sites; at least floor²."""
     raw_tau2: F8
-    """Variance before shrinkage and floor; NaN for fewer than 3 windows."""
+    """Variance of the log-median between windows minus the sampling variance, before shrinkage and floor; NaN
+    for fewer than LEAST_FOR_VARIANCE windows."""
     centre: F8
-    """Median of the windows' log-medians; NaN without windows."""
+    """Median over windows of the log-medians; NaN without windows."""
     low: F8
     high: F8
-    """low, high: envelope; -inf and inf for fewer than 5 windows."""
+    """low, high: envelope, i.e. smallest and largest log-median of the windows; -inf and inf for fewer than
+    LEAST_FOR_ENVELOPE windows."""
     windows: I8
 
     def outside(self, log_median: F8) -> B1:
-        """[sites] True for values outside of the envelope, and for sites without one (no veto). NaN is never
-        outside."""
+        """bool[sites]: True for log-medians outside of the envelope, and at sites without an envelope. NaN is
+        never outside."""
         free = self.windows < LEAST_FOR_ENVELOPE
         return ~np.isnan(log_median) & (free | (log_median < self.low) | (log_median > self.high))
 
@@ -94,7 +102,7 @@ def window_noise(
     floor: F8 | float,
     prior_tau2: F8 | None = None,
 ) -> WindowNoise:
-    """Estimate the noise of sites from their windows' log-medians, [sites, windows].
+    """Estimate the normal variation of call sites from their windows' log-medians, [sites, windows].
 
     τ̂² = max(0, `steady_variance` - median sampling variance); shrunk with SHRINKAGE_WEIGHT windows to its
     median over sites (or `prior_tau2`, [sites], for example of the same operation kind); at least floor².
@@ -112,8 +120,8 @@ def window_noise(
 
 
 def steady_variance(value: F8, sampling: F8) -> F8:
-    """Variance of each row of values [rows, windows], robust to outliers in a third of the windows; NaN: no
-    value.
+    """Variance of each row of values [rows, windows], robust to outliers in up to a third of the windows; NaN
+    marks a missing value.
 
     One step from the median absolute deviation (MAD): at most a third of the windows are dropped, those
     further from the median than ODD standard deviations by MAD (or of sampling, [rows]); the variance of the
@@ -137,9 +145,10 @@ def steady_variance(value: F8, sampling: F8) -> F8:
 def shrunk_tau2(
     raw: F8, windows: I8, *, floor: F8 | float, prior_tau2: F8 | None = None, tau_estimated: B1 | None = None
 ) -> F8:
-    """Shrink variances between windows, see `window_noise`; raw: NaN for fewer than 3 windows.
+    """Shrink variances between windows towards their median over sites; see `window_noise`.
 
-    tau_estimated: [sites] True where the floor bounds only the prior.
+    raw: [sites] variances, NaN for fewer than LEAST_FOR_VARIANCE windows. tau_estimated: [sites] True where
+    `floor` bounds only the prior, not the result.
     """
     known = ~np.isnan(raw)
     prior = prior_tau2
@@ -155,8 +164,8 @@ def shrunk_tau2(
 
 
 def envelope(seen: F8) -> tuple[F8, F8]:
-    """([places] least, largest) of values [places, blocks], NaN skipped; infinite for fewer than five
-    values."""
+    """Smallest and largest of values [places, blocks] in each row, each float64[places]; NaN is skipped. For
+    fewer than LEAST_FOR_ENVELOPE values -inf and inf."""
     known = ~np.isnan(seen)
     enough = known.sum(axis=1) >= LEAST_FOR_ENVELOPE
     low, high = (
@@ -167,7 +176,7 @@ def envelope(seen: F8) -> tuple[F8, F8]:
 
 
 def row_medians(x: F8) -> F8:
-    """[rows] medians of the values that are not NaN; NaN if all are."""
+    """Median of each row over the values that are not NaN, float64[rows]; NaN for a row without values."""
     if x.shape[1] == 0:
         return np.full(len(x), np.nan)
     ordered, n = np.sort(x, axis=1), (~np.isnan(x)).sum(axis=1)  # NaN go last
@@ -177,8 +186,8 @@ def row_medians(x: F8) -> F8:
 
 
 def student_z(min_z: float, freedom: F8 | float) -> F8:
-    """Quantile of Student's t with the tail probability of `min_z` in a normal law (infinite freedom:
-    min_z)."""
+    """Quantile of Student's t with `freedom` degrees of freedom that has the same tail probability as `min_z`
+    in a normal law; for infinite freedom min_z itself."""
     from scipy.special import (
         ndtr,
         stdtrit,

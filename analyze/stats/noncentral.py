@@ -1,7 +1,8 @@
-"""Fisher's noncentral hypergeometric law: number of marked items drawn, if marked ones have other odds.
+"""Fisher's noncentral hypergeometric law: number of marked items drawn, if the odds of drawing a marked item
+differ from those of any other.
 
-For hits x0 and x1 of a group before and after, y0 and y1 of all others, the number x1 given all margins has
-this law, with the odds ratio of the exposures, if the group changed as the others did.
+A group has x0 hits before and x1 after; all others have y0 and y1. If the group changed as the others did, x1
+has this law for given margins, and its odds are the ratio of the exposures.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from schemas.arrays import F8
 
 
 def at_least_given_odds(x1: float, x0: float, y1: float, y0: float, odds: float) -> float:
-    """P(X >= x1) when drawing x1 + y1 out of x0 + x1 marked items and y0 + y1 others, marked ones with odds
-    `odds`; x0 and y0 need not be integers. O(x0 + x1)."""
+    """P(X >= x1) of Fisher's noncentral hypergeometric law: x1 + y1 items are drawn out of x0 + x1 marked and
+    y0 + y1 other ones, marked ones with odds `odds`.
+
+    x0 and y0 need not be integers. O(x0 + x1).
+    """
     marked, others, drawn = x0 + x1, y0 + y1, x1 + y1
     k = x1 + np.arange(-np.floor(min(x1, y0)), np.floor(min(x0, y1)) + 1)
     logs = k * np.log(odds) - sum(gammaln(n + 1) for n in (k, marked - k, drawn - k, others - drawn + k))
@@ -23,5 +27,6 @@ def at_least_given_odds(x1: float, x0: float, y1: float, y0: float, odds: float)
 
 
 def at_least_of(x: float, n: float, share: float) -> float:
-    """P(X >= x) of a binomial law with n draws; for non-integer n by the Beta integral."""
+    """P(X >= x) of a binomial law with n draws of probability `share`; for non-integer n by the Beta
+    integral."""
     return 1.0 if x <= 0 else float(betainc(x, n - x + 1, share))

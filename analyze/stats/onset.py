@@ -16,15 +16,18 @@ import numpy as np
 from schemas.arrays import B1, F8
 
 _WITHIN: Final = 4.0
-"""Log likelihood ratio at the ends of a 95 % interval."""
+"""Drop of the log likelihood from its maximum that bounds a 95 % interval."""
 _ROUNDS: Final = 3
-"""Iterations, enough for the segment and its share to agree."""
+"""Maximum number of iterations, enough for the segment and its share of hits to agree."""
 
 
 @dataclass(frozen=True, slots=True)
 class AffectedRun:
-    """Affected segment [first, past) of a sequence of n, with intervals; a start at 0 may be earlier, an end
-    at n later."""
+    """Affected segment [first, past) of a sequence of n slots, with interval bounds of both ends.
+
+    A lower bound of 0 means that the segment may begin before the sequence, an upper bound of n that it may
+    end after it.
+    """
 
     first: int
     first_low: int
@@ -35,12 +38,12 @@ class AffectedRun:
 
     @property
     def from_start(self) -> bool:
-        """True if the segment may begin at the start of the sequence, or before."""
+        """True if the segment may begin at the start of the sequence, or before it."""
         return self.first_low == 0
 
 
 def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> AffectedRun | None:
-    """Find the segment whose share of hits differs from `usual`; None if there is none.
+    """Find the segment whose share of hits differs from `usual`; None if none differs significantly.
 
     hits, requests: [n] counts per slot of time; requests None: 1 each. usual: share of hits outside of the
     segment. O(n).
@@ -72,7 +75,7 @@ def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> Affec
 
 
 def _best(gain: F8) -> tuple[int, int]:
-    """Segment [first, past) with the largest sum."""
+    """Indices [first, past) of the segment with the largest sum of `gain`."""
     sums = np.concatenate(([0.0], np.cumsum(gain)))
     lowest = np.minimum.accumulate(sums)
     past = int(np.argmax(sums - lowest))
@@ -81,6 +84,6 @@ def _best(gain: F8) -> tuple[int, int]:
 
 
 def _within(likelihood: F8) -> tuple[int, int]:
-    """(first, last) position whose log likelihood is within `_WITHIN` of the best."""
+    """First and last index at which the log likelihood is within `_WITHIN` of its maximum."""
     near = np.flatnonzero(likelihood >= likelihood.max() - _WITHIN)
     return int(near[0]), int(near[-1])

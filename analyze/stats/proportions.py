@@ -1,11 +1,11 @@
 """Compare two proportions, k0 / n0 and k1 / n1: exactly, or given the spread between a history's windows.
 
-Used for shares of call patterns, error rates, and mixes. All functions take arrays of one shape, one test an
+Used for shares of call patterns, error rates, and mixes. All functions take arrays of one shape, one test per
 element.
 
-Tails of the hypergeometric law are bit for bit those of `scipy.stats.hypergeom`. Importing `scipy.stats`
-takes a second of CPU, a twelfth of a whole comparison, and nothing else of it is used here. The functions it
-wraps have no public name yet: `tests/unit/test_stats_proportions.py` checks that the two agree.
+Tails of the hypergeometric law are bit for bit those of `scipy.stats.hypergeom`. `scipy.stats` is not
+imported, as that takes a second of CPU, a twelfth of a whole comparison. The functions that `hypergeom` wraps
+have no public name yet: `tests/unit/test_stats_proportions.py` checks that both agree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from schemas.arrays import F8, I8
 
 
 def at_most(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
-    """P(X <= k), X the number of marked items among `drawn` out of `total`; arrays of one shape.
+    """P(X <= k) of the hypergeometric law: X is the number of marked items among `drawn` out of `total`,
+    `marked` of which are marked; arrays of one shape.
 
     k must be possible: from max(0, drawn - (total - marked)) to min(drawn, marked).
     """
@@ -28,16 +29,16 @@ def at_most(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
 
 
 def at_least(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
-    """P(X >= k) under the law of `at_most`."""
+    """P(X >= k) of the hypergeometric law; parameters as in `at_most`."""
     least = np.maximum(drawn - (total - marked), 0)
     p: F8 = _ufuncs._hypergeom_sf(np.maximum(k - 1, least), marked, drawn, total)
     return np.where(k <= least, 1.0, p)
 
 
 TRIM = 0.1
-"""Share of windows left out, those with the highest X²: a history contains faults."""
+"""Share of windows left out of the dispersion, those with the highest X²: a history may contain faults."""
 LEAST_WINDOWS = 3
-"""Fewest windows for an estimate of the dispersion of shares."""
+"""Minimum number of windows for an estimate of the dispersion of shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +46,18 @@ class ExactProportions:
     """Results of Fisher's test; arrays of the inputs' shape."""
 
     p_more: F8
-    """P(X >= k1) given the margins: p of "no rise"."""
+    """P(X >= k1) given the margins: the one-sided p of "the share did not rise"."""
     p_fewer: F8
-    """P(X <= k1) given the margins: p of "no fall"."""
+    """P(X <= k1) given the margins: the one-sided p of "the share did not fall"."""
 
     @property
     def p(self) -> F8:
-        """Two-sided p: twice the smaller tail, but <= 1."""
+        """Two-sided p: twice the smaller of the two tails, at most 1."""
         return np.minimum(1.0, 2.0 * np.minimum(self.p_more, self.p_fewer))
 
 
 def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
-    """Exact tests of k0 / n0 against k1 / n1; integers, 0 <= k <= n.
+    """Fisher's exact tests of k0 / n0 against k1 / n1; arrays of integers, 0 <= k <= n.
 
     A table with an empty margin has p = 1.
     """
@@ -77,8 +78,10 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
 
 
 def _exactly(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
-    """P(X = k) under the law of `at_most`, to 1e-9 relative: the complement of the smaller tail is 0.4 or
-    more."""
+    """P(X = k) of the hypergeometric law, with relative error 1e-9; parameters as in `at_most`.
+
+    That precision suffices: the complement of the smaller tail is 0.4 or more.
+    """
     logs = _log_choose(marked, k) + _log_choose(total - marked, drawn - k) - _log_choose(total, drawn)
     p: F8 = np.exp(logs)
     return p
@@ -90,12 +93,13 @@ def _log_choose(n: I8, k: I8) -> F8:
 
 
 def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
-    """Fisher's two-sided p: twice the smaller tail, but <= 1."""
+    """Two-sided p of Fisher's exact test of k0 / n0 against k1 / n1: twice the smaller tail, at most 1."""
     return float(fisher(*np.array([[k0], [n0], [k1], [n1]], dtype=np.int64)).p[0])
 
 
 def newcombe(share: tuple[F8, F8], n: tuple[F8, F8], z: F8 | float) -> tuple[F8, F8]:
-    """Confidence interval of a difference of shares, from Wilson's intervals (Newcombe 1998, method 10)."""
+    """Confidence interval (lower, upper) of share[1] - share[0], from Wilson's intervals of both shares
+    (Newcombe 1998, method 10). n: numbers of requests; z: half-width in standard errors."""
     (low0, high0), (low1, high1) = (_wilson(p, size, z) for p, size in zip(share, n, strict=True))
     change = share[1] - share[0]
     return change - np.hypot(share[1] - low1, high0 - share[0]), change + np.hypot(
@@ -113,7 +117,8 @@ def _wilson(p: F8, n: F8, z: F8 | float) -> tuple[F8, F8]:
 def smallest_new_share(
     n0: int, n1: int, *, p: float, z: float, least: int, floor: float, power: float
 ) -> float:
-    """Smallest share, absent before, that is detected with the given power; infinite if none is.
+    """Smallest share in the problem of a pattern absent from the reference that is detected with probability
+    `power`; inf if none is.
 
     Criteria of detection: Fisher's p at most `p` (two-sided), z standard errors, at least `least` requests,
     and more than the floor. Exact: finds the fewest requests that pass, then the share that yields that many
@@ -165,19 +170,19 @@ def share_dispersion(counts: F8, trials: F8) -> F8:
 
 
 MOST_TERMS = 5_000
-"""Most terms summed for a tail of Pólya's law; beyond, the Beta law is used."""
+"""Maximum number of terms summed for a tail of Pólya's law; for more, the Beta law approximates it."""
 _LEAST_HISTORY = 5
-"""Fewest windows of a history for an estimate of the correlation within a window."""
+"""Minimum number of windows of a history for an estimate of the correlation within a window."""
 
 
 def surprise(x: F8, n: F8, windows_x: F8, windows_n: F8, p: F8, *, q: float, one_sided: bool) -> F8:
-    """p of a change of share given the differences between a history's windows, at least `p`; `p` itself
-    where it exceeds `q`.
+    """Compute p of a change of share given the differences between a history's windows: at least `p`, and `p`
+    itself where it exceeds `q`.
 
-    x, n: [tests, 2] before and after; windows: [tests, windows]. Shares of windows have a Beta law about the
-    share before (see `correlation`), so counts of a window have Pólya's (beta-binomial); the uncertainty of
-    the share before widens it. A period with more requests than a window is a mean of several independent
-    windows.
+    x, n: [tests, 2] hits and requests before and after; windows_x, windows_n: [tests, windows] hits and
+    requests of the history's windows. Shares of windows have a Beta law about the share before (see
+    `correlation`), so counts of a window have Pólya's (beta-binomial); the uncertainty of the share before
+    widens it. A period with more requests than a window is a mean of several independent windows.
     """
     found = p.copy()
     rho = correlation(windows_x, windows_n)
@@ -193,9 +198,11 @@ def surprise(x: F8, n: F8, windows_x: F8, windows_n: F8, p: F8, *, q: float, one
 
 
 def correlation(counts: F8, trials: F8) -> F8:
-    """Intra-window correlation of requests: the part of a share's variance common to the requests of a
-    window, by the method of moments (Kleinman 1973); 0 for fewer than five windows. counts, trials: [tests,
-    windows]."""
+    """Intra-window correlation of requests, in [0, 0.99]: the part of a share's variance that the requests of
+    a window have in common, by the method of moments (Kleinman 1973).
+
+    counts, trials: [tests, windows] hits and requests; 0 for fewer than five windows.
+    """
     total, windows = trials.sum(axis=1), (trials > 0).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = counts.sum(axis=1) / total
@@ -206,8 +213,8 @@ def correlation(counts: F8, trials: F8) -> F8:
 
 
 def _polya_tail(k: float, n: float, share: float, rho: float) -> float:
-    """P(X >= k) of n requests whose share has a Beta law with mean `share` and variance rho · share · (1 -
-    share)."""
+    """P(X >= k) of Pólya's law: X hits among n requests whose share of hits has a Beta law with mean `share`
+    and variance rho · share · (1 - share)."""
     least, most = round(k), round(n)
     if least <= 0:
         return 1.0
@@ -221,7 +228,8 @@ def _polya_tail(k: float, n: float, share: float, rho: float) -> float:
 
 
 def _polya_at_most(k: int, n: int, a: float, b: float) -> float:
-    """P(X <= k) of n requests whose share has the law Beta(a, b), summed term by term."""
+    """P(X <= k) of Pólya's law, summed term by term: X hits among n requests whose share of hits is Beta(a,
+    b)."""
     seen = np.arange(k, dtype=np.float64)
     times = np.log((n - seen) / (seen + 1)) + np.log((seen + a) / (n - seen - 1 + b))
     logs = betaln(a, n + b) - betaln(a, b) + np.concatenate(([0.0], np.cumsum(times)))
@@ -229,7 +237,7 @@ def _polya_at_most(k: int, n: int, a: float, b: float) -> float:
 
 
 def _left_of_chi2(kept: F8) -> F8:
-    """Mean of a χ² of one degree of freedom, truncated at its `kept` quantile."""
+    """Mean of a χ² variable of one degree of freedom below its `kept` quantile (kept: share in [0, 1])."""
     quantile = chdtri(1, np.maximum(1 - kept, 1e-300))
     left: F8 = np.where(kept < 1, chdtr(3, quantile) / np.maximum(kept, 1e-300), 1.0)
     return left

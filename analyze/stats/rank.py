@@ -21,8 +21,8 @@ from schemas.arrays import B1, F8, I8
 
 
 def requests_per_weight(weight: F8, square: F8) -> F8:
-    """Effective requests per unit of weight, from sums of weights and of squared weights, of one shape
-    (Kish).
+    """Effective requests per unit of weight, from sums of weights and sums of squared weights, arrays of one
+    shape (Kish).
 
     n weights with sum W are W²/Σw² effective requests, so a unit is Σw/Σw²; 1 without weights.
     """
@@ -42,22 +42,25 @@ def effective_weights(weight: F8, group: npt.NDArray[np.integer], n_groups: int)
 
 EXACT_PRODUCT = 1_500
 EXACT_SMALLER = 10
-"""Limits of the exact test, n0·n1 = 1,500 and a smaller sample of 10: at most C(160, 10) = 2e15 ways, which a
-float64 counts without rounding (< 2^53), in about 2 ms."""
+"""EXACT_PRODUCT, EXACT_SMALLER: upper limits of n0·n1 and of the smaller sample's size for the exact test.
+
+They allow at most C(160, 10) = 2e15 ways, which a float64 counts without rounding (< 2^53), in about 2 ms.
+"""
 EXACT_WORK = 1e9
-"""Most additions of all exact tests together, about a second. Beyond, only the tests with the smallest
-approximate p are exact: the others decide nothing."""
+"""Maximum number of additions of all exact tests together, about a second. Beyond it, only the tests with the
+smallest approximate p are made exact: the others are far from significance."""
 
 
 def midranks(values: npt.NDArray[np.number]) -> F8:
-    """[n] rank of each value, from 1; equal values share their mean rank. O(n log n)."""
+    """Rank of each value, from 1, float64[n]; equal values share their mean rank. O(n log n)."""
     _, group, size = np.unique(values, return_inverse=True, return_counts=True)
     ranks: F8 = (np.cumsum(size) - (size - 1) / 2)[group]
     return ranks
 
 
 def rank_scores(values: npt.NDArray[np.number]) -> F8:
-    """Rank rows [rows, n], centred and scaled to length 1: products of such rows are Spearman's ρ.
+    """Ranks of each row of values [rows, n], centred and scaled to length 1: dot products of such rows are
+    Spearman's ρ.
 
     A constant row becomes 0. O(rows · n log n).
     """
@@ -69,7 +72,7 @@ def rank_scores(values: npt.NDArray[np.number]) -> F8:
 
 
 def rank_p_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> F8:
-    """[tests] two-sided p, twice the smaller tail; 1 for tests without values on one side.
+    """Two-sided p of a rank test, float64[tests]: twice the smaller tail; 1 for tests with an empty sample.
 
     test, c0, c1: groups of equal values in ascending order of (test, value): the test, the number of values
     in the reference (c0) and in the problem (c1). O(groups), plus the exact tests.
@@ -95,7 +98,8 @@ def rank_p_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> F8:
 
 
 def _exact_tests(n0: F8, n1: F8, p: F8) -> B1:
-    """[tests] True for tests small enough to be exact, up to EXACT_WORK in total."""
+    """bool[tests]: True for tests whose p is computed exactly: small ones, up to EXACT_WORK additions in
+    total."""
     smaller, total = np.minimum(n0, n1), n0 + n1
     small: B1 = (n0 * n1 <= EXACT_PRODUCT) & (smaller <= EXACT_SMALLER) & (smaller > 0)
     order = np.argsort(p, kind="stable")
@@ -106,14 +110,14 @@ def _exact_tests(n0: F8, n1: F8, p: F8) -> B1:
 
 
 def _whole(test: I8, c0: F8, c1: F8, n_tests: int) -> B1:
-    """[tests] True if all counts are whole numbers."""
+    """bool[tests]: True if all counts of a test are whole numbers."""
     broken = (np.abs(c0 - np.rint(c0)) > 1e-6) | (np.abs(c1 - np.rint(c1)) > 1e-6)
     whole: B1 = np.bincount(test, broken, n_tests) == 0
     return whole
 
 
 def _exact(c0: I8, c1: I8) -> float:
-    """Two-sided p of the observed rank sum: twice the smaller tail."""
+    """Exact two-sided p of the observed rank sum: twice the smaller tail, at most 1."""
     size = c0 + c1
     small = c0 if c1.sum() > c0.sum() else c1
     # Twice the midrank, less 1: 0 for the lowest value, so that rank sums stay small integers.
@@ -125,7 +129,10 @@ def _exact(c0: I8, c1: I8) -> float:
 
 @lru_cache(maxsize=512)
 def _law(sizes: tuple[int, ...], picked: int) -> F8:
-    """[sums] probability of each sum of scores over all ways to pick `picked` of the pooled values."""
+    """Probability of each sum of scores over all ways to pick `picked` of the pooled values, float64[sums].
+
+    sizes: number of values in each group of equal values, ascending by value.
+    """
     width = _largest(sizes, picked) + 1
     ways = np.zeros((picked + 1, width))
     ways[0, 0] = 1.0
@@ -142,7 +149,7 @@ def _law(sizes: tuple[int, ...], picked: int) -> F8:
 
 
 def _largest(sizes: tuple[int, ...], picked: int) -> int:
-    """Largest sum of scores of `picked` values: that of the highest."""
+    """Largest possible sum of scores of `picked` values: the sum of the highest scores."""
     above, left, total = sum(sizes), picked, 0
     for size in reversed(sizes):
         taken = min(left, size)

@@ -21,44 +21,53 @@ from schemas.recorded import Recorded
 from schemas.windows import NS_PER_SECOND
 
 LEAST_EXPECTED: Final = 20.0
-"""Fewest expected requests of a silence: e⁻²⁰ for each of up to 10⁵ gaps is a chance of 2 in 10,000."""
+"""Minimum number of expected requests in a silence: e⁻²⁰ for each of up to 10⁵ gaps is a chance of 2 in
+10,000."""
 LEAST_SHARE: Final = 0.01
-"""Least length of a silence as a share of the observed time: one percentage point of unanswered requests, as
-for failures."""
+"""Minimum length of a silence as a share of the observed time: one percentage point of requests not answered,
+the same threshold as for failures."""
 LONGER: Final = 4.0
-"""Least length of a silence, in multiples of the other period's longest gap."""
+"""Minimum ratio of a silence's length to the other period's longest gap."""
 LEAST_INSIDE: Final = 0.5
-"""Least share of a silence at the start or end of a period that must lie within the period."""
+"""Share of a silence at the start or end of a period that must at least lie within the period, in [0, 1]."""
 MOST_ALIKE: Final = 3
-"""Most gaps of similar length, the silence included; if there are more, requests come in bursts."""
+"""Maximum number of gaps of similar length, the silence included; if there are more, requests come in
+bursts."""
 
 _Place = Literal["start", "inside", "end"]
 
 
 class Silence(NamedTuple):
-    """A stretch without requests."""
+    """Stretch [start_ns, end_ns) of a period without requests, ns since the epoch."""
 
     start_ns: int
     end_ns: int
     expected: float
-    """Expected requests, weighted."""
+    """Number of requests expected in the stretch, as a sum of their weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Arrivals of a sample's requests; arrays ascend."""
+    """Arrivals of the requests of one sample; arrays are in ascending order of time.
+
+    requests, weight: number of requests and the sum of their weights.
+    """
 
     first_ns: I8
     last_ns: I8
-    """first_ns, last_ns: [stretches] first and last start of a request; equal for loaded requests."""
+    """first_ns, last_ns: int64[stretches], start of the first and of the last request of each stretch (a
+    request, or a window of a stored profile), ns since the epoch; equal where requests are loaded one by
+    one."""
     requests: float
     weight: float
     ranges: tuple[tuple[int, int], ...]
-    """Half-open intervals."""
+    """Half-open intervals [start, end) that make up the sample, ns since the epoch."""
     recorded: tuple[tuple[Recorded, ...], ...]
-    """[ranges] as `Sample.recorded`; empty: recorded from the first to the last request."""
+    """Recordings that overlap each of `ranges`, as in `Sample.recorded`; empty: recorded from the first to
+    the last request."""
     left_out: float = 0.0
-    """Requests of the sample excluded here, at unknown times."""
+    """Number of requests of the sample that are missing in `requests`, at unknown times (excluded as
+    damaged)."""
 
 
 class _Gap(NamedTuple):
@@ -66,29 +75,29 @@ class _Gap(NamedTuple):
     end_ns: int
     place: _Place
     watched: bool
-    """True if recording is known to have continued through the gap."""
+    """True if recording is known to have gone on throughout the gap."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedTraffic:
-    """Requests, observed time and silences of two samples."""
+    """Requests, observed time and silences of the two samples of a comparison."""
 
     sides: tuple[Traffic, ...]
     watched_ns: tuple[float, ...]
-    """Observed time of each sample, ns: from the first to the last request of each recording, plus edges
-    through which recording is known to continue."""
+    """Observed time of each sample, ns: from the first to the last request of each recording, plus the time
+    before and after in which recording is known to have gone on."""
     silences: tuple[tuple[Silence, ...], ...]
     """Silences of each sample, longest first."""
 
     def seconds(self, sample: int) -> float:
-        """Observed time of a sample, s; if that is 0, the length of its ranges."""
+        """Observed time of a sample (its index), s; if that is 0, the total length of its ranges."""
         ranges = sum(end - start for start, end in self.sides[sample].ranges)
         return (self.watched_ns[sample] or ranges) / NS_PER_SECOND
 
     @property
     def load_ratio(self) -> float | None:
-        """Weighted requests per second of the second sample over the first's; None if a sample has no
-        observed time."""
+        """Ratio of weighted requests per second, second sample to first; None if either has no observed time
+        or the first no requests."""
         if not all(self.watched_ns) or not self.sides[0].weight:
             return None
         before, after = (side.weight / ns for side, ns in zip(self.sides, self.watched_ns, strict=True))
@@ -96,7 +105,8 @@ class ComparedTraffic:
 
 
 def compared_traffic(sides: Sequence[Traffic]) -> ComparedTraffic:
-    """Compare the traffic of two samples; without requests in one, neither has silences. O(requests)."""
+    """Compute observed time and silences of two samples; if either has no requests, none has silences.
+    O(requests)."""
     gaps = [list(_gaps(side)) for side in sides]
     watched = tuple(_watched_ns(side, own) for side, own in zip(sides, gaps, strict=True))
     if not all(side.requests and side.weight for side in sides):
@@ -118,7 +128,11 @@ def compared_traffic(sides: Sequence[Traffic]) -> ComparedTraffic:
 def _gaps_of(
     side: Traffic, gaps: Sequence[_Gap], watched: float, others: Sequence[_Gap], other_rate: float
 ) -> tuple[Silence, ...]:
-    """Silences of one sample. other_rate: weighted requests per ns of the other sample."""
+    """Find the silences of one sample, longest first.
+
+    watched: its observed time, ns; others: gaps of the other sample; other_rate: weighted requests per ns of
+    the other sample.
+    """
     weight = side.weight / side.requests
     usual: dict[_Place, float] = {"start": 0.0, "inside": 0.0, "end": 0.0}
     for gap in others:
@@ -141,14 +155,14 @@ def _gaps_of(
 
 
 def _watched_ns(side: Traffic, gaps: Sequence[_Gap]) -> float:
-    """Observed time, ns: from the first to the last request of each recording, plus edges through which
-    recording is known to continue."""
+    """Observed time of a sample, ns: from the first to the last request of each recording, plus gaps at its
+    start and end in which recording is known to have gone on."""
     spans = sum(float(last[-1] - first[0]) for first, last, _ in _recordings(side) if len(first))
     return spans + sum(gap.end_ns - gap.start_ns for gap in gaps if gap.watched and gap.place != "inside")
 
 
 def _recordings(side: Traffic) -> Iterator[tuple[I8, I8, Recorded]]:
-    """Yield (first, last, recording) of each recording of each range, cut to the range."""
+    """Yield (first_ns, last_ns, recording) for each recording of each range, cut to the range."""
     for at, (start, end) in enumerate(side.ranges):
         known = side.recorded[at] if side.recorded else (Recorded(start, end, None, None),)
         for one in known:
@@ -158,7 +172,8 @@ def _recordings(side: Traffic) -> Iterator[tuple[I8, I8, Recorded]]:
 
 
 def _gaps(side: Traffic) -> Iterator[_Gap]:
-    """Yield the longest gaps between requests, and the gaps at the ends of recordings."""
+    """Yield the MOST_ALIKE + 1 longest gaps between requests, and the gaps at both ends, of each
+    recording."""
     for first, last, one in _recordings(side):
         if not len(first):
             continue
@@ -176,16 +191,17 @@ def _gaps(side: Traffic) -> Iterator[_Gap]:
 
 
 def _is_inside(length: int, whole: int | None) -> bool:
-    """True if a silence at an edge lies mostly within the period; else recording may have ended near its
-    bound.
+    """True if a silence at the start or end of a period lies mostly within it; otherwise recording may have
+    stopped near the bound.
 
-    whole: greatest possible length of the silence, ns; None: unlimited.
+    length: length of the silence within the period; whole: its greatest possible length; both ns, None:
+    unlimited.
     """
     return whole is not None and length >= LEAST_INSIDE * whole
 
 
 def population_traffic(population: Population, sample: int) -> Traffic:
-    """Arrivals of a population's sample. O(requests log requests)."""
+    """Arrivals of the requests of a population's sample (its index). O(requests log requests)."""
     named = population.samples[sample]
     starts, weight = population.columns(sample, "start_ns", "weight")
     starts.sort()
@@ -201,7 +217,8 @@ def population_traffic(population: Population, sample: int) -> Traffic:
 
 
 def sample_ranges(sample: Sample, first_ns: I8, last_ns: I8) -> tuple[tuple[int, int], ...]:
-    """Ranges of a sample; without time bounds, the range that its requests cover."""
+    """Half-open ranges of a sample, ns; if it has no time bounds, the one from its first to its last
+    request."""
     if sample.ranges:
         return sample.ranges
     if sample.end_ns > sample.start_ns:

@@ -1,7 +1,7 @@
 """Cut periods into blocks of time that are nearly independent, and compare means with them.
 
 Requests close in time are similar (a cache, a burst, a garbage collection), so n requests have a smaller
-effective sample size.
+effective sample size than n.
 """
 
 from __future__ import annotations
@@ -20,18 +20,22 @@ from schemas.arrays import F8, I8
 
 @dataclass(frozen=True, slots=True)
 class BlockSums:
-    """Sums over the blocks of one period; arrays are [places, blocks]; a block may be empty."""
+    """Sums over the blocks of one period; arrays are float64[places, blocks], 0 for an empty block.
+
+    A place is a call site or whatever else has a mean; weight: sum of weights.
+    """
 
     total: F8
-    """Weighted sum of a value."""
+    """Sum of weight times value."""
     square: F8
-    """Weighted sum of the squared value."""
+    """Sum of weight times squared value."""
     weight: F8
     weight2: F8
     """Sum of squared weights; weight² / weight2 is Kish's effective number of requests."""
 
     def mean(self) -> tuple[F8, F8, F8, F8]:
-        """([places] mean, variance, degrees of freedom, effective requests); NaN without requests.
+        """Estimate (mean, variance of the mean, its degrees of freedom, effective requests) over all blocks,
+        each float64[places]; NaN without requests.
 
         The variance is that of a ratio estimator, B/(B-1) · Σ (total_b - mean · weight_b)² / (Σ weight)²,
         over the B blocks with requests: it contains the correlation within a block. With a single block it is
@@ -48,7 +52,8 @@ class BlockSums:
         return mean, variance, np.where(blocks > 1, blocks - 1.0, n - 1), np.nan_to_num(n)
 
     def log_means(self) -> tuple[F8, F8]:
-        """([places, blocks] logarithm of each block's mean, its variance for independent requests)."""
+        """Compute (logarithm of each block's mean, its variance if requests are independent), both
+        float64[places, blocks]."""
         with np.errstate(divide="ignore", invalid="ignore"):
             mean, n = self.total / self.weight, self.weight**2 / self.weight2
             spread = np.maximum(self.square / self.weight / mean**2 - 1, 0.0)  # rounding where all are equal
@@ -63,7 +68,7 @@ def mean_change(
     tau_freedom: float = np.inf,
     of_logs: bool = False,
 ) -> Estimate:
-    """Estimate changes of means, as logarithms (`of_logs`: the means are logarithms already).
+    """Estimate changes of means as differences of logarithms; `of_logs`: the means are of logarithms already.
 
     tau2: variance between two such periods beyond the correlation within blocks, with `tau_freedom` degrees
     of freedom. p is Student's, without tau2. A single request has infinite variance.
@@ -102,7 +107,8 @@ def level_estimate(
     p: F8,
     n: tuple[F8, F8],
 ) -> Estimate:
-    """Assemble an estimate of logarithms without an envelope; unknown values get infinite variance."""
+    """Assemble an `Estimate` of logarithms without an envelope; entries that are not finite get infinite
+    variance and p = 1."""
     known = np.isfinite(sampling) & np.isfinite(before) & np.isfinite(after)
     before, after = (np.where(known, value, np.nan) for value in (before, after))
     seen = np.full((len(sampling), 0), np.nan)
@@ -125,27 +131,32 @@ def level_estimate(
 
 BLOCKS = 20
 LEAST_BLOCKS = 8
-"""Fewest blocks of a period; fewer allow too few permutations."""
+"""Minimum number of blocks of a period; fewer allow too few permutations."""
 _TIMES_AUTOCORRELATION = 3.0
-"""Least length of a nearly independent block, in autocorrelation times."""
+"""Minimum length of a nearly independent block, in multiples of the autocorrelation time."""
 _SOKAL = 5.0
-"""Cut-off of the sum of autocorrelations: the first lag beyond this many times the sum (Sokal 1997)."""
+"""Cut-off of the sum of autocorrelations: the sum ends at the first lag that is at least this many times the
+sum (Sokal 1997)."""
 
 
 def equal_time_bounds(start_ns: int, end_ns: int, blocks: int) -> I8:
-    """[blocks + 1] bounds of half-open blocks of equal time; integers, exact ends."""
+    """Bounds of half-open blocks of equal time from start_ns to end_ns: int64[blocks + 1], exact at both
+    ends."""
     span = end_ns - start_ns
     return np.array([start_ns + span * i // blocks for i in range(blocks + 1)], dtype=np.int64)
 
 
 def equal_count_bounds(n: int, blocks: int) -> I8:
-    """[blocks + 1] positions that cut n requests in time order into blocks of equal count, ±1."""
+    """Positions that cut n requests in time order into blocks of equal count, ±1: int64[blocks + 1]."""
     return np.array([n * i // blocks for i in range(blocks + 1)], dtype=np.int64)
 
 
 def equal_count_blocks(when: I8, blocks: int) -> I8:
-    """[requests] block of each request; blocks in time order, of equal count, ±1; equal times keep their
-    order."""
+    """Assign requests to blocks of equal count, ±1, in time order: int64[requests], the number of each one's
+    block.
+
+    when: int64[requests] times; requests with equal times keep their order.
+    """
     block = np.empty(len(when), dtype=np.int64)
     counts = np.diff(equal_count_bounds(len(when), blocks))
     block[np.argsort(when, kind="stable")] = np.repeat(np.arange(blocks), counts)
@@ -153,14 +164,17 @@ def equal_count_blocks(when: I8, blocks: int) -> I8:
 
 
 def common_blocks(lists: Sequence[I8], blocks: int) -> list[I8]:
-    """Assign several lists of requests to common blocks of equal count, in time order; for each list
-    [requests] block."""
+    """Assign the requests of several lists to common blocks of equal count, in time order.
+
+    lists: times of the requests of each list. Returns for each list the number of each request's block.
+    """
     block = equal_count_blocks(np.concatenate([np.zeros(0, np.int64), *lists]), blocks)
     return np.split(block, np.cumsum([len(when) for when in lists]))[: len(lists)]
 
 
 def block_of(when: I8, bounds: I8) -> I8:
-    """Block of each time or position, clipped to the first and last."""
+    """Number of the block in which each time (or position) lies; values outside of `bounds` go to the first
+    or last block."""
     place = np.searchsorted(bounds, when, side="right") - 1
     return np.clip(place, 0, len(bounds) - 2).astype(np.int64)
 
@@ -181,5 +195,6 @@ def autocorrelation_time(values: F8) -> float:
 
 
 def blocks_for(n: int, tau: float) -> int:
-    """Number of sufficiently long blocks for n requests, between LEAST_BLOCKS and BLOCKS."""
+    """Number of blocks for n requests such that each is long enough to be nearly independent, between
+    LEAST_BLOCKS and BLOCKS. tau: autocorrelation time, in requests."""
     return int(min(BLOCKS, max(LEAST_BLOCKS, math.floor(n / (_TIMES_AUTOCORRELATION * max(tau, 1.0))))))

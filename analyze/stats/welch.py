@@ -1,6 +1,7 @@
-"""Test many features at once by Welch's t, weighted, with missing values (DIST §3.2).
+"""Test many features at once by Welch's t, weighted, with missing values (DISTALYZER §3.2).
 
-`scipy.stats.ttest_ind` has no weights; without weights and gaps this gives its numbers.
+`scipy.stats.ttest_ind` has no weights; without weights and missing values the results here equal those of
+that function.
 """
 
 from __future__ import annotations
@@ -15,34 +16,39 @@ from analyze.stats.noise import sum_freedom
 from schemas.arrays import B1, F8
 
 MOST_T: Final = 1e3
-"""|t| of features that are constant in both classes and differ ("deterministic"); the largest reported
-|t|."""
+"""Largest reported |t|, also the |t| of features that are constant in both classes but differ
+("deterministic")."""
 _ROWS: Final = 256
-"""Features processed at a time: 256 of 10,000 instances are 20 MB."""
+"""Number of features processed at a time: 256 features of 10,000 instances are 20 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class WelchTests:
-    """Test results; arrays are [features]. NaN: not tested (a class with fewer than two values)."""
+    """Results of Welch tests of features; arrays are float64[features], NaN where not tested (a class has
+    fewer than two values).
+
+    mean0, mean1: weighted means in the reference and the problem class.
+    """
 
     t: F8
-    """Positive: the problem's mean is larger."""
+    """Welch's t statistic; positive if the problem's mean is larger; within ±MOST_T."""
     p: F8
-    """Two-sided p."""
+    """Two-sided p of Welch's test."""
     p_pooled: F8
-    """Two-sided p with the spread of both classes together, as if they were one (the null hypothesis).
+    """Two-sided p of the test that takes the spread from both classes pooled, as under the null hypothesis.
 
-    If values are rare and large, a small class without any has too small a spread: Welch's p was below 0.05
-    after Bonferroni in half of 100 random splits of 1,000 into 50 and 950.
+    If values are rare and large, a small class without any has too small a spread: in simulations Welch's p
+    was below 0.05 after Bonferroni's correction in half of 100 random splits of 1,000 into 50 and 950.
     """
     mean0: F8
     mean1: F8
 
 
 def welch_tests(values: F8, problem: B1, weight: F8) -> WelchTests:
-    """Test each feature. values: [features, instances], NaN missing; problem: [instances] mask; weight: > 0.
+    """Test for each feature whether its means differ between the two classes.
 
-    With weights, sizes are Kish's effective ones, (sum w)^2 / sum w^2. O(features · instances).
+    values: float64[features, instances], NaN for missing; problem: bool[instances] mask of the problem class;
+    weight: [instances], > 0. Sample sizes are Kish's effective ones, (Σw)² / Σw². O(features · instances).
     """
     n = len(values)
     mean, spread, size, mass = (np.full((2, n), np.nan) for _ in range(4))
@@ -80,7 +86,8 @@ def welch_tests(values: F8, problem: B1, weight: F8) -> WelchTests:
 
 
 def _moments(values: F8, weight: F8) -> tuple[F8, F8, F8, F8]:
-    """[features] (weighted mean, unbiased variance, effective size, sum of weights).
+    """Compute (weighted mean, unbiased variance, effective size, sum of weights), each float64[features].
+    values: [features, instances], NaN for missing.
 
     A variance within rounding is 0.
     """
@@ -107,7 +114,8 @@ def _moments(values: F8, weight: F8) -> tuple[F8, F8, F8, F8]:
 
 
 def _both(mean: F8, spread: F8, size: F8, mass: F8) -> F8:
-    """[features] unbiased variance of both classes pooled; arrays are [classes, features]."""
+    """Unbiased variance of both classes pooled, float64[features]; arrays are [classes, features]. mass: sums
+    of weights; size: effective sizes."""
     with np.errstate(invalid="ignore", divide="ignore"):
         total = mass.sum(axis=0)
         centre = (mass * mean).sum(axis=0) / total

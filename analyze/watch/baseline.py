@@ -37,19 +37,19 @@ MEDIAN_VARIANCE: Final = float(np.pi / 2)
 """Variance of a median, relative to that of a mean of equally many values."""
 HOURS_A_DAY, HOURS_A_WEEK = 24, 168
 LEAST_BLOCKS: Final = 3
-"""Fewest daily medians for an estimate of their spread; with fewer, hourly medians are used."""
+"""Minimum number of daily medians for an estimate of their spread; with fewer, hourly medians are used."""
 KNOWN: Final = 10
-"""Weight of the assumed autocorrelation (`rho`), in pairs of values."""
+"""Weight of the assumed autocorrelation (`rho`), as a number of pairs of values."""
 MOST_POOLED: Final = 64
-"""Most ticks pooled to one value; rarer series are left to the daily comparison."""
+"""Maximum number of ticks pooled to one value; rarer series are left to the daily comparison."""
 BLOCK: Final = 256
-"""Most series fitted at once, to bound the memory for their past values."""
+"""Maximum number of series fitted at once, to bound the memory for their past values."""
 RUN: Final = 2 * MOST_POOLED
-"""Ticks in one run of a sample: two values of the rarest series."""
+"""Number of ticks in one run of a sample: two values of the rarest series."""
 MEMORY: Final = 16
-"""Number of past values used to predict the next one."""
+"""Number of past values from which the filter predicts the next one."""
 RECENT: Final = MEMORY * MOST_POOLED
-"""Most ticks that MEMORY values may span."""
+"""Maximum number of ticks that MEMORY values can span."""
 LAGS: Final = 2
 """Number of autocorrelations used to estimate the AR(1) coefficient of a level."""
 MOST_PHI: Final = 0.99
@@ -59,12 +59,14 @@ _TINY: Final = 1e-9
 
 
 def usable(names: list[Name]) -> B1:
-    """[series] True where a series has a baseline of its own (instances share one per component)."""
+    """[series] True for series with a baseline of their own (instances share one per component)."""
     return np.array([name.kind != OPERATION and name.kind not in INSTANCES for name in names], dtype=np.bool_)
 
 
 def values(sums: F8, kinds: list[str], least: int) -> F8:
-    """[series, places] values; NaN where there are less than half of `least` events."""
+    """[series, places] values from sums: mean of logs, share, or log of calls per call of the caller; NaN
+    with fewer than `least` / 2 events.
+    """
     den, num, _ = sums
     enough = den >= least / 2
     den = np.where(enough, den, np.nan)
@@ -76,7 +78,7 @@ def values(sums: F8, kinds: list[str], least: int) -> F8:
 
 
 def errors(sums: F8, kinds: list[str]) -> F8:
-    """[series, places] sampling standard errors of the values; places without events count as one event."""
+    """[series, places] sampling standard errors of the values; a place without events counts as one event."""
     den, num, sq = sums
     den = np.maximum(den, 1.0)
     mean = num / den
@@ -89,7 +91,7 @@ def errors(sums: F8, kinds: list[str]) -> F8:
 
 
 def pooled(sums: F8, at: I8, k: int) -> tuple[I8, F8]:
-    """Sums pooled over k consecutive ticks, aligned to the epoch: (pool numbers, [3, series, pools] sums)."""
+    """Add up sums over k consecutive ticks, aligned to the epoch: (pool numbers, [3, series, pools] sums)."""
     if k == 1:
         return at, sums
     pool = at // k
@@ -98,7 +100,7 @@ def pooled(sums: F8, at: I8, k: int) -> tuple[I8, F8]:
 
 
 def pool_of(per_tick: F8, least: int) -> F8:
-    """[series] smallest power of two of ticks with `least` events on average."""
+    """[series] smallest power of two of ticks that contain `least` events on average."""
     found: F8 = np.exp2(np.ceil(np.log2(np.maximum(least / np.maximum(per_tick, _TINY), 1.0))))
     return found
 
@@ -121,7 +123,7 @@ class Sample:
     most: int
 
     def takes(self, at: I8) -> B1:
-        """[ticks] True where a tick is in this sample, or may be in a later one."""
+        """[ticks] True for ticks in this sample; ticks after `past` are judged as by a later sample."""
         stride = 1 << max(-(-self.span // self.most) - 1, 0).bit_length()
         found: B1 = (at >= self.past - self.span) & (at // RUN % stride == 0)
         return found
@@ -129,24 +131,24 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """AR(1) parameters of levels, and the noise around them; arrays are [series]."""
+    """AR(1) parameters of the levels of several series, and the noise around them; arrays are [series]."""
 
     variance: F8
     share: F8
     """Share of `variance` due to the level; the rest is noise."""
     phi: F8
-    """Autocorrelation of the level at lag 1 (one value)."""
+    """Autocorrelation of the level between successive values."""
     sampled: F8
-    """Usual sampling variance: part of the noise."""
+    """Usual sampling variance of a value; part of the noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """Baselines of all series with pool length k, in ticks; arrays are [series of this pool length]."""
+    """Baselines of all series whose values pool k ticks; arrays are [series of this group]."""
 
     k: int
     rows: I8
-    """Series numbers in the ring."""
+    """Numbers of the series in the ring buffer."""
     kinds: list[str]
     middle: F8
     season: F8
@@ -154,19 +156,22 @@ class Pooled:
     sd: F8
     level: Level
     spread: F8
-    """Standard deviation of the innovations, in units of the predicted one: about 1."""
+    """Standard deviation of the innovations (prediction errors), in predicted standard deviations: about
+    1.
+    """
     allow: F8
     n: I8
-    """Number of past values."""
+    """Number of past values of each series."""
     past: F8
-    """[series, past values] standardized innovations, ascending, NaN last."""
+    """[series, past values] standardized innovations (prediction errors), ascending, NaN last."""
     signature: F8
-    """[series, values] innovations after a unit step of the level."""
+    """[series, values] innovations that follow a lasting unit step of the level."""
     both: B1
-    """[series] True where decreases alarm, too."""
+    """[series] True for series that alarm on a decrease, too; the others alarm on an increase only."""
     since: I8
     """[series] tick in which an instance without a baseline of its own appeared (its first values are
-    skipped); else 0."""
+    skipped); 0 for all other series.
+    """
     many: F8
     """[series] mean number of series that a row stands for: more than 1 if it stands for all instances of a
     component."""
@@ -180,16 +185,16 @@ class Pooled:
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """Baseline of any instance of a component."""
+    """Baseline that the instances of a component share."""
 
     kind: str
     component: str
     pooled: Pooled
-    """Baseline of a single series that stands for all instances; `rows` is empty."""
+    """Baseline of a single series that stands for any instance; its `rows` is empty."""
     own: Mapping[Name, float]
-    """Instance -> its lasting deviation from its siblings."""
+    """Instance -> its lasting deviation from its siblings, for instances with enough values."""
     apart: float
-    """Standard deviation of the lasting deviations, assumed for unknown instances."""
+    """Standard deviation of the lasting deviations; assumed for instances that are not in `own`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +203,7 @@ class Baseline:
 
     groups: tuple[Pooled, ...]
     cuts: F8
-    """[ring series] first coarse bin that counts as slow; NaN if unknown."""
+    """[ring series] first coarse bin of own time that counts as slow; NaN if unknown."""
     most_arrivals: float
     n_ticks: int
     instances: tuple[Typical, ...] = ()
@@ -215,8 +220,9 @@ class Baseline:
         return (*self.groups, *(one.pooled for one in self.instances))
 
     def nearer_than(self, before: Baseline) -> float:
-        """Median ratio of standard deviations, `before` over this baseline, over the series in both; 1 if
-        none."""
+        """Median ratio of the series' standard deviations, `before` divided by this baseline; 1 without
+        common series.
+        """
         was, now = (
             {
                 row: variance
@@ -232,7 +238,7 @@ class Baseline:
 def fit(
     ring: Ring, quiet: B1, sample: Sample, settings: WatchSettings, anew: Mapping[Name, int] | None = None
 ) -> Baseline:
-    """Learn a baseline from a sample of the ring's quiet ticks, and recount slow calls with it.
+    """Learn a baseline from the quiet ticks in a sample, and recount the ring's slow calls with it.
 
     quiet: [ticks] mask. anew: series -> first tick of its normal behaviour; earlier values are ignored.
     """
@@ -384,8 +390,9 @@ def _moves(x: F8) -> B1:
 
 
 def _slow_cuts(ring: Ring, history: I8, is_slow: B1, level: float) -> F8:
-    """[series] first coarse bin that counts as slow: half an octave above quantile `level` of normal
-    calls."""
+    """[series] first coarse bin that counts as slow: half an octave above quantile `level` of normal calls;
+    NaN if unknown.
+    """
     cuts = np.full(len(ring.names), np.nan)
     if not ring.slow or not len(history):
         return cuts
@@ -404,7 +411,9 @@ def _slow_cuts(ring: Ring, history: I8, is_slow: B1, level: float) -> F8:
 
 
 def count_slow(ring: Ring, cuts: F8, first: int = 0) -> None:
-    """Count slow calls in the ring's windows from index `first` on, by a baseline's cuts."""
+    """Recount slow calls by `cuts` (first slow bin of each series), in the ring's windows from index `first`
+    on.
+    """
     if not ring.slow[first:]:
         return
     calls = np.concatenate(ring.slow[first:])
@@ -419,7 +428,7 @@ def count_slow(ring: Ring, cuts: F8, first: int = 0) -> None:
 
 
 def _hourly(ring: Ring, past: int, settings: WatchSettings) -> tuple[float, I8, F8]:
-    """(days covered, hours before tick `past`, [3, series, hours] sums)."""
+    """Return (number of days covered, hours before tick `past`, sums den, num, sq as [3, series, hours])."""
     now = past * ring.tick_ns // HOUR_NS
     hours, sums = ring.hour_sums(now)
     used = hours >= now - settings.season_days * HOURS_A_DAY
@@ -428,7 +437,9 @@ def _hourly(ring: Ring, past: int, settings: WatchSettings) -> tuple[float, I8, 
 
 
 def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, settings: WatchSettings) -> F8:
-    """[series, hours of a week or a day] usual deviation from the median; [series, 0] if data are too few."""
+    """[series, hours of a week or a day] median deviation from the series' median; [series, 0] with too few
+    days.
+    """
     if n_days < settings.season_periods:
         return np.zeros((len(kinds), 0))
     x = values(sums, kinds, settings.least_events)
@@ -443,7 +454,7 @@ def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, settings: Watc
 
 
 def _course(x: F8, place: I8, period: int) -> F8:
-    """[series, places] medians by place in a period, shrunk by the share of their variance due to chance.
+    """[series, places] medians by place in a period, shrunk by the share of their variance that is chance.
 
     With few days the medians are mostly chance, and subtracting them would add noise to every value.
     """
@@ -458,7 +469,9 @@ def _course(x: F8, place: I8, period: int) -> F8:
 
 
 def season_at(season: F8, at_ns: I8) -> F8:
-    """[series, times] seasonal deviation, interpolated linearly between hours."""
+    """[series, times] seasonal deviation at each time (ns since the epoch), interpolated linearly between
+    hours.
+    """
     period = season.shape[1]
     if not period:
         return np.zeros((len(season), len(at_ns)))
@@ -470,7 +483,7 @@ def season_at(season: F8, at_ns: I8) -> F8:
 
 
 def _own_spread(hours: I8, sums: F8, kinds: list[str], season: F8, least: int) -> F8:
-    """[series] spread of daily medians (hourly ones if days are few): the system's normal drift.
+    """[series] spread of daily medians (with few days, of hourly ones): the system's normal drift.
 
     0 if there are too few medians, and for shares of slow calls, which are not stored by hour.
     """

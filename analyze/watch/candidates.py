@@ -38,11 +38,13 @@ class Decided:
 
 
 KeepReport = Callable[[Outcome], str]
-"""Stores a report and returns its id; empty if none is stored."""
+"""Function that stores a report and returns its id, or an empty text if it stores none."""
 
 
 class Candidates:
-    """Tracks alarming series tick by tick; a confirmed one opens or joins an incident."""
+    """Series that alarm, followed tick by tick; a candidate that a comparison confirms opens or joins an
+    incident.
+    """
 
     def __init__(
         self,
@@ -60,7 +62,9 @@ class Candidates:
         self._settings = settings
         self._keep = keep
         self.withheld = set[Name]()
-        """Series whose alarms were too small for a comparison, in the last window."""
+        """Series that passed the threshold in the last window, but whose change was too small for a
+        comparison.
+        """
 
     def tick(
         self,
@@ -71,8 +75,11 @@ class Candidates:
         *,
         again: bool = False,
     ) -> int:
-        """Process a tick; again: evidence for an earlier tick that arrived with this window. Returns the
-        number of comparisons made."""
+        """Process one tick, and return the number of comparisons made.
+
+        column: of the tick in the ring buffer; said: tick -> evidence; again: the evidence belongs to an
+        earlier tick, but was complete only with this window.
+        """
         ring, evidence, threshold = self._detector.ring, self._detector.evidence, self._detector.threshold
         at = int(ring.at[column])
         stretch = self._detector.stretch(column)
@@ -108,11 +115,17 @@ class Candidates:
         return self._candidate(np.array(ordered), at, decided)
 
     def _settled(self, calm_from: int | None, stretch: int) -> int:
-        """First tick whose onset is not attributed to an incident's end; 0 if the end fell into a gap."""
+        """First tick from which a change is not attributed to an incident's end; 0 if the calm began before
+        the last gap.
+        """
         return 0 if calm_from is None or calm_from <= stretch else calm_from + self._settings.recovery_ticks
 
     def _candidate(self, hit: I8, at: int, decided: Decided) -> int:
-        """Second stage: confirm or refute a candidate by a comparison; returns the number of comparisons."""
+        """Compare the time since a candidate's onset; return the number of comparisons, 1.
+
+        hit: series that alarm, strongest first. A confirmed change becomes an incident; an undecided one is
+        compared again later.
+        """
         ring, evidence, threshold = self._detector.ring, self._detector.evidence, self._detector.threshold
         names = [ring.names[row] for row in hit.tolist()]
         onset = int(evidence.since[hit[0]])
@@ -166,7 +179,7 @@ class Candidates:
         *,
         began_ns: tuple[int, int] | None = None,
     ) -> ChangePoint:
-        """Open or join an incident for a comparison's findings; returns the change point with the incident's
+        """Open or join an incident for a comparison's findings; return the change point with the incident's
         id.
 
         asked: onset of the series that triggered the comparison.
@@ -189,7 +202,9 @@ class Candidates:
         )
 
     def _drop_transient(self, at: int, decided: Decided) -> None:
-        """Drop candidates that ended before a comparison could decide, and record a change point for each."""
+        """Drop candidates whose evidence vanished before a comparison could decide; record a change point for
+        each.
+        """
         evidence = self._detector.evidence
         over = np.flatnonzero((evidence.tried > 0) & (evidence.most <= 0))
         decided.change_points += [
@@ -207,5 +222,5 @@ class Candidates:
         evidence.tried[over] = evidence.again[over] = 0
 
     def _reported(self) -> I8:
-        """Rows of the series of open incidents."""
+        """Numbers, in the ring buffer, of the series that open incidents name."""
         return self._detector.rows(name for one in self._book.open for name in one.series)

@@ -13,11 +13,11 @@ from schemas.arrays import I8
 from schemas.windows import NS_PER_DAY
 
 WindowsOf = Callable[[int, int], Sequence[Range]]
-"""Function (start, end) in ns -> sealed windows of the lake in that range."""
+"""Function (start, end), ns since the epoch -> sealed windows of the lake in that range."""
 
 
 class Confirmation:
-    """Compares a stretch of time with quiet time before it."""
+    """Comparison of the time since an alarm with quiet time before it."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Confirmation:
         decide: Decide,
         windows_of: WindowsOf,
     ) -> None:
-        """windows_of: see WindowsOf; supplies history older than the detector's ring."""
+        """windows_of: lists sealed windows, for a history older than the detector's ring buffer of ticks."""
         self._detector = detector
         self._book = book
         self._settings = settings
@@ -58,7 +58,7 @@ class Confirmation:
         return sure_enough(found, settings.level_share * part)
 
     def _windows_before(self, tick: int, long_ns: int) -> list[Range]:
-        """Quiet windows in the baseline's span before a tick, as history of a comparison.
+        """Quiet windows of the baseline's time before a tick, as history of a comparison.
 
         Thinned evenly if there are more than needed, in runs as long as the problem if enough runs remain as
         blocks.

@@ -22,30 +22,30 @@ from schemas.ranges import united
 from schemas.report.findings import Finding, FindingsSection
 
 Range = tuple[int, int]
-"""Half open [start, end), ns since the epoch."""
+"""Time range [start, end), ns since the epoch."""
 UNCHANGED, CHANGED, UNSURE = 0, 1, 3
 NOT_SURE = "not-sure-yet"
-"""Outcome: a change was found, but not at the stricter level required of a selected candidate."""
+"""Outcome: a change was found, but it is not significant at the stricter level for selected candidates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Result of a comparison, as far as the watch needs it."""
+    """Result of a comparison, reduced to what the watch uses."""
 
     code: int
     """Exit code of `flowdiff compare`: 0 nothing changed, 1 changed, 3 cannot tell."""
     outcome: str
-    """Outcome of the verdict, one word."""
+    """Outcome of the verdict in one word, e.g. `changed`."""
     findings: tuple[Finding, ...] = ()
     report: Outcome | None = None
     mean_us: float = 0.0
-    """Mean response time of the reference."""
+    """Mean response time of the reference, µs."""
     q: float = 1.0
-    """False discovery rate of the comparison."""
+    """False discovery rate that the comparison controls."""
 
 
 class Decide(Protocol):
-    """Compares ranges of a lake."""
+    """Function that compares ranges of a lake with each other."""
 
     def __call__(
         self,
@@ -56,7 +56,9 @@ class Decide(Protocol):
         where: tuple[str | None, str | None] = (None, None),
         calendar_ns: int = 0,
     ) -> Decision:
-        """Compare. where: filters for (reference, problem); calendar_ns: as in `cut_history`."""
+        """Compare `problem` with `reference`. where: filters for (reference, problem); calendar_ns: as in
+        `cut_history`.
+        """
         ...
 
 
@@ -83,7 +85,9 @@ class Comparer:
         where: tuple[str | None, str | None] = (None, None),
         calendar_ns: int = 0,
     ) -> Decision:
-        """See Decide. A side without requests gives outcome "cannot-tell"."""
+        """Compare `problem` with `reference`, as `Decide`. A period without requests gives outcome
+        `cannot-tell`.
+        """
         lakes = Lakes(self.lake)
         try:
             samples = [
@@ -112,7 +116,7 @@ class Comparer:
 
 
 def decision_of(outcome: Outcome) -> Decision:
-    """Decision of an outcome, by the gate of `flowdiff compare`."""
+    """Make a Decision from an outcome; its code is that of `flowdiff compare`'s gate."""
     sections = (s.findings for s in outcome.report.sections if isinstance(s, FindingsSection))
     first = outcome.report.samples[0]
     return Decision(
@@ -125,13 +129,14 @@ def decision_of(outcome: Outcome) -> Decision:
 
 
 def chance_of(finding: Finding) -> float:
-    """Probability of a finding's strongest evidence under chance and normal drift: the larger of its q and
-    its p against the history's noise."""
+    """Probability of a finding's strongest evidence under chance and normal drift: per evidence the larger of
+    q and the p-value against the history's noise, of these the smallest.
+    """
     return min(max(one.q, one.noise_p or 0.0) for one in finding.evidence)
 
 
 def sure_enough(decision: Decision, level: float) -> Decision:
-    """Decision with only the findings significant at `level`; UNSURE if none of these is a regression."""
+    """Decision with only the findings significant at `level`; code UNSURE if no regression is left."""
     if decision.code != CHANGED or all(finding.is_better for finding in decision.findings):
         return decision
     kept = tuple(finding for finding in decision.findings if chance_of(finding) <= level)
@@ -146,5 +151,5 @@ def _periods(ranges: Iterable[Range], where: str | None) -> list[Period]:
 
 
 def joined(ranges: Iterable[Range]) -> list[Range]:
-    """Merge adjacent ranges."""
+    """Merge adjacent and overlapping ranges; the result is ascending."""
     return [(p.start_ns, p.end_ns) for p in _periods(ranges, None)]

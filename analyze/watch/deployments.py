@@ -7,7 +7,6 @@ since the deployment are compared with those before it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,53 +18,18 @@ from analyze.scope import LakePeriod
 from analyze.watch.decide import UNSURE, Decide, Decision, Range, joined
 from analyze.watch.incidents import RECENT_NS
 from analyze.watch.slow_lane import certain
-from schemas.config import Config
-from schemas.errors import LakeError
-from schemas.report.time_strip import Mark
-from stitch.lake.store import Store
-from stitch.lake.watch_files import head
+from analyze.watch.versions import Rollout, Running, Versions
 
 MOST_VERSIONS: Final = 10_000
-"""Most values of the version parameter in a window; with more it is not taken as a version."""
-
-
-class Rollout(Config):
-    """A deployment under observation."""
-
-    component: str
-    """Component deployed; empty if a person marked the deployment."""
-    version: str
-    start_ns: int
-    """Start of the first window with the version."""
-    windows: int = 0
-    """Number of windows with the version."""
-    looks: int = 0
-
-
-class Running(Config):
-    """A version that a component runs."""
-
-    component: str
-    version: str
-    missed: int = 0
-    """Windows since the version was last seen that have the component."""
-    seen_ns: int = 0
-    """Start of the last window with the version."""
-
-
-class Versions(Config):
-    """Running versions, and deployments under observation."""
-
-    running: tuple[Running, ...] = ()
-    rollouts: tuple[Rollout, ...] = ()
-
-    def runs(self, version: str) -> bool:
-        """True if any component runs the version."""
-        return any(one.version == version for one in self.running)
+"""Maximum number of distinct values in a window that a version parameter may have; with more, it is
+ignored.
+"""
 
 
 def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
-    """(component, value of the parameter) pairs that occur in a window."""
+    """(component, version) pairs that occur in a window: values of parameter `key` at nodes of a
+    component.
+    """
     params = read_params(here, keys=[key]).filter(pc.field("text") != "")
     if not params.num_rows:
         return frozenset()
@@ -86,10 +50,11 @@ def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
 
 
 def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> Versions:
-    """State after a window: a version that is new in a component, or back again, starts a rollout.
+    """Return the state after a window: a version that is new in its component, or back again, starts a
+    rollout.
 
-    gone_windows: windows of its component without a version after which it is gone; it is also gone once
-    unseen for four weeks. A component's first version starts no rollout.
+    gone_windows: number of windows with the component but without the version after which it is gone; a
+    version unseen for four weeks is gone, too. A component's first version starts no rollout.
     """
     start = here.windows[0].start_ns
     found = versions_in(here, key) if key else frozenset()
@@ -135,9 +100,10 @@ def is_due(rollout: Rollout) -> bool:
 def looked_at(
     rollout: Rollout, key: str, during: Sequence[Range], before: Sequence[Range], decide: Decide
 ) -> Decision:
-    """Decision of one look: the version against the others in the same windows, else against the time before.
+    """Take one look: compare the version with the others in the same windows, else with the time before.
 
     A deployment marked by a person has no component: the windows after it are compared with those before.
+    Only findings at the level of this look remain in the decision.
     """
     if rollout.component:
         found = _of_versions(rollout, key, during, before, decide)
@@ -159,19 +125,3 @@ def _of_versions(
 
 def _quoted(text: str) -> str:
     return text.replace("'", "''")
-
-
-def known_deployments(store: Store) -> tuple[Mark, ...]:
-    """Deployments under observation by a lake's watch, in time order; empty without a watch.
-
-    Errors are ignored: the marks are only drawn beside a comparison.
-    """
-    try:
-        last = head(store)
-        known = Versions() if last is None else Versions.model_validate(json.loads(last.body)["versions"])
-    except (LakeError, OSError, ValueError, KeyError):
-        return ()
-    return tuple(
-        Mark(at_ns=one.start_ns, text=f"{one.component} {one.version}".strip())
-        for one in sorted(known.rollouts, key=lambda one: one.start_ns)
-    )

@@ -1,4 +1,4 @@
-"""First stage of the watch: takes ticks, computes evidence of series against a baseline."""
+"""First stage of the watch: computes each tick's evidence of series against a baseline."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
 
 REFIT_SHARE: Final = 0.05
-"""Fraction of its span after which a baseline is refitted."""
+"""Share of the baseline's span after which the baseline is learned again."""
 STRETCH_NS: Final = 60 * 10**9
-"""Longest gap within a stretch; after a longer one, sums restart."""
+"""Longest gap, ns, over which sums continue; after a longer one, they restart."""
 USUAL_TICKS: Final = 60
-"""Number of recent ticks whose median requests serve to detect edges of a recording."""
+"""Number of recent ticks whose median number of requests is the usual one, to detect edges of a recording."""
 HOUR: Final = 60 * NS_PER_MINUTE
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Parameters with which the current baseline was learned."""
+    """Ticks and incidents by which the current baseline was learned; equal ones give the same baseline."""
 
     past: int
-    """Tick before which it was learned."""
+    """End, exclusive, of the ticks that the baseline was learned from."""
     span: int
-    """Number of ticks spanned."""
+    """Number of ticks that the baseline spans."""
     tracked: tuple[Tracked, ...]
-    """Incidents whose ticks were left out."""
+    """Incidents whose ticks the baseline leaves out."""
 
 
 class Detector:
@@ -48,7 +48,9 @@ class Detector:
         fitted: Fitted | None = None,
         anew: Mapping[Name, int] | None = None,
     ) -> None:
-        """anew: series -> first tick of its normal behaviour, after an accepted change."""
+        """anew: series -> first tick of its normal behaviour, after an accepted change; earlier values are
+        ignored.
+        """
         self.tick_ns = tick_ns
         self.settings = settings
         self.fitted = fitted
@@ -59,7 +61,7 @@ class Detector:
         self.evidence = RunningEvidence()
         self.base: Baseline | None = None
         self.threshold = 0.0
-        """Log evidence at which a series alarms."""
+        """Log evidence at which a series alarms; 0 while the watch is learning."""
 
     @property
     def span(self) -> int:
@@ -68,12 +70,14 @@ class Detector:
 
     @property
     def recent_ns(self) -> int:
-        """Time span, ns, of which all ticks are needed to continue deterministically."""
+        """Time span, ns, before now of which all ticks are needed to continue deterministically."""
         return min(RECENT, self.span) * self.tick_ns + 2 * HOUR
 
     @property
     def history_ns(self) -> int:
-        """Time span, ns, of which a sample of ticks or the hours are needed to continue deterministically."""
+        """Time span, ns, before now of which a sample of ticks, or the hours, are needed to continue
+        deterministically.
+        """
         baseline_ns, season_ns = self.settings.baseline_ns, self.settings.season_days * NS_PER_DAY
         # The baseline in use was learned a while ago, of as long a time before that.
         return max(baseline_ns, season_ns) + int(2 * REFIT_SHARE * baseline_ns) + 2 * HOUR
@@ -84,24 +88,25 @@ class Detector:
         return self.base is None or not self.base.groups
 
     def sample(self, past: int, first: int) -> Sample:
-        """Sample to learn from before tick `past`; first: earliest known tick."""
+        """Sample of the ticks before `past`, to learn from; first: earliest known tick."""
         return Sample(past, max(min(self.span, past - first), 1), self.settings.baseline_ticks)
 
     def sampled(self, now: int, first: int) -> Sample:
-        """Sample of older ticks needed at tick `now`; first: earliest known tick."""
+        """Sample of older ticks that are needed at tick `now`; first: earliest known tick."""
         if self.fitted is not None:
             return Sample(self.fitted.past, self.fitted.span, self.settings.baseline_ticks)
         return self.sample(now, first)
 
     def add(self, window: WindowTicks) -> I8:
-        """Add a window's ticks and hours to the ring buffer; returns the columns there of its ticks."""
+        """Add a window's ticks and hours to the ring buffer; return the columns of its ticks there."""
         columns = self.add_ticks(window)
         self.ring.add_hours(window)
         return columns
 
     def add_ticks(self, window: WindowTicks) -> I8:
-        """Add a window without its hours; returns the ring columns of its ticks. Ticks at edges of a
-        recording are skipped."""
+        """Add a window's ticks to the ring buffer, without its hours; return the columns of its ticks there.
+        Ticks at the edges of a recording are skipped.
+        """
         old, parts = len(self.ring.at), len(self.ring.slow)
         gone = self.ring.add_ticks(replace(window, requests=self._without_edges(window)))
         if gone:
@@ -112,7 +117,7 @@ class Detector:
         return np.arange(old, len(self.ring.at))
 
     def _without_edges(self, window: WindowTicks) -> F8:
-        """[ticks] requests; set to 0 in ticks beside a gap with few requests."""
+        """[ticks] number of requests; 0 for ticks beside a gap that have few requests."""
         requests, first = window.requests, window.start_ns // self.tick_ns
         usual = np.median(np.concatenate([self.ring.requests[-USUAL_TICKS:], requests[requests > 0]]))
         before = len(self.ring.at) > 0 and int(self.ring.at[-1]) == first - 1
@@ -121,7 +126,8 @@ class Detector:
         return np.where(edge & (requests < usual * self.settings.edge_share), 0.0, requests)
 
     def fit_if_due(self, past: int, tracked: Sequence[Tracked]) -> float:
-        """Refit the baseline if due; returns the factor by which standardized deviations grew.
+        """Learn the baseline again if due; return the factor by which standardized deviations grew, 1 if it
+        was not due.
 
         tracked: incidents, whose ticks are left out.
         """
@@ -133,7 +139,9 @@ class Detector:
         return self.fit(self.sample(past, self.first()), tracked)
 
     def fit(self, sample: Sample, tracked: Sequence[Tracked]) -> float:
-        """Learn the baseline from a sample of the ticks; returns the factor as `fit_if_due`."""
+        """Learn the baseline from a sample of ticks; return the factor by which standardized deviations
+        grew.
+        """
         quiet = quiet_ticks(self.ring.at, tracked)
         base = fit(self.ring, quiet, sample, self.settings, self.anew)
         at = self.ring.at[quiet & sample.takes(self.ring.at) & (self.ring.at < sample.past)]
@@ -150,7 +158,7 @@ class Detector:
         return nearer
 
     def evidence_in(self, window: WindowTicks) -> Mapping[int, Sequence[TickEvidence]]:
-        """Tick -> evidence of all series in a window that was added."""
+        """Tick -> evidence of all series at that tick, for a window that was added before."""
         base = self.base
         if base is None or not base.groups:
             return {}
@@ -170,7 +178,7 @@ class Detector:
         self.ring.keep(self.needed(now), (window.start_ns - self.history_ns) // HOUR)
 
     def needed(self, now: int) -> B1:
-        """[ticks of the ring] True if recent at tick `now`, or in the sample."""
+        """[ticks of the ring] True if recent at tick `now`, or in the sample to learn from."""
         at = self.ring.at
         sampled = self.sampled(now, self.first()).takes(at)
         needed: B1 = sampled | (at >= now - self.recent_ns // self.tick_ns)
@@ -181,7 +189,7 @@ class Detector:
         return int(self.ring.hour[0]) * HOUR // self.tick_ns
 
     def stretch(self, column: int) -> int:
-        """First tick after the last gap before a column."""
+        """First tick after the last gap over STRETCH_NS that ends at or before ring column `column`."""
         at = self.ring.at[: column + 1]
         gaps = np.flatnonzero((np.diff(at) - 1) * self.tick_ns > STRETCH_NS)
         return int(at[gaps[-1] + 1]) if len(gaps) else int(at[0])

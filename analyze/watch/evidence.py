@@ -34,7 +34,7 @@ from schemas.config import Config
 _LEAST_P: Final = 1e-12
 _LEAST_SPREAD: Final = 1e-9
 _STATES: Final = 60
-"""Grid cells between 0 and the threshold; run lengths are accurate to 1/20."""
+"""Number of grid cells between 0 and the threshold; run lengths are then accurate to 1/20."""
 _LEAST_THRESHOLD, _MOST_THRESHOLD = 1.0, 40.0
 _ROUNDED: Final = 1e-9
 UP, DOWN = 0, 1
@@ -47,7 +47,7 @@ def log_e_value(p: F8, kappa: float) -> F8:
 
 
 def grown(sums: F8, gain: F8) -> F8:
-    """Sums plus the evidence of one tick; a sum that falls below 0 restarts at 0."""
+    """Sums after one tick with evidence `gain`; a sum that falls below 0 restarts at 0."""
     found: F8 = np.maximum(np.maximum(sums, 0) + gain, 0)
     return found
 
@@ -68,8 +68,9 @@ def run_length(threshold: float, cap: float, kappa: float) -> float:
 
 
 def log_threshold(base: Baseline, tick_ns: int, settings: WatchSettings) -> float:
-    """Threshold that sums of normal times pass as often as the budget allows candidates, at most
-    `_MOST_THRESHOLD`."""
+    """Threshold that sums pass in normal times as often as the budget allows candidates; at most
+    `_MOST_THRESHOLD`.
+    """
     allowed = settings.candidates * tick_ns / settings.ns_a_false_alarm
 
     def excess(threshold: float) -> float:
@@ -90,8 +91,9 @@ def size_of(white: F8, pool: I8, signature: F8, limit: float) -> F8:
     """[series, pools] size of a level change that lasts up to each value, in standard deviations of its
     estimate (Willsky and Jones, 1976).
 
-    white: innovations in units of their usual spread, winsorised at `limit`; signature: [series, values]. The
-    largest of the estimates from the last two values up to all of the signature's; none spans a gap.
+    white: [series, pools] innovations in units of their usual spread, winsorised at `limit`; pool: [pools]
+    numbers; signature: [series, values]. Estimates use the last two, three, … values, as many as `signature`
+    has, and do not span a gap; the largest one counts.
     """
     bounded = np.clip(np.nan_to_num(white), -limit, limit)
     found, left = np.full(white.shape, -np.inf), signature[:, :, None]
@@ -106,7 +108,9 @@ def size_of(white: F8, pool: I8, signature: F8, limit: float) -> F8:
 
 
 def large_step(group: Pooled, settings: WatchSettings) -> F8:
-    """[series] size (see `size_of`) of a noiseless step of `always_compared` standard deviations."""
+    """[series] size (see `size_of`) of a step of `always_compared` standard deviations in a series without
+    noise.
+    """
     step = settings.always_compared * np.sqrt(group.level.variance)[:, None] * group.signature
     white = step / np.maximum(group.spread, _LEAST_SPREAD)[:, None]
     sizes = size_of(white, np.arange(white.shape[1]), group.signature, settings.size_limit)
@@ -115,17 +119,19 @@ def large_step(group: Pooled, settings: WatchSettings) -> F8:
 
 
 def cap_of(threshold: float, k: int, settings: WatchSettings) -> float:
-    """Upper bound of the evidence of one value pooled from k ticks: a fraction of the threshold per tick."""
+    """Upper bound of the evidence of one value that is pooled from k ticks: k / `cap_ticks` of the threshold,
+    at most all of it.
+    """
     return min(k / settings.cap_ticks, 1.0) * threshold
 
 
 def tail_p(value: F8, spread: F8, group: Pooled, settings: WatchSettings, way: int, mine: B1) -> F8:
-    """[selected, ticks] one-sided p-values of innovations under the baseline.
+    """[selected, ticks] one-sided p-values of innovations (prediction errors) under the baseline.
 
     By rank among the past innovations if there are enough, else by Student's t. For failures the smaller of
     both: they are rare, and by Student's t one failure in a few calls is never unusual, however seldom any
     failed before. value: innovations beyond the allowance, signed so that `way` is positive; mine: [series of
-    the group] mask of the selected ones.
+    the group] mask of the selected series.
     """
     df = np.minimum(group.n[mine] - 1, settings.tail_df)[:, None]
     p: F8 = special.stdtr(df, -value / spread)
@@ -140,9 +146,10 @@ def tail_p(value: F8, spread: F8, group: Pooled, settings: WatchSettings, way: i
 
 
 def n_below(past: F8, n: I8, v: F8, *, or_same: bool = False) -> I8:
-    """[rows, ticks] number of values less than v among the first n of each row (ascending).
+    """[rows, ticks] number of values less than `v` among the first `n` values of each row of `past`,
+    ascending.
 
-    or_same: less than or equal. O(log values) a row and tick.
+    or_same: count values equal to `v`, too. O(log values) a row and tick.
     """
     rows = np.arange(len(past))[:, None]
     low, high = np.zeros(v.shape, dtype=np.int64), np.broadcast_to(n, v.shape).copy()
@@ -156,26 +163,29 @@ def n_below(past: F8, n: I8, v: F8, *, or_same: bool = False) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class TickEvidence:
-    """Evidence of several series at the end of a tick; arrays are [these series]."""
+    """Evidence of several series at the end of a tick; arrays have one entry per series in `rows`."""
 
     rows: I8
     start: int
-    """First tick pooled in the values."""
+    """First tick of the pool of ticks that each value covers."""
     gain: F8
-    """[directions, series] log e-values."""
+    """[directions, series] log e-values: evidence for a change, up or down."""
     size: F8
-    """[directions, series] size of a change that lasts to this tick, relative to a large step
-    (`large_step`)."""
+    """[directions, series] size of a change that lasts to this tick, as a multiple of a large step
+    (`large_step`).
+    """
     z: F8
-    """Deviations from the baseline in normal standard deviations."""
+    """[series] deviations from the baseline, in normal standard deviations."""
 
 
 def evidence_of(
     ring: Ring, first: int, past: int, groups: Sequence[Pooled], threshold: float, settings: WatchSettings
 ) -> dict[int, list[TickEvidence]]:
-    """Last tick with requests of each pool -> evidence of the pools that end in ticks [first, past).
+    """Evidence of the values whose pool of ticks ends in [first, past), by the pool's last tick with
+    requests.
 
-    The last tick with requests may lie before `first`.
+    The last tick with requests may lie before `first`. past: end of the ticks, exclusive; groups: baselines,
+    one for each pool length.
     """
     found: dict[int, list[TickEvidence]] = {}
     at = ring.at[max(int(np.searchsorted(ring.at, first)) - 1, 0) :]
@@ -227,8 +237,9 @@ def _weighed(
     cap: float,
     settings: WatchSettings,
 ) -> tuple[F8, F8]:
-    """[directions, series, ticks] evidence of the values at `place`, and sizes of changes that last to
-    them."""
+    """Return (evidence, size of a change that lasts to the value), both [directions, series, ticks], of the
+    values at `place`.
+    """
     white, unit, allow = innovations(left, pool, error, group.level, group.allow)
     spread = np.maximum(group.spread[:, None], error / unit) * np.sqrt(1 + 1 / group.n)[:, None]
     spread = np.maximum(spread, _LEAST_SPREAD)
@@ -244,20 +255,20 @@ def _weighed(
 
 
 class Kept(Config):
-    """Saved sums of one series; pairs are (up, down)."""
+    """Running evidence of one series as saved in a commit; pairs are (up, down)."""
 
     name: Name
     sums: tuple[float, float]
     starts: tuple[int, int]
     sizes: tuple[float, float]
     lasting: tuple[int, int]
-    """Values since the sizes last grew."""
+    """Number of values since the size of the change last grew, (up, down)."""
     tried: int = 0
-    """Comparisons that could not tell."""
+    """Number of comparisons of this candidate that could not decide."""
     again: int = 0
-    """Tick of the next comparison."""
+    """Tick from which the candidate may be compared again."""
     held: tuple[float, float] = (0.0, 0.0)
-    """Floors of the sums."""
+    """Lower bounds of the sums, (up, down): see `RunningEvidence.held`."""
 
 
 _REMEMBERED: Final = ("sums", "starts", "sizes", "lasting", "tried", "again", "held")
@@ -266,27 +277,28 @@ _REMEMBERED: Final = ("sums", "starts", "sizes", "lasting", "tried", "again", "h
 
 @dataclass(slots=True)
 class RunningEvidence:
-    """Running sums of all series of the ring, in both directions."""
+    """Running sums of evidence of all series: arrays [directions, series] (0: up, 1: down) or [series]."""
 
     sums: F8 = field(default_factory=lambda: np.zeros((2, 0)))
     starts: I8 = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
-    """Tick of each sum's last restart."""
+    """[directions, series] tick in which each sum last restarted."""
     sizes: F8 = field(default_factory=lambda: np.zeros((2, 0)))
-    """Size of the largest change since the restart."""
+    """[directions, series] size of the largest change since the sum restarted."""
     lasting: I8 = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
-    """Number of values since `sizes` last grew."""
+    """[directions, series] number of values since `sizes` last grew."""
     tried: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """[series] number of comparisons that could not tell."""
+    """[series] number of comparisons of the candidate that could not decide."""
     again: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """[series] tick of the next comparison."""
+    """[series] tick from which the candidate may be compared again."""
     held: F8 = field(default_factory=lambda: np.zeros((2, 0)))
-    """Lower bounds of the sums: a change found by a comparison, but not at the required level, remains a
-    candidate after the filter has absorbed the new level."""
+    """[directions, series] lower bounds of the sums: a change that a comparison found, but not at the
+    required level, remains a candidate after the filter has absorbed the new level.
+    """
     z: F8 = field(default_factory=lambda: np.zeros(0))
-    """[series] last deviation in normal standard deviations; NaN if the tick had no value."""
+    """[series] deviation at the last tick, in normal standard deviations; NaN without a value."""
 
     def grow(self, n: int) -> None:
-        """Make room for n series."""
+        """Extend the arrays to `n` series."""
         more = max(n - len(self.tried), 0)
         for name in _REMEMBERED:
             old = getattr(self, name)
@@ -300,13 +312,13 @@ class RunningEvidence:
 
     @property
     def since(self) -> I8:
-        """[series] tick of the last restart of the larger sum."""
+        """[series] tick in which the larger of the two directions' sums last restarted."""
         found: I8 = np.where(self.sums[UP] >= self.sums[DOWN], self.starts[UP], self.starts[DOWN])
         return found
 
     @property
     def size(self) -> F8:
-        """[series] size of the change since the last restart of the larger sum."""
+        """[series] size of the change since the larger of the two directions' sums restarted."""
         found: F8 = np.where(self.sums[UP] >= self.sums[DOWN], self.sizes[UP], self.sizes[DOWN])
         return found
 
@@ -322,7 +334,7 @@ class RunningEvidence:
         return found
 
     def rising(self, since: int, least: float) -> I8:
-        """Rows whose sum restarted at or after `since` and is at least `least`."""
+        """Indices of series whose sum restarted at tick `since` or later and is at least `least`."""
         found: I8 = np.flatnonzero(self.reached(least) & (self.since >= since))
         return found
 
@@ -342,7 +354,7 @@ class RunningEvidence:
         self.sizes *= nearer
 
     def reset(self, at: int, which: I8 | slice = slice(None)) -> None:
-        """Restart sums after tick `at`."""
+        """Set sums to 0, so that they restart after tick `at`. which: series; default all."""
         self.sums[:, which] = self.held[:, which] = 0
         self.starts[:, which] = at + 1
 
@@ -354,12 +366,12 @@ class RunningEvidence:
         )
 
     def drop(self, at: int, rows: I8) -> None:
-        """Restart sums after tick `at`, and reset their comparison counts."""
+        """Set sums to 0, so that they restart after tick `at`, and reset the series' comparison counts."""
         self.reset(at, rows)
         self.tried[rows] = self.again[rows] = 0
 
     def step(self, n_series: int, evidence: Sequence[TickEvidence]) -> None:
-        """Add the evidence of a tick."""
+        """Add the evidence of one tick to the sums of `n_series` series."""
         self.grow(n_series)
         self.z = np.full(n_series, np.nan)
         for one in evidence:
@@ -374,7 +386,7 @@ class RunningEvidence:
             self.z[one.rows] = one.z
 
     def kept(self, names: list[Name]) -> list[Kept]:
-        """Saved sums of all series whose sum is above 0."""
+        """Sums of all series with a sum above 0, to be saved in a commit. names: of the series, by number."""
         rows = np.array(sorted(np.flatnonzero((self.sums > 0).any(axis=0)), key=names.__getitem__), np.int64)
         columns = [getattr(self, name)[..., rows].T.tolist() for name in _REMEMBERED]
         return [
@@ -383,7 +395,7 @@ class RunningEvidence:
         ]
 
     def restore(self, kept: Iterable[Kept], codes: Mapping[Name, int]) -> None:
-        """Load saved sums; series that no longer exist are skipped."""
+        """Load saved sums; series that no longer exist are skipped. codes: name of a series -> its number."""
         self.grow(max(codes.values(), default=-1) + 1)
         for one in kept:
             if one.name in codes:

@@ -32,28 +32,32 @@ from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind, Finding
 from schemas.windows import NS_PER_DAY, NS_PER_SECOND
 
 RECENT_NS: Final = 28 * NS_PER_DAY
-"""Time span of the count of recent incidents, and of accepted ones in the daily comparison."""
+"""Time span, ns, in which incidents count as recent, and in which the daily comparison heeds accepted
+ones.
+"""
 _EVIDENCE_KEPT: Final = 5
 
 
 class Tracked(Config):
-    """An incident and the state needed to follow it; times are tick numbers since the epoch."""
+    """An incident, and the state needed to follow it; times are ticks, numbered from the epoch."""
 
     incident: Incident
     series: tuple[Name, ...]
-    """Series that reported it: they request no further comparison while it is open."""
+    """Series whose alarms led to the incident; they trigger no further comparison while it is open."""
     onset: int
     took: int = 1
-    """Ticks from its onset to its detection; it must be calm equally long to be resolved."""
+    """Number of ticks from the incident's onset to its detection; to be resolved, it must be calm equally
+    long.
+    """
     calm: int = 0
-    """Consecutive calm values up to now."""
+    """Number of consecutive calm values up to now."""
     calm_from: int | None = None
-    """Tick of the first of these."""
+    """First tick of the current run of calm values; None if the last value was not calm."""
     resolved: int | None = None
     loud: tuple[tuple[int, int], ...] = ()
-    """Ticks of its earlier episodes, half open: excluded from ordinary times."""
+    """(First tick, end) of the incident's earlier episodes, end exclusive: excluded from normal times."""
     places: tuple[str, ...] = ()
-    """Every place that its findings named."""
+    """Places that the incident's findings named; the first one identifies the incident."""
 
     @property
     def goes_on(self) -> bool:
@@ -96,7 +100,7 @@ def split_by_onset(worse: Sequence[Finding], by_ns: int) -> tuple[list[Finding],
 def quiet_ticks(
     at: I8, tracked: Iterable[Tracked], *, length: I8 | int = 1, small: Collection[LaneName] = ()
 ) -> B1:
-    """[stretches] True where none of the `length` ticks from `at` on lies in an incident.
+    """[len(at)] True where none of the `length` ticks from `at` on lies in an incident.
 
     Incidents without a series of the fast lane are small enough to count as normal, except those of the lanes
     in `small`. Accepted incidents are the new normal.
@@ -111,7 +115,7 @@ def quiet_ticks(
 
 
 class Book:
-    """The incidents of a lake, with the operations on them at a tick."""
+    """Incidents of a lake, and the operations that open, join, end and forget them."""
 
     def __init__(self, lake_id: str, tick_ns: int, settings: WatchSettings, known: Sequence[Tracked]) -> None:
         self._lake_id = lake_id
@@ -122,11 +126,11 @@ class Book:
 
     @property
     def open(self) -> list[Tracked]:
-        """Open incidents."""
+        """Incidents that are open, in order of opening."""
         return [one for one in self.tracked if one.goes_on]
 
     def quiet(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
-        """Ranges that overlap no incident of the fast lane or of the lanes in `small`."""
+        """Those of `ranges` that overlap no incident of the fast lane, nor of the lanes in `small`."""
         start, end = np.array(ranges, dtype=np.int64).reshape(-1, 2).T // self._tick_ns
         length = np.maximum(end - start, 1)
         are_quiet = quiet_ticks(start, self.tracked, length=length, small=small).tolist()
@@ -146,11 +150,12 @@ class Book:
         began_ns: tuple[int, int] | None = None,
         asked: int | None = None,
     ) -> Incident | None:
-        """Join findings to the open or recently resolved incident at their place; else open one.
+        """Join findings to the open or recently resolved incident at their place; without one, open an
+        incident.
 
-        None if nothing got worse. hit: series that alarmed, strongest first. with_it: series that rose since
-        the onset. began_ns: interval of the start, if not around the onset; asked: onset of the series that
-        triggered the comparison, from which the id is derived.
+        Returns None if nothing got worse. hit: series that alarmed, strongest first. with_it: series that
+        rose since the onset. began_ns: interval of the start, if not around the onset; asked: onset of the
+        series that triggered the comparison, from which the id is derived.
         """
         worse = [finding for finding in worse_of(decision) if not self._is_accepted(finding, onset, lane)]
         if not worse:
@@ -224,7 +229,7 @@ class Book:
             self._say("changed", place, state if state != "open" else old.incident.state, at)
 
     def recover(self, evidence: RunningEvidence, codes: dict[Name, int], at: int) -> list[Tracked]:
-        """Count calm ticks of the open incidents; returns the incidents that end with this tick."""
+        """Count calm ticks of the open incidents; return the incidents that end with tick `at`."""
         over, settings = list[Tracked](), self._settings
         for place, one in enumerate(self.tracked):
             if not one.goes_on:
@@ -263,7 +268,7 @@ class Book:
         note: str = "",
         calm_from: int | None = None,
     ) -> Tracked | None:
-        """End an incident at a tick, or as of `calm_from`; None if no open incident has this id."""
+        """End an incident at tick `at`, or as of tick `calm_from`; None if no open incident has this id."""
         for place, one in enumerate(self.tracked):
             if one.incident.id == id_ and one.goes_on:
                 self._change(place, {"note": note})
@@ -271,7 +276,7 @@ class Book:
         return None
 
     def forget(self, at: int) -> None:
-        """Drop incidents that no later decision needs at a tick; the tables keep them."""
+        """Drop incidents that no decision after tick `at` needs; the tables of the lake keep them."""
         before = at - max(2 * self._settings.baseline_ns, RECENT_NS) // self._tick_ns
         self.tracked = [
             one for one in self.tracked if one.goes_on or one.resolved is None or one.resolved >= before
@@ -283,7 +288,7 @@ class Book:
         return self.tracked[place]
 
     def _change(self, place: int, incident: Mapping[str, object] | None = None, **tracked: object) -> None:
-        """Update fields of an incident and of its tracked state."""
+        """Update fields of the incident at index `place`, and of its tracked state."""
         old = self.tracked[place]
         changed = old.incident.model_copy(update=incident or {})
         self.tracked[place] = old.model_copy(update={**tracked, "incident": changed})
@@ -318,7 +323,7 @@ class Book:
 
 
 def _facts(decision: Decision, first: Finding, report: str, settings: WatchSettings) -> dict[str, object]:
-    """Fields of an incident that are derived from a finding."""
+    """Field -> value, for the fields of an incident that are derived from its finding `first`."""
     by_sample = {
         sample: tuple(example.request_id for example in first.examples if example.sample == sample)
         for sample in ("reference", "problem")

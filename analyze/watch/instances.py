@@ -22,35 +22,44 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8
 
 _REST, _UNKNOWN = 0, -1
-"""Codes of hosts that only serve as siblings, and of calls without a known host."""
+"""Codes in place of an instance number: a host that only serves as a sibling, and a call whose host is
+unknown.
+"""
 _TINY: Final = 1e-9
 
 
 class InstanceSums(NamedTuple):
-    """Sums by instance and tick; arrays are [rows], one row an instance and tick."""
+    """Sums per instance and tick, relative to the siblings; arrays are [rows], `instance` indexes
+    `instances`.
+    """
 
     instances: tuple[tuple[str, str], ...]
-    """(Component, host) of each instance."""
+    """(Component, host) of each watched instance."""
     instance: I8
     tick: I8
     den: F8
-    """Effective number of visits: visits compared with an exactly known mean that would be equally
-    informative."""
+    """Effective number of visits: that many visits, compared with an exactly known mean, would be equally
+    informative.
+    """
     slower: F8
-    """Sum of log durations minus the siblings' mean."""
+    """Sum over the visits of log duration minus the siblings' mean."""
     sq: F8
-    """Sum of squares, from the scatter of the instance's own visits."""
+    """Sum of squared log durations relative to the siblings: sq / den - (slower / den)² is the variance of
+    one visit.
+    """
     failing: F8
-    """Failing visits minus those expected from the siblings."""
+    """Number of failing visits minus the number expected from the siblings."""
     folded: int
-    """Number of instances that only serve as siblings because their component has too many."""
+    """Number of instances that are not watched but serve as siblings, because their component has too
+    many.
+    """
 
 
 def instances_of(population: Population, profiled: Profiled, most: int) -> InstanceSums | None:
     """Sums of instances by tick (the profile's slots); None if no component has several instances.
 
-    most: most instances of a component to watch, those with the most visits. O(requests · calls of such
-    components).
+    most: maximum number of instances watched per component, those with the most visits. O(requests · calls of
+    such components).
     """
     names = profiled.profile.names
     component_of = [names.operations[site.operation].component for site in names.sites]
@@ -96,26 +105,28 @@ class _Several(NamedTuple):
 
     number: int
     of_host: I8
-    """[hosts + 1] instance number, from 1; `_REST` for unwatched hosts, `_UNKNOWN` as last entry."""
+    """[hosts + 1] host -> instance number, from 1; `_REST` for unwatched hosts; `_UNKNOWN` as last entry."""
 
 
 class _Visits(NamedTuple):
-    """Visits; arrays are [rows]."""
+    """Visits to components with several instances; arrays are [rows], one row a visit."""
 
     component: I8
     site: I8
     tick: I8
     instance: I8
     weight: F8
-    """Weight of the visit: 1 over the number of calls by which a request enters the component at this site,
-    so that a request counts once per site."""
+    """[rows] 1 / (calls by which a request enters the component at this site): a request counts once per
+    site.
+    """
     log: F8
     failing: F8
 
 
 def _entries(sites: GraphSites, component_of: Sequence[str]) -> I8:
-    """[units] call by which the unit's component was entered: the unit itself if another component called
-    it."""
+    """[units] index of the call by which each unit's component was entered: the unit itself if another
+    component called it.
+    """
     component, entry = [component_of[site] for site in sites.site.tolist()], np.arange(sites.n_units)
     for unit, above in enumerate(sites.above.tolist()):
         if above >= 0 and component[above] == component[unit]:
@@ -130,7 +141,9 @@ def _visits(
     entry: I8,
     of_site: Sequence[_Several | None],
 ) -> Iterator[_Visits]:
-    """Visits of a group's requests to components with several instances, call by call."""
+    """Yield the visits of a group's requests to components with several instances, one table per entering
+    call.
+    """
     category, sites = population.categories[group.category], group.sites
     entries = [
         (unit, component)

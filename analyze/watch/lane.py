@@ -14,8 +14,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from analyze.watch.candidates import Decided
-from analyze.watch.deployments import Versions
 from analyze.watch.slow_lane import SlowState
+from analyze.watch.versions import Versions
 from analyze.watch.watcher import State
 from schemas.config import Config
 from schemas.errors import LakeError
@@ -25,12 +25,13 @@ from stitch.lake.store import Store
 from stitch.lake.watch_files import COMMITS, HEAD, Rows, head, put_body, put_rows, read_rows_of
 
 RUNS_A_FILE: Final = 96
-"""Number of decided windows whose rows are written as one file; until then they wait in commits, because
-small files are costly."""
+"""Number of decided windows whose rows are written as one file, as small files are costly; until then the
+rows wait in commits.
+"""
 
 
 class WatchCommit(Config):
-    """One commit of the lane."""
+    """One commit of the watch: a decision, and the state after it."""
 
     version: int = 1
     seq: int
@@ -43,11 +44,11 @@ class WatchCommit(Config):
     events: tuple[IncidentEvent, ...] = ()
     change_points: tuple[ChangePoint, ...] = ()
     runs: tuple[WatchRun, ...] = ()
-    """Runs waiting for a file, or written to one with this commit (`runs_out`)."""
+    """Rows of `watch_runs` that wait for a file, or that this commit writes to one (if `runs_out`)."""
     runs_out: bool = False
 
     def followed_by(self, decided: Decided, **changed: object) -> WatchCommit:
-        """Next commit: adds a decision and the waiting runs; changed: field -> new value."""
+        """Next commit, with a decision and the rows that wait for a file; changed: field -> new value."""
         runs = () if self.runs_out else self.runs
         if decided.run is not None:
             runs = (*runs, decided.run)
@@ -62,7 +63,7 @@ class WatchCommit(Config):
 
 
 def last_commit(store: Store) -> WatchCommit | None:
-    """Read the last commit; None before the first.
+    """Read the last commit; None if there is none yet.
 
     Raises LakeError if it is damaged or missing, OSError.
     """
@@ -85,12 +86,12 @@ def put_commit(store: Store, commit: WatchCommit) -> None:
 
 
 def publish(store: Store, commit: WatchCommit) -> None:
-    """Add the rows of the last commit to the tables; rows already there are left alone."""
+    """Add the rows of the lake's last commit to the tables; rows that are there already are not repeated."""
     put_rows(store, commit.seq, rows_of(commit))
 
 
 def rows_of(commit: WatchCommit) -> Rows:
-    """Rows that a commit adds to each table."""
+    """Rows that a commit adds to the tables, by table."""
     return {
         "incident_events": [event_row(event) for event in commit.events],
         "change_points": [point.model_dump() for point in commit.change_points],
@@ -99,7 +100,7 @@ def rows_of(commit: WatchCommit) -> Rows:
 
 
 def event_row(event: IncidentEvent) -> dict[str, Any]:
-    """Row of `incident_events`."""
+    """Row of table `incident_events` for an event."""
     incident = event.incident
     known = incident.model_dump(mode="json", include=_SAME)
     return {

@@ -1,4 +1,4 @@
-"""Least size of a change for a comparison: larger than the changes that comparisons usually refute.
+"""Smallest size of a change that is compared: larger than the changes that comparisons usually refute.
 
 If the level jumps in normal times, sums pass their threshold more often than the budget allows candidates. So
 the sizes of refuted and skipped changes are remembered, and a change is compared only if it is among the b
@@ -17,16 +17,16 @@ from typing import Final
 from analyze.watch.settings import WatchSettings
 
 LARGE: Final = 1.0
-"""Unit of sizes: a step of `always_compared` standard deviations."""
+"""Size of a large step, the unit of sizes: a step of `always_compared` standard deviations."""
 
 
 class Ordinary:
-    """Onset tick -> size of changes in normal times."""
+    """Sizes of the changes seen in normal times, by onset tick."""
 
     def __init__(
         self, sizes: Iterable[tuple[int, float]], settings: WatchSettings, tick_ns: int, began_ns: int
     ) -> None:
-        """began_ns: time at which the watch starts to decide."""
+        """began_ns: time at which the watch began to decide windows, ns since the epoch."""
         self._sizes = dict(sizes)
         self._candidates = settings.candidates
         self._period = settings.ns_a_false_alarm / tick_ns
@@ -34,7 +34,7 @@ class Ordinary:
 
     @property
     def sizes(self) -> tuple[tuple[int, float], ...]:
-        """(Onset, size) pairs."""
+        """(Onset tick, size) of each remembered change."""
         return tuple(self._sizes.items())
 
     def add(self, onset: int, size: float) -> None:
@@ -42,25 +42,27 @@ class Ordinary:
         self._sizes[onset] = max(self._sizes.get(onset, 0.0), size)
 
     def worth(self, at: int) -> float:
-        """Least size compared at a tick; 0 while there are fewer changes than budgeted, at most a large
-        step."""
+        """Smallest size that is compared at tick `at`: 0 while fewer changes than budgeted are known, at most
+        that of a large step.
+        """
         since = max(at - self._period, self._began)
         budgeted = max(ceil(self._candidates * (at - since) / self._period), 1)
         known = sorted((size for onset, size in self._sizes.items() if onset > since), reverse=True)
         return min(known[budgeted - 1], LARGE) if len(known) >= budgeted else 0.0
 
     def rescale(self, ratio: float) -> None:
-        """Multiply sizes by `ratio`, after the deviations were learned anew."""
+        """Multiply all sizes by `ratio`, after the baseline was learned anew."""
         self._sizes = {at: size * ratio for at, size in self._sizes.items()}
 
     def drop_since(self, onset: int) -> None:
-        """Remove changes with onset >= `onset`: they belong to a confirmed change."""
+        """Remove changes with onset at tick `onset` or later: they belong to a confirmed change."""
         self._sizes = {at: size for at, size in self._sizes.items() if at < onset}
 
     def forget(self, now: int, open_since: int) -> None:
         """Remove changes that no longer affect a decision at tick `now`: too old, or followed by as many
-        later ones of at least their size as are budgeted. Onsets from `open_since` on do not count as later
-        ones: confirming the open change may still remove them."""
+        later changes of at least their size as are budgeted. Changes with onset from `open_since` on do not
+        count as later ones: confirming the open change may still remove them.
+        """
         kept, sizes = dict[int, float](), list[float]()
         for onset, size in sorted(self._sizes.items(), reverse=True):
             if onset > now - self._period and len(sizes) - bisect_left(sizes, size) < self._candidates:

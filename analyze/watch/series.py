@@ -76,32 +76,34 @@ FLOORS: Final = {
     INSTANCE: 0.1,
     INSTANCE_FAIL: 0.01,
 }
-"""Kind -> least change that a comparison reports."""
+"""Kind of series -> smallest change that a comparison reports: difference of logs, or of shares."""
 BOTH_WAYS: Final = frozenset({CALLS, PATTERN})
 """Kinds that alarm in both directions; times, slow calls and failures alarm upward only."""
 COARSE: Final = BINS_PER_OCTAVE // 2
 """Number of profile bins in one coarse bin of half an octave."""
 _HEAD: Final = "flowdiff.watch"
 _MOST_HEAD: Final = 1 << 28
-"""Most bytes of uncompressed metadata: names of half a million series."""
+"""Maximum size of uncompressed metadata, bytes: names of half a million series."""
 HOUR_NS: Final = 60 * NS_PER_MINUTE
 PATTERN_MARK: Final = " => "
 CALLER_MARK: Final = " < "
 
 
 class Name(NamedTuple):
-    """Identity of a series."""
+    """Identity of a series: what it measures, and where."""
 
     kind: str
     component: str
     operation: str
     """Operation, followed by ` -> callee` for a call; empty for a root type."""
     of: str
-    """Subject of the series: call site with its caller, call pattern, root type, or instance."""
+    """Subject of the series: call site with its caller, call pattern, root type, or instance (`component on
+    host`).
+    """
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Components concerned: the one that does the work, and the callee."""
+        """Components that the series concerns: the one that does the work, then the callee of a call."""
         callee = self.operation.partition(" -> ")[2]
         return (self.component, callee) if callee else (self.component,)
 
@@ -112,9 +114,9 @@ class Name(NamedTuple):
 
 
 _FREE: Final = Name(OPERATION, "", "", "")
-"""Placeholder name of a freed series number."""
+"""Placeholder for the name of a series whose number is free."""
 Rows = npt.NDArray[np.void]
-"""[rows] records of dtype ROW."""
+"""Array of records with dtype ROW."""
 ROW: Final = np.dtype(
     [("series", np.int64), ("tick", np.int64), ("bin", np.int64)]
     + [(name, np.float64) for name in ("den", "num", "sq")]
@@ -136,7 +138,7 @@ def rows_of(
 
 @dataclass(frozen=True, slots=True)
 class WindowTicks:
-    """The series of one window."""
+    """Series of one window: their names, and their sums by tick."""
 
     start_ns: int
     tick_ns: int
@@ -144,30 +146,30 @@ class WindowTicks:
     names: tuple[Name, ...]
     rows: Rows
     requests: F8
-    """[ticks] number of requests."""
+    """[ticks] number of requests in each tick."""
     folded: int = 0
-    """Number of instances without a series because their component has too many."""
+    """Number of instances that have no series because their component has too many."""
 
 
 MaybeTicks = TypeVar("MaybeTicks", WindowTicks, WindowTicks | None)
 
 
 def tick_length(window_ns: int, slot_ns: int) -> int:
-    """Tick length: the slot if it divides the window, else the window."""
+    """Tick length in ns: the slot if it divides the window into several, else the window."""
     return slot_ns if 0 < slot_ns < window_ns and window_ns % slot_ns == 0 else window_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Settings by which windows are turned into series."""
+    """Settings that determine how a window is turned into series."""
 
     refine: RefineSettings
     slot_ns: int
     most_instances: int = 0
-    """Most instances of a component to watch; 0: none."""
+    """Maximum number of instances watched per component; 0: none."""
 
     def tick_ns(self, window_ns: int) -> int:
-        """Tick length for windows of a length."""
+        """Tick length, ns, for windows of length `window_ns`."""
         return tick_length(window_ns, self.slot_ns)
 
     def settings(self, window_ns: int) -> str:
@@ -177,7 +179,7 @@ class Cut:
 
 
 def window_ticks(here: LakePeriod, cut: Cut) -> WindowTicks | None:
-    """Ticks of a whole window, read if stored, else computed and stored; None without requests."""
+    """Series of a whole window by tick, read if stored, else computed and stored; None without requests."""
     (window,) = here.windows
     tick_ns = cut.tick_ns(window.length_ns)
     key = StatsKey(window, key_of(here, cut.refine).source, cut.settings(window.length_ns), "ticks")
@@ -227,8 +229,10 @@ def _kept_or_made(store: Store, key: StatsKey, make: Callable[[], MaybeTicks]) -
 
 
 def _profile(here: LakePeriod, cut: Cut, tick_ns: int) -> tuple[Profile, InstanceSums | None] | None:
-    """Profile of a window by tick: the stored one if a tick is the window; else from its requests, with
-    instances."""
+    """Compute (profile by tick, sums of instances) of a window; None without requests.
+
+    If a tick is the window, the profile is the stored one, without instances.
+    """
     (window,) = here.windows
     if tick_ns == window.length_ns:
         whole = window_profile(here, cut.refine)
@@ -243,7 +247,7 @@ def _profile(here: LakePeriod, cut: Cut, tick_ns: int) -> tuple[Profile, Instanc
 
 
 class _Rows:
-    """Collector of the rows of a window's series."""
+    """Collects the rows of a window's series, and numbers their names."""
 
     def __init__(self) -> None:
         self.names = Numbering[Name]()
@@ -255,14 +259,14 @@ class _Rows:
         self.parts.append(rows[den > 0])
 
     def codes(self, names: list[Name]) -> I8:
-        """Numbers of names; new names get the next numbers."""
+        """[names] number of each name; new names get the next numbers."""
         return np.array([self.names[name] for name in names], dtype=np.int64)
 
 
 def ticks_of(
     profile: Profile, instances: InstanceSums | None, start_ns: int, tick_ns: int, n_ticks: int
 ) -> WindowTicks:
-    """Series of a profile and of instances, both with one slot per tick of a window."""
+    """Make the series of a window from its profile and its instances, both with one slot per tick."""
     names, rows = profile.names, _Rows()
     n_sites, n_slots = len(names.sites), n_ticks
     sites = _sites(names)
@@ -298,7 +302,7 @@ def ticks_of(
 
 
 def _sites(names: Names) -> list[Name]:
-    """[sites] names of series, kind not set."""
+    """[sites] name of each call site's series, with an empty `kind`."""
     found = []
     for site in names.sites:
         called = names.operations[site.operation]
@@ -313,7 +317,7 @@ def _of_kind(kind: str, names: list[Name]) -> list[Name]:
 
 
 def _patterns(profile: Profile, rows: _Rows, sites: list[Name]) -> None:
-    """Add votes for call patterns; their denominators are those of the call site (`denominator_of`)."""
+    """Add series of call patterns, without denominators: the call site's count (`denominator_of`)."""
     names = profile.names
     texts = [name.text for name in names.operations]
     patterns = {name: profile.patterns[name].to_numpy() for name in ("site", "pattern", "slot", "votes")}
@@ -331,7 +335,7 @@ def _patterns(profile: Profile, rows: _Rows, sites: list[Name]) -> None:
 
 
 def _instances(found: InstanceSums, rows: _Rows) -> None:
-    """Add instances; the denominators of failing visits are those of the visits (`denominator_of`)."""
+    """Add series of instances; the failing visits' denominator is the series of visits (`denominator_of`)."""
     named = [Name(INSTANCE, component, "", f"{component} on {host}") for component, host in found.instances]
     rows.add(named, found.instance, found.tick, found.den, found.slower, found.sq)
     fails = found.failing != 0
@@ -342,7 +346,7 @@ def _instances(found: InstanceSums, rows: _Rows) -> None:
 
 
 def _roots(profile: Profile, rows: _Rows, n_slots: int) -> F8:
-    """Add response times and failures of root types; returns [ticks] requests."""
+    """Add response times and failures of root types; return the number of requests, [ticks]."""
     roots = profile.names.roots
     found = {n: profile.responses[n].to_numpy() for n in ("root", "slot", "bin", "n", "failed_n")}
     place, size = found["root"].astype(np.int64) * n_slots + found["slot"], len(roots) * n_slots
@@ -366,8 +370,7 @@ _STORED: Final = {
 
 
 def _encode(ticks: WindowTicks) -> bytes:
-    """Parquet bytes: rows as a table, the rest as metadata, compressed because Parquet does not compress
-    it."""
+    """Encode ticks as Parquet: `rows` as the table, all else as compressed metadata."""
     columns = {
         name: pa.array(ticks.rows[name].astype(_STORED[name].to_pandas_dtype()), _STORED[name])
         for name in _COLUMNS
@@ -426,19 +429,21 @@ def denominator_of(name: Name) -> Name | None:
 
 
 class Seen(NamedTuple):
-    """Presence of an instance that is not gone."""
+    """Time for which an instance of a component has been present, and for which it has been missing since."""
 
     since: int
-    """First tick of the window in which it appeared."""
+    """First tick of the window in which the instance appeared."""
     windows: int = 0
-    """Number of windows since its last visit that have its component."""
+    """Number of windows with the instance's component since the instance's last visit."""
     visits: float = 0.0
-    """Visits expected in those windows if it had an equal share of its component's."""
+    """Number of visits expected in these `windows` if the instance had an equal share of its component's
+    visits.
+    """
 
 
 @dataclass(slots=True)
 class Ring:
-    """Dense sums of recent windows by series and tick, and by series and hour over a longer time.
+    """Ring buffer of series: sums (den, num, sq) by tick over recent windows, and by hour over a longer time.
 
     Only ticks with requests have a column: `at` holds their numbers since the epoch.
     """
@@ -447,35 +452,41 @@ class Ring:
     names: list[Name] = field(default_factory=list)
     codes: dict[Name, int] = field(default_factory=dict)
     base: list[int] = field(default_factory=list)
-    """[series] number of the series that provides `den`; mostly the series itself."""
+    """[series] number of the series that provides `den`, the number of events; mostly the series itself."""
     at: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     requests: F8 = field(default_factory=lambda: np.zeros(0))
     ticks: Sums = field(default_factory=lambda: Sums())
     hour: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Hours since the epoch, ascending."""
+    """[hour columns] hours since the epoch, ascending."""
     hours: Sums = field(default_factory=lambda: Sums())
     slow: list[Rows] = field(default_factory=list)
-    """Rows with a bin >= 0, one array a window; `tick` counts from the epoch."""
+    """Rows with `bin` >= 0 (distributions of own times), one array a window; `tick` counts from the epoch."""
     gone_windows: int = 3
-    """An instance is gone after this many windows with its component but without the instance,"""
+    """Minimum number of windows in which an instance is missing, but not its component, before it counts as
+    gone.
+    """
     gone_visits: float = 32.0
-    """if with an equal share it would have had this many visits in them,"""
+    """Number of visits that a missing instance would have had with an equal share: from this number on it
+    counts as gone.
+    """
     gone_ticks: int = 1024
-    """or if they span this many ticks."""
+    """Number of ticks in the windows without a visit from which a missing instance is gone in any case."""
     instances: list[Rows] = field(default_factory=list)
-    """Rows of instances, one array a window; `series` is an index into `instance_names`. Kept as long as
-    ticks, also after an instance is gone."""
+    """Rows of instances, one array a window; `series` is an index into `instance_names`. Stored as long as
+    ticks, also after an instance is gone.
+    """
     instance_names: Numbering[Name] = field(default_factory=Numbering)
     there: dict[Name, Seen] = field(default_factory=dict)
-    """Present instances; only these have series, from their appearance on."""
+    """Instance -> its presence, for instances that are not gone; only these have series, once they appear."""
     there_at: int = 0
-    """Tick for which `there` is valid; earlier windows do not change it."""
+    """Tick from which `there` is valid; windows before it do not change it."""
     free: list[int] = field(default_factory=list)
-    """Series numbers of instances that are gone, for reuse."""
+    """Series numbers of instances that are gone, free for new instances."""
 
     def add_ticks(self, window: WindowTicks) -> list[int]:
-        """Add a window's ticks with requests, without its hours; returns the series numbers freed by
-        instances that are gone."""
+        """Add a window's ticks with requests, without its hours; return the series numbers of instances that
+        are gone, which new instances may reuse.
+        """
         first, n_old = window.start_ns // self.tick_ns, len(self.at)
         gone = self._let_go(window, first) if first >= self.there_at else []
         codes, rows = self._codes(window, since=first), window.rows
@@ -533,8 +544,9 @@ class Ring:
         return seen.windows >= self.gone_windows and is_missed
 
     def name_there(self, names: Iterable[Name]) -> None:
-        """Assign series numbers to those of `names` that are present instances, even if no window in the ring
-        has them."""
+        """Assign series numbers to the present instances in `names`, even if no window in the ring has
+        them.
+        """
         for name in names:
             if self._is_there(name):
                 self._code(name)
@@ -556,7 +568,7 @@ class Ring:
         self.hours.add(len(self.names), len(self.hour), codes[rows["series"]], place, rows)
 
     def _codes(self, window: WindowTicks, *, since: int | None = None) -> I8:
-        """[series of a window] numbers in the ring; -1 for instances that had not appeared by tick
+        """[series of a window] series number in the ring; -1 for instances that had not appeared by tick
         `since`.
         """
         codes = [
@@ -568,7 +580,9 @@ class Ring:
         return np.array(codes, dtype=np.int64)
 
     def by_hour(self, day_ns: int) -> WindowTicks:
-        """Hours of a day as ticks, from which `add_hours` restores the same sums bit for bit."""
+        """Hours of a day as a window with hourly ticks; `add_hours` restores the same sums from it, bit for
+        bit.
+        """
         cells = self.hours.cells[:, : len(self.names), : len(self.hour)]
         series, place = np.nonzero(cells.any(axis=0))
         den, num, sq = cells[:, series, place].astype(np.float64)
@@ -577,7 +591,9 @@ class Ring:
         return WindowTicks(day_ns, HOUR_NS, n_hours, tuple(self.names), rows, np.zeros(n_hours))
 
     def sums(self, rows: I8, columns: slice | I8) -> F8:
-        """[3, rows, columns] den, num, sq of ticks. rows: series; columns: ticks."""
+        """[3, rows, columns] sums den, num, sq. rows: series numbers; columns: indices of ticks in the
+        ring.
+        """
         found = self.ticks.cells[:, rows][:, :, columns].astype(np.float64)
         found[0] = self.ticks.cells[0, np.asarray(self.base)[rows]][:, columns]
         return found
@@ -588,7 +604,7 @@ class Ring:
         return events
 
     def hour_sums(self, past: int) -> tuple[I8, F8]:
-        """(hours before `past`, [3, series, hours] sums)."""
+        """Return (hours before hour `past`, sums den, num, sq of these hours as [3, series, hours])."""
         n = int(np.searchsorted(self.hour, past))
         found = self.hours.cells[:, : len(self.names), :n].astype(np.float64)
         found[0] = self.hours.cells[0, self.base, :n]
@@ -611,8 +627,9 @@ class Ring:
         return code
 
     def keep(self, needed: B1, first_hour: int) -> None:
-        """Drop ticks not in the mask `needed`, and hours before `first_hour`; each only once a quarter can be
-        dropped."""
+        """Drop ticks where the mask `needed` is False, and hours before `first_hour`; each only once a
+        quarter can be dropped.
+        """
         later = self.hour >= first_hour
         if needed.sum() * 4 <= len(needed) * 3:
             self.at, self.requests = self.at[needed], self.requests[needed]
@@ -635,12 +652,14 @@ class Ring:
 
 @dataclass(slots=True)
 class Sums:
-    """[3, series, columns] sums with room to grow; single precision suffices for shares and means of logs."""
+    """Sums den, num, sq as float32[3, series, columns], with spare room; shares and means of logs need no
+    more digits.
+    """
 
     cells: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((3, 0, 0), dtype=np.float32))
 
     def add(self, n_series: int, n_columns: int, series: I8, column: I8, rows: Rows) -> None:
-        """Add rows to the cells of their series and column; rows with a negative column are skipped."""
+        """Add `rows` to the cells at (`series`, `column`); rows with a negative column are skipped."""
         room = self.cells.shape
         if n_series > room[1] or n_columns > room[2]:
             grown = [
@@ -656,7 +675,7 @@ class Sums:
             np.add.at(cell.reshape(-1), flat, rows[name][there].astype(np.float32))
 
     def keep(self, needed: B1) -> None:
-        """Keep only some columns. needed: [columns in use] mask."""
+        """Drop columns. needed: [columns in use] mask of the columns to retain."""
         n = int(needed.sum())
         self.cells[:, :, :n] = self.cells[:, :, : len(needed)][:, :, needed]
         self.cells[:, :, n:] = 0

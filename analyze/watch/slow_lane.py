@@ -20,26 +20,26 @@ from schemas.windows import NS_PER_DAY
 
 DAY = NS_PER_DAY
 WEEKS: Final = 4
-"""Number of preceding weeks whose same weekday a day is compared with."""
+"""Number of preceding weeks with whose same weekday a day is compared."""
 _GAMMA: Final = 0.07720838
-"""Normalizing constant: the weights of all tests sum to 1."""
+"""Normalizing constant of `weight`: the weights of all tests sum to 1."""
 
 
 class Spent(Config):
-    """History of a sequence of tests, which determines the next level."""
+    """Tests made so far in one sequence, which determine the level of the next test."""
 
     tests: int = 0
     rejected: tuple[int, ...] = ()
-    """Numbers, from 1, of the tests that rejected."""
+    """Numbers, from 1, of the tests that rejected, ascending."""
 
 
 class SlowState(Config):
-    """Progress of the slow lane."""
+    """Last day and week that were compared, and the tests made so far."""
 
     day: int | None = None
-    """Last day (since the epoch) that was compared."""
+    """Last day that was compared, days since the epoch; None before the first window."""
     week: int | None = None
-    """The last week (`week_of`)."""
+    """Last week that was compared, numbered by `week_of`; None before the first window."""
     days: Spent = Spent()
     weeks: Spent = Spent()
 
@@ -54,12 +54,12 @@ def level(spent: Spent, alpha: float) -> float:
 
 
 def weight(t: int) -> float:
-    """Weight γ_t of the t-th test; all sum to 1."""
+    """Weight γ_t of test number t, from 1; the weights of all tests sum to 1."""
     return float(_GAMMA * np.log(max(t, 2)) / (t * np.exp(np.sqrt(np.log(max(t, 1))))))
 
 
 def after(spent: Spent, rejected: bool) -> Spent:
-    """History with one more test."""
+    """Copy of `spent` with one more test. rejected: its result."""
     number = spent.tests + 1
     return Spent(tests=number, rejected=(*spent.rejected, number) if rejected else spent.rejected)
 
@@ -73,14 +73,14 @@ def certain(decision: Decision, alpha: float) -> Decision:
 
 
 WindowsOf = Callable[[int, int], Sequence[Range]]
-"""Function (start, end) in ns -> sealed windows of the lake in that range."""
+"""Function (start, end), ns since the epoch -> sealed windows of the lake in that range."""
 
 
 class Quiet(Protocol):
-    """Removes ranges with an incident."""
+    """Function that removes ranges with an incident."""
 
     def __call__(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
-        """Ranges that overlap no incident of the fast lane or of the lanes in `small`."""
+        """Those of `ranges` that overlap no incident of the fast lane, nor of the lanes in `small`."""
         ...
 
 
@@ -105,12 +105,12 @@ def compared_day(day: int, windows_of: WindowsOf, quiet: Quiet, decide: Decide) 
 
 
 def week_of(day: int) -> int:
-    """Number of a day's week, weeks starting on Monday; the epoch was a Thursday."""
+    """Number of the week of a day (days since the epoch); weeks begin on Monday."""
     return (day + 3) // 7
 
 
 def days_of(week: int) -> range:
-    """Days of a week, Monday first."""
+    """Days, since the epoch, of a week that is numbered by `week_of`; Monday first."""
     return range(7 * week - 3, 7 * week + 4)
 
 

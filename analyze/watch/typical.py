@@ -42,7 +42,7 @@ _TINY: Final = 1e-9
 
 
 def groups_of(typical: Sequence[Typical], ring: Ring, settings: WatchSettings) -> Iterator[Pooled]:
-    """Baselines of the present instances, one group per pool length."""
+    """Yield the baselines of the present instances, one group per pool length (number of ticks per value)."""
     known = {(one.kind, one.component): one for one in typical}
     there: dict[int, list[tuple[Typical, Name]]] = defaultdict(list)
     for instance in ring.there:
@@ -79,8 +79,8 @@ def _said_of(
 def typical_instances(
     ring: Ring, at: I8, settings: WatchSettings, anew: Mapping[Name, int]
 ) -> tuple[Typical, ...]:
-    """Learn the shared baselines from ticks `at` (ascending); for a component with too many instances, from
-    those present most.
+    """Learn the baseline that a component's instances share, from ticks `at` (ascending); with too many
+    instances, from those present most.
 
     anew: series -> first tick of its normal behaviour; earlier values are ignored.
     """
@@ -112,8 +112,9 @@ def typical_instances(
 
 
 def _per_tick(instances: Sequence[Rows], at: I8) -> F8:
-    """Mean visits per tick and instance, from an instance's first tick to its last, ticks without visits
-    included."""
+    """Mean number of visits per tick and instance, between an instance's first and last tick, ticks without
+    visits included.
+    """
     ends = [np.searchsorted(at, [rows["tick"].min(), rows["tick"].max()]) for rows in instances]
     ticks = sum(int(last) - int(first) + 1 for first, last in ends)
     return np.asarray(sum(rows["den"].sum() for rows in instances) / ticks)
@@ -121,12 +122,12 @@ def _per_tick(instances: Sequence[Rows], at: I8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class _Learning:
-    """Values of a component's instances from which its baseline is learned."""
+    """Values of a component's instances, from which their common baseline is learned."""
 
     kind: str
     names: tuple[Name, ...]
     left: F8
-    """[instances, pools] deviations from the siblings minus the instance's lasting one."""
+    """[instances, pools] deviations from the siblings, minus the instance's lasting deviation."""
     error: F8
     sd: F8
     """[1] standard deviation over all instances; `level` has one row as well."""
@@ -171,7 +172,7 @@ def _learning(
 
 
 def _whitened(learning: Sequence[_Learning], k: int, pool: I8, settings: WatchSettings) -> Iterator[Typical]:
-    """Add the scatter of the innovations, and yield the baseline of each component's instances."""
+    """Yield the baseline of each component's instances, completed by the scatter of the innovations."""
     allow = [settings.floor_share * FLOORS[one.kind] for one in learning]
     of = np.repeat(np.arange(len(learning)), [len(one.names) for one in learning])
     levels = each_column([one.level for one in learning for _ in one.names], np.concatenate)

@@ -31,36 +31,38 @@ LOAD: Final = "load"
 
 
 class State(Config):
-    """State of a watch: all that a restart needs beside the windows."""
+    """State of a watch: all that a restart needs beside the lake's windows."""
 
     lake_id: str
     tick_ns: int
     through_ns: int
-    """Windows that end at or before this time are decided."""
+    """Windows that end at or before this time, ns since the epoch, are decided."""
     began_ns: int = 0
-    """Time from which the watch decides."""
+    """Time at which the watch began to decide windows, ns since the epoch."""
     suspended: str = LEARNING
-    """Reason why nothing could be detected in the last window; empty if it was watched."""
+    """Reason why nothing could be detected in the last window (learning, load); empty if it was watched."""
     sums: tuple[Kept, ...] = ()
     tracked: tuple[Tracked, ...] = ()
     fitted: int | None = None
-    """Tick before which the current baseline was learned; None before the first."""
+    """End, exclusive, of the ticks that the current baseline was learned from; None without a baseline."""
     fitted_span: int = 1
-    """Ticks that the current baseline spans."""
+    """Number of ticks that the current baseline spans."""
     fitted_tracked: tuple[Tracked, ...] = ()
-    """Incidents excluded from the current baseline."""
+    """Incidents whose ticks the current baseline leaves out."""
     anew: tuple[tuple[Name, int], ...] = ()
-    """First tick of some series' ordinary times, after an accepted change."""
+    """(Series, first tick of its normal behaviour) after accepted changes; earlier values are ignored."""
     ordinary: tuple[tuple[int, float], ...] = ()
-    """(Onset, size) of refuted and skipped changes; sizes relative to a large step."""
+    """(Onset tick, size) of changes that were refuted or too small to compare; sizes in large steps."""
     instances: tuple[tuple[Name, Seen], ...] | None = None
-    """Instances that are not gone; None before instances were first looked for."""
+    """(Instance, presence) of the instances that are not gone; None before instances were first looked
+    for.
+    """
     peaks: tuple[tuple[int, float], ...] = ()
-    """(Day, requests of its busiest tick): a baseline is learned from only a sample of the ticks."""
+    """(Day since the epoch, requests in its busiest tick), as a baseline samples only a part of the ticks."""
 
 
 class Watcher:
-    """Fast lane over the windows of a lake, in order."""
+    """Fast lane of the watch: decides the windows of a lake in order."""
 
     def __init__(
         self,
@@ -71,7 +73,7 @@ class Watcher:
         keep: KeepReport = lambda _: "",
         windows_of: WindowsOf = lambda *_: (),
     ) -> None:
-        """windows_of: see WindowsOf; supplies histories longer than the ring of ticks."""
+        """windows_of: lists sealed windows, for histories longer than the ring buffer of ticks."""
         self.settings = settings
         self.state = state
         fitted = state.fitted
@@ -94,21 +96,21 @@ class Watcher:
 
     @property
     def tick_ns(self) -> int:
-        """Tick length, ns."""
+        """Length of a tick, ns."""
         return self.state.tick_ns
 
     @property
     def decide_by(self) -> Decide:
-        """Comparison that decides candidates."""
+        """Function that compares a candidate's time with the time before it."""
         return self.confirmation.decide_by
 
     def learn(self, window: WindowTicks) -> None:
-        """Add a window that is decided already, or precedes the watch."""
+        """Learn from a window without deciding it: one that is decided already, or precedes the watch."""
         self.detector.add(window)
         self.detector.forget(window)
 
     def decide(self, window: WindowTicks) -> Decided:
-        """Decide the next window, and advance the state."""
+        """Decide the next window; update `state`."""
         began, detector, candidates = time.perf_counter(), self.detector, self._candidates
         if not self._restored:
             self._restore()
@@ -151,7 +153,7 @@ class Watcher:
         return decided
 
     def collect(self, decided: Decided) -> None:
-        """Move the incidents' events since the last call into `decided`, and update the state."""
+        """Move the incidents' events into `decided`, and update the state."""
         decided.events += self.book.events
         self.book.events = []
         if decided.run is not None:
@@ -168,7 +170,7 @@ class Watcher:
         return ended.incident
 
     def _restore(self) -> None:
-        """Restore the baseline and the sums from the state."""
+        """Restore the baseline and the sums of evidence from `state`."""
         self._restored = True
         detector, fitted = self.detector, self.detector.fitted
         if fitted is not None and len(detector.ring.at):
@@ -208,7 +210,9 @@ class Watcher:
         detector.forget(window)
 
     def _peaks(self, window: WindowTicks) -> tuple[tuple[int, float], ...]:
-        """Daily peaks of requests per tick within the season, this window included."""
+        """(Day since the epoch, requests in its busiest tick) for the days of the season, this window
+        included.
+        """
         today, peaks = window.start_ns // NS_PER_DAY, dict(self.state.peaks)
         peaks[today] = max(peaks.get(today, 0.0), float(window.requests.max(initial=0)))
         oldest = today - max(self.settings.season_days, self.settings.baseline_ns // NS_PER_DAY)

@@ -25,7 +25,7 @@ from analyze.scope import LakePeriod, Lakes
 from analyze.watch.baseline import Sample
 from analyze.watch.candidates import Decided
 from analyze.watch.decide import CHANGED, Comparer, Decide, Decision, Range
-from analyze.watch.deployments import Rollout, Versions, is_due, looked_at, noticed
+from analyze.watch.deployments import is_due, looked_at, noticed
 from analyze.watch.detect import USUAL_TICKS
 from analyze.watch.incidents import place_of
 from analyze.watch.lane import WatchCommit, last_commit, publish, put_commit
@@ -42,6 +42,7 @@ from analyze.watch.slow_lane import (
     level,
     week_of,
 )
+from analyze.watch.versions import Rollout, Versions
 from analyze.watch.watcher import State, Watcher
 from schemas.errors import NotFoundError, PeriodError
 from schemas.incidents import Incident, Notify
@@ -57,7 +58,7 @@ _HOUR = 60 * NS_PER_MINUTE
 
 @dataclass(slots=True)
 class LakeWatch:
-    """This process's watch of one lake."""
+    """Watch of one lake, as run by this process."""
 
     lake: str
     settings: WatchSettings
@@ -66,7 +67,7 @@ class LakeWatch:
     created_by: str
     notify: Notify = lambda _: None
     dry_run: bool = False
-    """Decide and report, but commit and store nothing."""
+    """True: decide and yield decisions, but commit and store nothing."""
     decide: Decide | None = None
     """Comparison to use; None: that of `flowdiff compare`."""
     _place: LakePlace = field(init=False)
@@ -76,9 +77,9 @@ class LakeWatch:
     _versions: Versions = field(init=False, default_factory=Versions)
     _lakes: Lakes | None = field(init=False, default=None)
     _length: int = field(init=False, default=0)
-    """Length of a window, ns."""
+    """Length of the lake's windows, ns."""
     _starts: list[int] = field(init=False, default_factory=list)
-    """Starts of the sealed windows, ascending."""
+    """Starts of the lake's sealed windows, ns since the epoch, ascending."""
 
     def __post_init__(self) -> None:
         """Open the lake. Raises LakeError if there is none."""
@@ -86,19 +87,22 @@ class LakeWatch:
 
     @property
     def watcher(self) -> Watcher | None:
-        """The current fast lane; None before the first window."""
+        """Watcher of the fast lane; None before the first window."""
         return self._watcher
 
     @property
     def state(self) -> State | None:
-        """State of the lake's watch; None before its first commit."""
+        """State of the lake's watch: the watcher's, else that of the last commit; None before the first
+        commit.
+        """
         if self._watcher is not None:
             return self._watcher.state
         return None if self._last is None else self._last.state
 
     def silent_since(self, now_ns: int) -> int | None:
-        """End of the last window if none was sealed for too long (no input, or sealing stalled); else
-        None."""
+        """End of the last decided window, ns since the epoch, if it is more than `silent_windows` windows ago
+        (no input, or sealing stalled); else None.
+        """
         if self.state is None or not self._length:
             return None
         through_ns = self.state.through_ns
@@ -106,7 +110,7 @@ class LakeWatch:
         return through_ns if is_silent else None
 
     def resume(self) -> None:
-        """Continue from the lake's last commit, whoever made it. Raises LakeError, OSError."""
+        """Continue from the lake's last commit, by whichever process. Raises LakeError, OSError."""
         self._watcher = None
         self._last = last_commit(self._place.store)
         if self._last is None:
@@ -176,7 +180,7 @@ class LakeWatch:
         return [Window(start, self._length) for start in self._starts[bisect_left(self._starts, ns) :]]
 
     def _ranges(self, start_ns: int, end_ns: int) -> list[Range]:
-        """Sealed windows that lie entirely in a range."""
+        """[start, end) of the sealed windows that lie entirely in a range, ns since the epoch."""
         first, past = (
             bisect_left(self._starts, start_ns),
             bisect_left(self._starts, end_ns - self._length + 1),
@@ -191,7 +195,7 @@ class LakeWatch:
     # Decisions
 
     def _begun(self, through_ns: int) -> State:
-        """Initial state of a watch that begins at a time."""
+        """Initial state of a watch that decides the windows after `through_ns`."""
         made = sha256(self._place.store.read(LAKE_FILE).to_pybytes() + str(self._starts[0]).encode())
         return State(
             lake_id=made.hexdigest()[:16],
@@ -201,7 +205,7 @@ class LakeWatch:
         )
 
     def _watching(self, state: State) -> Watcher:
-        """Make a Watcher that has learned the windows up to its state."""
+        """Make a Watcher that has learned from the windows before its state's end."""
         decide = self.decide or Comparer.of(self.lake, self.refine)
         watcher = Watcher(
             state,
@@ -226,7 +230,7 @@ class LakeWatch:
                 watcher.learn(ticks)
 
     def _learn_day(self, watcher: Watcher, start_ns: int, sample: Sample) -> None:
-        """Learn a day of which only some ticks are needed; its hours are read from one file."""
+        """Learn from one past day: its hours, stored in one file, and the ticks in it that `sample` takes."""
         assert self._lakes is not None
         windows = [Window(start, self._length) for start, _ in self._ranges(start_ns, start_ns + DAY)]
         if not windows:
@@ -249,7 +253,7 @@ class LakeWatch:
         return Cut(self.refine, watcher.tick_ns, self.settings.most_instances)
 
     def _decided(self, watcher: Watcher, window: Window) -> Decided | None:
-        """Decisions of all lanes over one window; None if it has no requests."""
+        """Decide one window in all lanes; None if it has no requests."""
         ticks = self._ticks(watcher, window.start_ns)
         if ticks is None:
             return None
@@ -260,7 +264,7 @@ class LakeWatch:
         return decided
 
     def _slow_lane(self, watcher: Watcher, now_ns: int) -> None:
-        """Compare the day, and the week, that just ended, if due."""
+        """Compare the day and the week that ended last, unless they were compared already."""
         slow = self._slow
         day, week = now_ns // DAY - 1, week_of(now_ns // DAY) - 1
         if self.settings.daily and slow.day is not None and day > slow.day:
@@ -361,9 +365,9 @@ class LakeWatch:
 
 
 def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Incident:
-    """Accept an open incident as the new normal. Raises NotFoundError, TakenError.
+    """Accept an open incident as the new normal, and return it. Raises NotFoundError, TakenError.
 
-    id_: the id, or a unique prefix.
+    id_: the incident's id, or a unique prefix of it.
     """
 
     def commit(last: WatchCommit) -> WatchCommit:
@@ -382,7 +386,7 @@ def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Inc
 
 
 def not_acceptable(id_: str, named: Sequence[Incident]) -> str:
-    """Reason why `accepted` finds no single open incident; named: incidents whose id begins with `id_`."""
+    """Sentence: why `id_` does not name one open incident; named: incidents whose id begins with `id_`."""
     n_open = sum(incident.goes_on for incident in named)
     if n_open:
         return f"The ids of {n_open} open incidents begin with '{id_}'."
@@ -403,10 +407,10 @@ def marked(lake: str, text: str, at_ns: int, owner: str, created_by: str) -> Non
 
 
 def _ordered(lake: str, commit: Callable[[WatchCommit], WatchCommit]) -> WatchCommit:
-    """Commit a person's command on top of the last commit, whichever process made that.
+    """Commit a person's command on top of the last commit, by whichever process.
 
-    If a running watch commits first, try again; the watch continues from this commit. Raises NotFoundError,
-    TakenError, LakeError, OSError.
+    commit: makes the commit from the last one. If a running watch commits first, try again; the watch
+    continues from this commit. Raises NotFoundError, TakenError, LakeError, OSError.
     """
     place = open_place(lake)
     for attempt in count(1):

@@ -36,19 +36,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """Destinations of a report besides the terminal."""
+    """Files, store and browser to which a command sends its report besides the terminal."""
 
     json_file: Annotated[
-        str | None, typer.Option("--json", help="Write the report as JSON here too; `-` prints it.")
+        str | None, typer.Option("--json", help="Write the report as JSON to this file; `-` prints it.")
     ] = None
     html_file: Annotated[
-        Path | None, typer.Option("--html", help="Write the page here too; `-` prints it.")
+        Path | None,
+        typer.Option("--html", help="Write the report as an HTML page to this file; `-` prints it."),
     ] = None
     markdown_file: Annotated[
         str | None,
         typer.Option(
             "--markdown",
-            help="Write a screen of Markdown here too, for pull requests and chat; `-` prints it.",
+            help="Write a short report in Markdown to this file, for pull requests and chat; `-` prints it.",
         ),
     ] = None
     save: Annotated[
@@ -60,14 +61,14 @@ class Destinations:
         typer.Option(
             metavar="URL",
             envvar="FLOWDIFF_TRACE_URL",
-            help="Make each request id on the page a link: https://HOST/trace/{trace_id}. Default: what "
-            "flowdiff.json of the lake has as trace_url.",
+            help="Link each request id on the page to https://HOST/trace/{trace_id}. Default: "
+            "trace_url in flowdiff.json of the lake.",
         ),
     ] = None
 
     def __post_init__(self) -> None:
-        """Raises ConfigError if two outputs use standard output, InputError for a file that cannot be
-        written.
+        """Check the destinations. Raises ConfigError if two outputs want standard output, or the address of
+        traces is invalid; InputError for a file that cannot be written.
         """
         if self.trace_url is not None:
             parse_trace_url(self.trace_url)
@@ -81,7 +82,7 @@ class Destinations:
 
     @property
     def files(self) -> dict[str, Path]:
-        """Option -> file, for each requested format."""
+        """Option (`--json`, …) -> file, for each format that is requested."""
         given = {"--json": self.json_file, "--html": self.html_file, "--markdown": self.markdown_file}
         return {form: Path(file) for form, file in given.items() if file is not None}
 
@@ -134,10 +135,10 @@ def publish(
 ) -> None:
     """Write the report to its destinations, and print it as text, JSON or the page.
 
-    lake: where it is stored; a failure to store is only reported on standard error, as the report was
-    printed. done: beginning of the message about a failure to print; whole: as in `print_report`; last:
-    printed below the report. Raises InputError for a file that cannot be written, after everything else is
-    written and printed; ConfigError if a page in a bucket should be opened.
+    lake: where to store the report; a failure to store is only reported on standard error. done: beginning of
+    the message about a failure to print; whole: as in `print_report`; last: text printed below the report.
+    Raises InputError for a file that cannot be written, after everything else is written and printed;
+    ConfigError if a page in a bucket should be opened.
     """
     from analyze.report.markdown import render_markdown
     from analyze.report.page import render_html
@@ -173,7 +174,7 @@ def publish(
 
 
 def _kept(outcome: Outcome, lake: str) -> str | LakeError:
-    """Store the report; returns the page's path in the lake, or the error."""
+    """Store the report; return the page's path in the lake, or the error."""
     from analyze.report.index import kept_reports
     from analyze.report.page import INDEX_LINK, render_html
     from analyze.report.store import keep_report
@@ -190,7 +191,7 @@ def _kept(outcome: Outcome, lake: str) -> str | LakeError:
 
 
 def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
-    """Write all files, even if one fails; returns the errors."""
+    """Write all files, even if one fails; return the errors."""
     refused = []
     for path, content in made:
         try:
@@ -202,7 +203,7 @@ def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
 
 
 def _print(outcome: Outcome, at: str | None, *, done: str, whole: bool, last: str) -> None:
-    """Print the report as text; at: path of its page."""
+    """Print the report as text. at: path of its page, None: it is stored nowhere; others as in `publish`."""
     from analyze.report.terminal import print_report
 
     # The exit code depends on the findings, even if the reader leaves before the end of the text.

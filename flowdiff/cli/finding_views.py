@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from analyze.scope import LakePeriod
 
 MOST_ROOTS: Final = 5
-"""Most root types in the filter for a finding's requests."""
+"""Maximum number of root types in the filter for a finding's requests."""
 _TIMES: Final = TIME_KINDS | ORDER_KINDS
 _PATHS: Final = PATH_KINDS | CALL_KINDS
 
 
 _IN_DOUBLE: Final = frozenset('"$`\\!\n')
-"""Characters special to a shell inside double quotes."""
+"""Characters that a shell treats specially inside double quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A method, its purpose, and the kinds of change it applies to."""
+    """A method that examines a finding further: its name, its purpose, the kinds of change that it is for."""
 
     method: str
     about: str
@@ -54,23 +54,24 @@ _WAYS: Final = (
     _Way("browse", "response times, typical requests, what happened when", frozenset(ChangeKind)),
     _Way("distalyze", "what else diverges, and where it began", frozenset(ChangeKind)),
 )
-"""Methods, most useful first."""
+"""Methods that examine findings further, most useful first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The two samples in the notation of the command line."""
+    """The two samples of a comparison in the notation of the command line."""
 
     lake: str
     periods: Mapping[str, tuple[str, ...]]
-    """`reference` and `problem` -> texts of periods."""
+    """`reference` and `problem` -> texts of the sample's periods."""
     where: Mapping[str, str]
-    """`reference` and `problem` -> filter; empty for none."""
+    """`reference` and `problem` -> filter of the sample; empty without one."""
 
 
 def compared_of(samples: Sequence[tuple[str, Sequence[LakePeriod]]]) -> Compared | None:
-    """Samples in the notation of the command line; None if that is impossible: other samples, several lakes,
-    unsealed windows."""
+    """Samples in the notation of the command line; None if it cannot express them: other samples than
+    reference and problem, several lakes, unsealed windows.
+    """
     if [name for name, _ in samples] != ["reference", "problem"]:
         return None
     parts = [part for _, found in samples for part in found]
@@ -94,7 +95,8 @@ def with_views(
 ) -> Outcome:
     """Add to each finding the commands that examine it further; the report's id is unchanged.
 
-    methods: names of the installed ones. kept: reports whose pages are stored beside this one's.
+    compared: None adds nothing; methods: names of the installed methods; kept: reports stored beside this
+    one, whose pages are linked.
     """
     if compared is None:
         return outcome
@@ -113,12 +115,14 @@ def with_views(
 
 
 def shown_only(outcome: Outcome, only: Literal["", "worse"]) -> Outcome:
-    """Restrict the shown findings to `only`; all remain in the outcome, and the report's id is unchanged."""
+    """Show only findings `only` (`worse`: no improvements); the outcome retains all, and the report's id is
+    unchanged.
+    """
     return _with_findings(outcome, lambda section: section.model_copy(update={"only": only}))
 
 
 def _with_findings(outcome: Outcome, change: Callable[[FindingsSection], FindingsSection]) -> Outcome:
-    """Apply `change` to the sections of findings."""
+    """Outcome with `change` applied to every section of findings."""
     sections = tuple(
         change(section) if isinstance(section, FindingsSection) else section
         for section in outcome.report.sections
@@ -153,7 +157,7 @@ def _views(
 
 
 def _drawn(finding: Finding, lake: str) -> Iterator[FurtherView]:
-    """View with the command that draws the first affected request; nothing if there is none."""
+    """Yield the command that draws the first affected request; nothing if there is no such request."""
     example = next((one for one in finding.examples if one.sample == "problem"), None)
     if example is not None and _can_be_copied(example.request_id):
         arguments = ("flow", example.request_id, "--lake", lake)
@@ -166,8 +170,9 @@ def _drawn(finding: Finding, lake: str) -> Iterator[FurtherView]:
 
 
 def shell_line(words: Sequence[str]) -> str:
-    """Join words to a line for a POSIX shell; words with single quotes (filters) are double-quoted if
-    possible, for readability."""
+    """Join words to a line for a POSIX shell. A word with single quotes (a filter) is double-quoted where
+    possible, to be readable.
+    """
     return " ".join(
         f'"{word}"' if "'" in word and not _IN_DOUBLE & set(word) else shlex.quote(word) for word in words
     )
@@ -187,7 +192,7 @@ def _arguments(compared: Compared, where: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def requests_of(finding: Finding) -> str:
-    """Filter that selects a finding's requests in both periods, as closely as possible; empty: all requests.
+    """Filter that selects a finding's requests in both periods, as exactly as possible; empty: all requests.
 
     By root types; for a change of times or errors also by the component, which both periods have. Names that
     a terminal cannot show unchanged cannot be copied, and are left out.
@@ -207,7 +212,7 @@ def requests_of(finding: Finding) -> str:
 
 
 def _component(finding: Finding) -> str:
-    """Component to filter by, present in both periods; empty for none.
+    """Component to filter by, present in both periods; empty: do not filter by a component.
 
     For a slower call the callee, since the caller may take part in every request. A failing call may not
     reach its callee.
@@ -233,8 +238,10 @@ def _both(one: str, other: str) -> str:
 def _page(
     method: str, texts: Sequence[str], where: Mapping[str, str], kept: Sequence[KeptReport]
 ) -> str | None:
-    """Relative address of a stored report of this method on the same samples; None if there is none. texts:
-    their periods."""
+    """Relative address of a stored report of this method on the same samples; None if there is none.
+
+    texts, where: periods and filters of the samples.
+    """
     from analyze.report.index import periods_text
 
     wanted = periods_text(zip(texts, (where["reference"], where["problem"]), strict=True))

@@ -15,18 +15,18 @@ from analyze.sql.browse import StoredFlow
 from schemas.quality import Quality
 
 LEAST_NAME, LEAST_AXIS = 8, 12
-"""Least widths of a name and of the axis, in columns; a narrower terminal cuts lines."""
+"""Minimum width of a name, and of the axis, columns; a narrower terminal cuts lines."""
 ROWS = 60
-"""Most bars of a drawing."""
+"""Maximum number of bars in a drawing."""
 TIME_WIDTH = 9
-"""Width of a duration, columns: `99 999 ms`."""
+"""Width of a duration such as `99 999 ms`, columns."""
 FAILED = "✗"
 _FAILED_STYLE = "bold red"
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
 
 
 def print_flow(console: Console, found: StoredFlow, rows: int = ROWS) -> None:
-    """Print a request's header and swim lanes; if there are more than `rows` bars, also their number."""
+    """Print a request's header and swim lanes, and the number of bars beyond `rows`, which are not drawn."""
     _print_head(console, found)
     bars = activities(found.flow, found.structure)
     print_bars(console, bars[:rows], found.flow["response_ns"] / 1e3)
@@ -53,8 +53,9 @@ def _print_head(console: Console, found: StoredFlow) -> None:
 
 
 def print_bars(console: Console, bars: Sequence[Activity], response_us: float) -> None:
-    """Print lanes at the left, bars at the right on the response's axis; solid and bold where the response
-    waited."""
+    """Print lanes at the left and bars at the right, on an axis as long as the response; bars are solid and
+    bold while the response waited for them.
+    """
     axis_us = response_us if response_us > 0 else max((bar.end_us for bar in bars), default=0.0)
     # An extra column if something failed: a sixth of the width shows most classes, the legend the others.
     failed_width = min(
@@ -95,13 +96,14 @@ def print_bars(console: Console, bars: Sequence[Activity], response_us: float) -
 
 
 def _failed(bar: Activity) -> str:
-    """Failure mark and error classes of a bar; empty if it did not fail."""
+    """Mark of a failed bar with its error classes; empty if it did not fail."""
     return f"{FAILED} {visible(', '.join(bar.failed))}" if bar.failed else ""
 
 
 def _bar_text(bar: Activity, axis_us: float, width: int) -> str:
-    """Text of a bar in `width` cells; `◀` and `▶` where it extends beyond the axis, with its start if it
-    begins after it."""
+    """Bar as text of `width` cells; `◀` and `▶` mark ends beyond the axis; a bar after the axis shows its
+    start.
+    """
     at = cells(bar, axis_us, width)
     if bar.start_us > axis_us:
         begins = f"+{duration(bar.start_us - axis_us)} ▶"

@@ -22,11 +22,12 @@ BootstrapOption = Annotated[
     typer.Option(
         "--bootstrap",
         metavar="HOST:PORT",
-        help="Brokers to ask first. How to reach them: [kafka] of --config, FLOWDIFF_KAFKA_….",
+        help="Addresses of brokers to contact first. Security settings: [kafka] of --config, "
+        "FLOWDIFF_KAFKA_….",
     ),
 ]
 MESSAGE_FLAG: Final = {"message": "--message-bytes"}
-"""Field -> flag, for flags of ProduceSettings that differ from their keys."""
+"""Field of ProduceSettings -> flag, for flags that are not derived from the key."""
 
 
 def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: object) -> KafkaSettings:
@@ -46,7 +47,7 @@ def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: o
 
 @contextmanager
 def written_progress(what: str) -> Iterator[OnWritten]:
-    """Show a line with the progress of writing on a terminal; nothing elsewhere."""
+    """Show the progress of writing on a terminal while the block runs; yields the callback to report it."""
     from rich.progress import SpinnerColumn, TextColumn
 
     from flowdiff.cli.progress import progress

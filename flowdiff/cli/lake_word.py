@@ -8,11 +8,11 @@ from typing import Any
 import typer.core
 
 _OPTION = "lake"
-"""Name of the parameter, as in `flowdiff.cli.options.LakeOption`."""
+"""Name of the parameter for the lake, as in `flowdiff.cli.options.LakeOption`."""
 
 
 class _WordParser:
-    """Option parser that accepts one positional word, the lake."""
+    """Option parser that takes one positional word as the lake."""
 
     def __init__(self, parser: Any) -> None:
         self._parser = parser
@@ -21,7 +21,7 @@ class _WordParser:
         return getattr(self._parser, name)
 
     def parse_args(self, args: list[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
-        """(values by parameter, remaining words, parameters in the order given)."""
+        """Return (parameter name -> value, remaining words, parameters in the order given)."""
         given, words, order = self._parser.parse_args(args)
         if words and _OPTION not in given:
             given[_OPTION], *words = words
@@ -29,7 +29,7 @@ class _WordParser:
 
 
 class LakeCommand(typer.core.TyperCommand):
-    """Subcommand without arguments of its own, which accepts its lake as positional word."""
+    """Subcommand without positional arguments of its own, which accepts its lake as one."""
 
     def make_parser(self, ctx: Any) -> Any:
         """Parser that takes a positional word as the value of `--lake`, unless that is given."""
@@ -37,7 +37,7 @@ class LakeCommand(typer.core.TyperCommand):
         return _WordParser(parser) if self._takes_word() else parser
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Parts of the usage line."""
+        """Parts of the usage line, with `[LAKE]` if the lake may be a positional word."""
         return [*super().collect_usage_pieces(ctx), *(["[LAKE]"] if self._takes_word() else [])]
 
     def _takes_word(self) -> bool:

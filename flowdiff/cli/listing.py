@@ -39,7 +39,7 @@ BAR: Final = " │ "
 
 
 def width_of_output() -> int | None:
-    """Width of standard output in cells; None without a terminal: unlimited."""
+    """Width of standard output, terminal cells; None: unlimited, as there is no terminal."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
@@ -52,8 +52,8 @@ def width_of_output() -> int | None:
 def print_rows(columns: Sequence[Heading], rows: Sequence[Sequence[str]], width: int | None = None) -> None:
     """Print rows of text, one cell per column, with control characters made visible.
 
-    width: cells of a line; None: `width_of_output`. O(rows); each distinct text of a column is checked and
-    laid out once: a year has 100,000 windows, but few distinct numbers.
+    width: maximum cells of a line; None: `width_of_output`. O(rows); each distinct text of a column is
+    checked and laid out once: a year has 100,000 windows, but few distinct numbers.
     """
     named = [Heading(visible(column.name), column.kind) for column in columns]
     shown = [each(visible, texts) for texts in zip(*rows, strict=True)] or [[] for _ in named]
@@ -70,9 +70,9 @@ def print_rows(columns: Sequence[Heading], rows: Sequence[Sequence[str]], width:
 
 
 def _blocks(columns: Sequence[Heading], texts: Sequence[Sequence[str]], limit: int | None) -> list[Text]:
-    """Lines with a block per row; without rows, the headings.
+    """Lines with one block per row; the headings alone if there are no rows.
 
-    Texts are shortened, numbers may exceed the line.
+    Texts are shortened to the width `limit`, numbers may exceed it.
     """
     names = max((cell_len(column.name) for column in columns), default=0)
     if limit is not None:
@@ -104,7 +104,7 @@ def print_sentence(text: str, style: str = "dim") -> None:
 
 
 def print_drawing(text: str) -> None:
-    """Print aligned lines without wrapping, control characters made visible."""
+    """Print lines without wrapping them, control characters made visible."""
     console = Terminal()
     for line in text.splitlines():
         console.print(Text(visible(line)), soft_wrap=True)

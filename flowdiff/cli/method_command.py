@@ -41,8 +41,8 @@ def method_command(name: str, doc: str, everyday: tuple[str, ...] = ()) -> Calla
             list[str] | None,
             typer.Option(
                 metavar="PERIOD",
-                help="Period to look at: ISO range, `2026-11-19/1d`, `LAKE@range`; several: repeated. "
-                "Default: all, where no two periods are given.",
+                help="Period to analyse: ISO range, `2026-11-19/1d`, `LAKE@range`; may be repeated. "
+                "Default: the whole lake, unless two periods are given.",
             ),
         ] = None,
         periods: Annotated[ComparedPeriods, Together(PERIODS)],

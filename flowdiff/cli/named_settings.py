@@ -29,7 +29,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="A setting by its name, as --help-all lists them: refine.level=L3; repeated.",
+        help="Set a setting by its name, as listed by --help-all: refine.level=L3; may be repeated.",
     ),
 ]
 
@@ -37,7 +37,10 @@ SetOption = Annotated[
 def chosen_settings(
     methods: Sequence[str], texts: Sequence[str], config: Path | None = None
 ) -> tuple[list[Chosen[Any]], RefineSettings]:
-    """(methods with their settings, refinement settings). texts: values of `--set`. Raises ConfigError."""
+    """Return (methods with their settings, refinement settings).
+
+    texts: `NAME=VALUE` of `--set`; config: configuration file, None: FLOWDIFF_CONFIG. Raises ConfigError.
+    """
     from analyze.methods.port import Chosen
     from analyze.methods.registry import method_of
 
@@ -49,7 +52,7 @@ def chosen_settings(
 
 
 def refinement(texts: Sequence[str] | None) -> RefineSettings:
-    """Refinement settings. texts: values of `--set`. Raises ConfigError."""
+    """Settings of the refinement. texts: `NAME=VALUE` of `--set`. Raises ConfigError."""
     settings: RefineSettings = settings_of_texts({REFINE: _model(REFINE)}, texts or ())[REFINE]
     return settings
 
@@ -57,7 +60,10 @@ def refinement(texts: Sequence[str] | None) -> RefineSettings:
 def settings_of_texts(
     models: Mapping[str, type[Config]], texts: Sequence[str], config: Path | None = None
 ) -> dict[str, Any]:
-    """Section -> settings. texts: `NAME=VALUE`; a repeated list is extended. Raises ConfigError."""
+    """Section -> its settings, from a configuration and texts `NAME=VALUE`; a repeated list is extended.
+
+    models: section -> settings model. Raises ConfigError.
+    """
     file = config or os.environ.get("FLOWDIFF_CONFIG")
     if not texts and not file:
         return {section: model() for section, model in models.items()}
@@ -88,7 +94,7 @@ def settings_of_texts(
 
 
 def _meant(asked: str, keys: Mapping[str, Key]) -> str:
-    """Full name of the key that `asked` abbreviates. Raises ConfigError, with similar names."""
+    """Full name of the key that `asked` abbreviates. Raises ConfigError, which suggests similar names."""
     from flowdiff.settings.keys import nearest
 
     name = asked.replace("-", "_")
@@ -101,8 +107,10 @@ def _meant(asked: str, keys: Mapping[str, Key]) -> str:
 
 
 def help_all_option(*sections: str) -> Any:
-    """Option `--help-all`: prints the help, then the settings of `sections` (none given: of all methods) by
-    name; for expert settings only names and defaults."""
+    """Option `--help-all`: prints the help, then the settings of `sections` (none given: of all methods).
+
+    Expert settings are listed by name and default only.
+    """
 
     def show(context: typer.Context, wanted: bool) -> None:
         if wanted:
@@ -123,7 +131,7 @@ def help_all_option(*sections: str) -> Any:
 
 
 def method_keys() -> dict[str, Key]:
-    """Name -> key, for the refinement and all methods, as in a configuration."""
+    """Name (`robust.time_floor`) -> key, for the settings of the refinement and of all methods."""
     from analyze.methods.registry import method_names
 
     return _keys({name: _model(name) for name in (REFINE, *method_names())})

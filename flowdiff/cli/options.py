@@ -35,12 +35,12 @@ WhereOption = Annotated[str | None, typer.Option(help=WHERE_HELP)]
 UnsealedOption = Annotated[
     bool,
     typer.Option(
-        "--unsealed", help="Take windows that still go on, too: what live ingestion knows of them so far."
+        "--unsealed", help="Include windows that are not sealed yet, as far as live ingestion has read them."
     ),
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="Configuration in TOML; else the one of FLOWDIFF_CONFIG."),
+    typer.Option("--config", help="Configuration file (TOML). Default: the variable FLOWDIFF_CONFIG."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 WorkersOption = Annotated[
@@ -48,8 +48,8 @@ WorkersOption = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Cores that share the work, by a process each (a small import: by two threads); with Spark "
-        "tasks at once. Default: all.",
+        help="Number of worker processes (a small import takes two threads instead), or of "
+        "concurrent tasks with Spark. Default: all cores.",
     ),
 ]
 
@@ -58,46 +58,51 @@ PERIODS: Final = "Periods"
 OUTPUT: Final = "Output"
 GATE: Final = "Gate"
 ADVANCED: Final = "Advanced"
-"""Heading of a comparison's rarely used options in its help."""
+"""Heading in help for the rarely used options of a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedPeriods:
-    """Two periods and their filters, as given to a command."""
+    """Options for two periods and their filters."""
 
     reference: Annotated[
         list[str] | None,
         typer.Option(
             "--reference",
             metavar="PERIOD",
-            help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`, same-weekday; several: repeated, "
-            "`A,B`.",
+            help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`, same-weekday; several: "
+            "repeated, or `A,B`.",
         ),
     ] = None
     problem: Annotated[
         list[str] | None,
-        typer.Option("--problem", metavar="PERIOD", help="Period after, written the same way."),
+        typer.Option(
+            "--problem", metavar="PERIOD", help="Period after, in the same form as the period before."
+        ),
     ] = None
     lake: Annotated[
         str | None,
         typer.Option(
-            "--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help="Lake of periods that name none."
+            "--lake",
+            envvar="FLOWDIFF_LAKE",
+            metavar="LAKE",
+            help="Lake of the periods that name no lake themselves.",
         ),
     ] = None
     where: Annotated[
         str | None,
-        typer.Option("--where", help="Filter of all periods: \"service.version = 'v2' and host = 'a'\"."),
+        typer.Option("--where", help="Filter for all periods: \"service.version = 'v2' and host = 'a'\"."),
     ] = None
     reference_where: Annotated[
-        str | None, typer.Option("--reference-where", help="Filter of the reference only.")
+        str | None, typer.Option("--reference-where", help="Filter for the reference only.")
     ] = None
     problem_where: Annotated[
-        str | None, typer.Option("--problem-where", help="Filter of the problem period only.")
+        str | None, typer.Option("--problem-where", help="Filter for the problem period only.")
     ] = None
 
     @property
     def own_where(self) -> dict[str, str]:
-        """Sample name -> filter, for filters of single samples."""
+        """Sample name -> filter that applies to this sample only."""
         asked = (("reference", self.reference_where), ("problem", self.problem_where))
         return {name: text for name, text in asked if text is not None}
 
@@ -126,7 +131,7 @@ def period_of(lake: str, period: str, where: str | None = None) -> LakePeriod:
 
 
 def warn_of_pending(periods: Iterable[LakePeriod]) -> None:
-    """Print a line on standard error for each lake with an interrupted import or unsealed windows."""
+    """Print a line on standard error for each lake with an interrupted import or with unsealed windows."""
     from analyze.scope import notes
 
     say_notes(notes([*periods]))
@@ -139,7 +144,7 @@ def say_notes(notes: Iterable[str]) -> None:
 
 
 def named_values(option: str, given: Iterable[str] | None, *, filled: bool = False) -> dict[str, str]:
-    """Name -> value of a repeated option NAME=VALUE; filled: reject empty values.
+    """Name -> value of a repeated option NAME=VALUE. filled: refuse empty values.
 
     Raises ConfigError, also for a repeated name.
     """
@@ -155,8 +160,9 @@ def named_values(option: str, given: Iterable[str] | None, *, filled: bool = Fal
 
 
 def set_values(model: type[S], given: Iterable[str] | None) -> S:
-    """Settings of a model with the values of a repeated option `--set NAME=VALUE`, NAME a field. Raises
-    ConfigError."""
+    """Make settings from the values of a repeated option `--set NAME=VALUE`, NAME a field. Raises
+    ConfigError.
+    """
     from flowdiff.settings.given import Given, validated
     from flowdiff.settings.keys import keys_of, nearest
 
@@ -171,7 +177,7 @@ def set_values(model: type[S], given: Iterable[str] | None) -> S:
 
 
 def provisional_folder() -> Path:
-    """New folder for data of unsealed windows, removed when the process ends."""
+    """New folder for files of unsealed windows, removed when the process ends."""
     from stitch.scratch import Scratch
 
     scratch = Scratch()

@@ -56,11 +56,13 @@ _PLAIN: Final = {
     **{"−": "-", "–": "-", "—": "-", "→": "->", "↳": ">", "×": "x", "µ": "u", "±": "+/-", "²": "2"},
     **{"…": "...", "│": "|", "─": "-", "≤": "<=", "≥": ">=", "\u202f": " ", "\u00a0": " "},
 }
-"""Replacements for terminals that cannot encode these characters; any other becomes `?`."""
+"""Character -> replacement, for terminals that cannot encode it; all other such characters become `?`."""
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """(Replacement of characters that cannot be encoded, position after them)."""
+    """Codec error handler: return (replacement of the characters that cannot be encoded, position after
+    them).
+    """
     if not isinstance(error, UnicodeEncodeError):
         raise error
     shown = "".join(_PLAIN.get(letter, "?") for letter in error.object[error.start : error.end])
@@ -68,7 +70,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def say(text: str) -> None:
-    """Print one line on standard error; control characters are shown, not executed."""
+    """Print one line on standard error, control characters made visible; ignore a failure to print."""
     try:
         echo(f"flowdiff: {text}", err=True)
     except OSError:
@@ -83,7 +85,7 @@ def reader_left(error: BaseException) -> bool:
 
 
 def discard_output() -> None:
-    """Redirect standard output to nowhere, buffered output included."""
+    """Redirect standard output to /dev/null, with what is buffered."""
     try:
         descriptor = sys.stdout.fileno()
     except io.UnsupportedOperation:
@@ -113,13 +115,15 @@ def reported_afterwards(done: str) -> Iterator[None]:
 
 
 def why(error: BaseException) -> str:
-    """The system's message of an OSError, for use within a sentence."""
+    """Message of the system in an OSError, with a small first letter, for use within a sentence."""
     text = getattr(error, "strerror", None) or str(error)
     return text[:1].lower() + text[1:]
 
 
 def is_about_output(error: OSError) -> bool:
-    """True if writing standard output failed: flushing the rest fails again with the same error."""
+    """True if `error` is a failure to write standard output: flushing the rest then fails with the same
+    error.
+    """
     try:
         sys.stdout.flush()
     except OSError as again:
@@ -208,7 +212,7 @@ def _bug() -> int:
 
 
 def _usage(error: typer.TyperException) -> str:
-    """One-line message about wrong options."""
+    """Message about wrong options, on one line."""
     message = " ".join(error.format_message().replace("Value error, ", "").split())
     context: typer.Context | None = getattr(error, "ctx", None)
     path = "flowdiff" if context is None else context.command_path
@@ -216,12 +220,12 @@ def _usage(error: typer.TyperException) -> str:
 
 
 def _is_foreign_name(error: UnicodeEncodeError) -> bool:
-    """True if the error is about a byte that is not UTF-8, which Python represents as a lone surrogate."""
+    """True if a character that cannot be encoded is a lone surrogate: a byte of a name that is not UTF-8."""
     return 0xDC80 <= ord(error.object[error.start]) <= 0xDCFF
 
 
 def _system_failed(error: OSError) -> int:
-    """Report a system error in one line (not permitted, no space, no such file); returns the exit code."""
+    """Report a system error in one line (not permitted, no space, no such file); return the exit code."""
     if reader_left(error):
         discard_output()
         return 0

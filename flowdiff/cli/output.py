@@ -17,7 +17,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 STDOUT: Final = "-"
-"""Name that stands for standard output wherever a file is expected."""
+"""Name of a file that stands for standard output."""
 
 
 _DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
@@ -33,7 +33,7 @@ def is_stdout(output: Path | None) -> bool:
 
 @contextmanager
 def open_output(output: Path | None) -> Iterator[BinaryIO]:
-    """Open a file for a result; standard output for None and `-`.
+    """Open a file to write a result; None and `-` are standard output.
 
     A temporary file beside the target is renamed at the end, so that a failure leaves the old file. A pipe, a
     device or a descriptor of this process (`/dev/stdout`, bash's `>(…)`) is written to directly. Raises
@@ -74,7 +74,9 @@ def refuse_unwritable(output: Path) -> None:
 
 
 def _places(output: Path) -> tuple[Path | int, Path | None]:
-    """(path or descriptor to write to, path to rename it to; None: written in place)."""
+    """Return (path or descriptor to write to, path to rename it to at the end; None: it is written in
+    place).
+    """
     own = _DESCRIPTOR.fullmatch(str(output))
     if own is not None or str(output) in _STREAMS:
         return (_STREAMS[str(output)] if own is None else int(own[1])), None

@@ -20,16 +20,18 @@ from schemas.visible import visible
 
 
 class Counted(Protocol):
-    """Callback for progress."""
+    """Callback that is told the progress of some work."""
 
     def __call__(self, done: int, total: int, what: str | None = None, /) -> None:
-        """Report the amount done, the total, and, if it changes, a description."""
+        """Report the amount done, the total, and, if it changed, a description of the work."""
         ...
 
 
 @contextmanager
 def progress(*columns: ProgressColumn, shown: bool = True) -> Iterator[Progress]:
-    """Progress bars with the given columns and the elapsed time, on standard error, if shown."""
+    """Progress bars on standard error with these columns and the elapsed time, if `shown` and if there is a
+    terminal.
+    """
     console = Terminal(stderr=True)
     visible = shown and (console.is_terminal or console.is_jupyter)
     columns = (*columns, TimeElapsedColumn())
@@ -39,7 +41,7 @@ def progress(*columns: ProgressColumn, shown: bool = True) -> Iterator[Progress]
 
 @contextmanager
 def counted_progress(text: str) -> Iterator[Counted]:
-    """Callback that updates a progress bar while the block runs."""
+    """Show a progress bar while the block runs; yields the callback that updates it."""
     with progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()) as bar:
         task = bar.add_task(text, total=None)
 
@@ -51,7 +53,7 @@ def counted_progress(text: str) -> Iterator[Counted]:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Show a spinner on a terminal; nothing elsewhere."""
+    """Show a spinner with the name of a step on a terminal while the block runs; nothing elsewhere."""
     from rich.text import Text  # a name may look like markup
 
     console = Terminal(stderr=True)

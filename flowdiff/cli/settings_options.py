@@ -36,11 +36,11 @@ from flowdiff.settings.keys import Key, KeyKind, keys_of
 
 _SENTENCE: Final = re.compile(r"^(.*?\.)(?= [A-Z0-9`]).*$", re.DOTALL)
 _LONGEST_WORD: Final = 18
-"""Most characters of a value's placeholder in help: a longer one takes the space of the text."""
+"""Maximum length of a value's placeholder in help, characters: a longer one takes space from the text."""
 
 
 class Flags(dict[str, Any]):
-    """Given options, by the name of the key."""
+    """Name of a key -> given value, for the options that were given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,13 @@ class Options:
     """Selection of a model's keys as options."""
 
     only: tuple[str, ...] | None = None
-    """Names of keys (`decode.label_keys`) in this order; None: all that have a flag."""
+    """Names of the keys (`decode.label_keys`) in order; None: all keys that have a flag."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Key -> flag, where the flag is not derived from the key's name."""
+    """Name of a key -> flag, for flags that are not derived from the name."""
     keys: Iterable[Key] | None = None
-    """Keys of the options, for `Flags`, which is not a model."""
+    """Keys that options are made from, for a parameter of type `Flags`; None: the keys of the parameter's
+    model.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,12 @@ class Together:
     """Marks a parameter that is a dataclass of options."""
 
     panel: str | None = None
-    """Heading of the options in help; None: the general one."""
+    """Heading of the options in help; None: they are listed with the general options."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """A key as a parameter of the command's function."""
+    """Key of a setting, its flag, and the parameter of the command's function for it."""
 
     key: Key
     flag: str
@@ -109,7 +111,9 @@ def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fields_of(class_: Any, panel: str | None) -> list[inspect.Parameter]:
-    """Parameters for a dataclass's fields, which must have defaults, under a heading `panel` of the help."""
+    """Parameters for the fields of a dataclass, which must have defaults. panel: heading of the options in
+    help.
+    """
     hints = get_type_hints(class_, include_extras=True)
     for name, hint in hints.items():
         if options := getattr(hint, "__metadata__", ()):
@@ -125,7 +129,7 @@ def _fields_of(class_: Any, panel: str | None) -> list[inspect.Parameter]:
 
 
 def _options_of(parameter: str, model: Any, how: Options) -> list[_Option]:
-    """Options of a model. Raises TypeError for an unknown key."""
+    """Options for the keys of a model. Raises TypeError for an unknown key."""
     keys = {key.name: key for key in (keys_of(model) if how.keys is None else how.keys)}
     if unknown := sorted({*(how.only or ()), *how.flags} - {*keys}):
         raise TypeError(f"{model.__name__} has no key '{unknown[0]}'")
@@ -160,7 +164,7 @@ def _annotation(key: Key, flag: str) -> Any:
 
 
 def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:
-    """Model, or `Flags`, from the given options, which are removed from `given`. Raises ConfigError."""
+    """Make a model, or `Flags`, from the given options, and remove them from `given`. Raises ConfigError."""
     typed: list[Given] = []
     for option in options:
         value = given.pop(option.parameter.name)
@@ -172,5 +176,5 @@ def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:
 
 
 def joined(key: Key, value: Any) -> Any:
-    """Value for a key: a list from a repeated option is joined by commas, except pairs of plain texts."""
+    """Value for a key: values of a repeated option joined by commas, except pairs of plain texts."""
     return ",".join(value) if isinstance(value, list) and (key.kind is KeyKind.LIST or key.pair) else value

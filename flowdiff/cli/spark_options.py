@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EngineName(StrEnum):
-    """Engine that does the work of a command."""
+    """Kind of engine that does the work of a command."""
 
     LOCAL = "local"
     SPARK = "spark"
@@ -25,31 +25,36 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Engine, and access to a cluster."""
+    """Options for the engine of a command, and for access to a Spark cluster."""
 
     engine: Annotated[
         EngineName,
         typer.Option(
-            "--engine", help="Who does the work: processes of this machine, or executors of a Spark cluster."
+            "--engine",
+            help="Where the work runs: processes of this machine, or executors of a Spark cluster.",
         ),
     ] = EngineName.LOCAL
     master: Annotated[
         str | None,
         typer.Option(
             "--master",
-            help="With --engine spark: its URL, spark://HOST:7077, k8s://…, yarn, local[2].",
+            help="With --engine spark: URL of the cluster: spark://HOST:7077, k8s://…, yarn, local[2].",
             metavar="URL",
         ),
     ] = None
     conf: Annotated[
         list[str] | None,
         typer.Option(
-            "--conf", help="With --engine spark: a setting of Spark; may be repeated.", metavar="KEY=VALUE"
+            "--conf",
+            help="With --engine spark: a Spark setting KEY=VALUE; may be repeated.",
+            metavar="KEY=VALUE",
         ),
     ] = None
 
     def cluster(self, workers: int | None) -> SparkCluster | None:
-        """Cluster with `workers` concurrent tasks; None: work on this machine. Raises ConfigError."""
+        """Spark cluster with `workers` concurrent tasks; None if this machine does the work. Raises
+        ConfigError.
+        """
         if self.engine is EngineName.LOCAL:
             if self.master is not None or self.conf:
                 raise ConfigError("--master and --conf are of Spark.", remedy="Add --engine spark.")

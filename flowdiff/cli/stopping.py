@@ -16,8 +16,9 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(slots=True)
 class Stop:
-    """Flag: an end was requested. Not an Event: a signal may interrupt its own handler, which would
-    deadlock."""
+    """Flag that is set once the command should end. Not a threading.Event: a signal may interrupt its own
+    handler, which would deadlock.
+    """
 
     asked: bool = False
 
@@ -26,9 +27,10 @@ class Stop:
 def stopped_by_signal(
     budget_s: float | None = None, too_slow: Callable[[], None] = lambda: None
 ) -> Iterator[Stop]:
-    """Yield a Stop that the first signal sets, for an orderly end; the second signal ends the process.
+    """Yield a Stop that the first signal sets, so that the command ends in order; a second signal ends the
+    process.
 
-    After `budget_s` (None: never) `too_slow` is called, in a separate thread.
+    `too_slow` is called in another thread, `budget_s` seconds after the first signal; None: never.
     """
     stop = Stop()
     timer = None if budget_s is None else threading.Timer(budget_s, too_slow)

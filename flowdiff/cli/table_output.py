@@ -52,7 +52,7 @@ _INDENTED: Final = json.JSONEncoder(ensure_ascii=False, indent=1)
 
 
 def _json(value: Any, encoder: json.JSONEncoder = _LINE) -> str:
-    """JSON with invisible and control characters escaped, `\\u200b`."""
+    """Encode a value as JSON, with invisible and control characters escaped as `\\u200b`."""
     return escaped(_text(_plain(value), encoder), keep_line_ends=True)
 
 
@@ -64,7 +64,7 @@ def _text(plain: Any, encoder: json.JSONEncoder = _LINE) -> str:
 
 
 def _spelled(plain: Any) -> str:
-    """JSON of a result of `_plain`, Decimals with all digits."""
+    """Encode a result of `_plain` as JSON, Decimals with all digits."""
     if isinstance(plain, dict):
         inner = (f"{json.dumps(key, ensure_ascii=False)}: {_spelled(part)}" for key, part in plain.items())
         return f"{{{', '.join(inner)}}}"
@@ -74,7 +74,9 @@ def _spelled(plain: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """`value` in JSON's own types; a Decimal with a fraction that a double cannot represent is unchanged."""
+    """Convert a value to JSON's own types; a Decimal with a fraction that a double cannot represent is
+    unchanged.
+    """
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, Mapping):
@@ -109,7 +111,7 @@ def write_csv(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
 
 
 def _csv_cells(column: pa.Array) -> pa.Array:
-    """[rows] text of one column, quoted where needed."""
+    """[rows] text of one column's cells, quoted where CSV needs it."""
     type_ = column.type
     if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_):
         return column.cast(pa.string())
@@ -122,7 +124,7 @@ def _csv_cells(column: pa.Array) -> pa.Array:
 
 
 def _quoted(text: pa.Array) -> pa.Array:
-    """Texts, quoted if empty or with a quote, comma or line end."""
+    """Quote texts that are empty or contain a quote, comma or line end."""
     needs = pc.match_substring_regex(text, '^$|[",\r\n]')
     inside = pc.replace_substring(text, '"', '""')
     return pc.if_else(needs, pc.binary_join_element_wise('"', inside, '"', ""), text)
@@ -162,7 +164,7 @@ def write_result(reader: pa.RecordBatchReader, form: TableFormat, out: BinaryIO)
 
 
 def _parquet(out: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
-    """Parquet writer. Raises QueryError for a column without a Parquet type."""
+    """Make a Parquet writer. Raises QueryError for a column whose type Parquet lacks."""
     for field in schema:
         try:
             pq.ParquetWriter(io.BytesIO(), pa.schema([field])).close()

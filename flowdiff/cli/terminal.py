@@ -22,7 +22,7 @@ class Terminal(Console):
     """A rich console that makes control characters in texts visible; drawing and styles are unchanged."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render as rich does, with texts made safe. O(characters)."""
+        """Render as rich does, with control characters in texts made visible. O(characters)."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible_lines(segment.text), segment.style)
 
@@ -33,7 +33,7 @@ def echo(line: str = "", *, err: bool = False) -> None:
 
 
 def echo_lines(text: str) -> None:
-    """Print trusted lines on standard output."""
+    """Print several lines on standard output, control characters made visible."""
     typer.echo(visible_lines(text), nl=not text.endswith("\n"))
 
 
@@ -43,7 +43,7 @@ def echo_json(text: str) -> None:
 
 
 def drawn(draw: Callable[[Console], Any], width: int) -> str:
-    """Text that `draw` prints on a console `width` cells wide, without styles, for a prompt or a file."""
+    """Text that `draw` prints on a console of `width` cells, without styles, for a prompt or a file."""
     console = Terminal(width=width, color_system=None, force_jupyter=False)
     with console.capture() as captured:
         draw(console)

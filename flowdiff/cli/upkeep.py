@@ -19,23 +19,24 @@ if TYPE_CHECKING:
 GraceOption = Annotated[
     str,
     typer.Option(
-        help="How long files stay for readers that had started before they left the lake; 0 for not at all.",
+        help="Time that files which left the lake stay on disk, for readers that started before; 0: none.",
         metavar="AGE",
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would change, change nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")]
 
 
 def no_lake(lake: str) -> LakeError:
-    """Error for a missing lake."""
+    """Make the error for a lake that does not exist."""
     return LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
 
 
 @contextmanager
 def upkeep(lake: str, what: str, grace: str = "0") -> Iterator[UpkeepRun]:
-    """Open a lake for upkeep; a lake in a folder is locked against imports until the end.
+    """Open a lake for upkeep while the block runs; a lake in a folder is locked against imports meanwhile.
 
-    what: name of the work in messages. Raises LakeError; ConfigError for an invalid grace period.
+    what: name of the work in messages; grace: grace period. Raises LakeError; ConfigError for an invalid
+    `grace`.
     """
     grace_ns = duration_of(grace)
     from stitch.lake.disk import exclusive_lock

@@ -17,5 +17,5 @@ def version() -> str:
 
 
 def owner_name() -> str:
-    """Unique name of a writer of a lake."""
+    """Make a name for a process that writes to a lake: process id and random digits, unique."""
     return f"{os.getpid()}-{uuid.uuid4().hex}"

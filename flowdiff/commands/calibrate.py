@@ -28,21 +28,25 @@ def command(
     lake: LakeOption,
     period: Annotated[
         list[str] | None,
-        typer.Option(help="Times to choose from: ranges, as in `compare`; repeated. Default: all."),
+        typer.Option(
+            help="Periods to choose from, as in `compare`; may be repeated. Default: the whole lake."
+        ),
     ] = None,
     where: WhereOption = None,
-    method: Annotated[str, typer.Option(help="How to compare.")] = "robust",
+    method: Annotated[str, typer.Option(help="Method of comparison.")] = "robust",
     settings: SetOption = None,
     help_all: Annotated[bool, help_all_option()] = False,
-    save: Annotated[bool, typer.Option(help="Keep the record in the lake; reports print the newest.")] = True,
+    save: Annotated[
+        bool, typer.Option(help="Store the result in the lake; reports show the newest one.")
+    ] = True,
     as_json: JsonOption = False,
     *,
     calibration: Annotated[CalibrationSettings, Options()],
 ) -> None:
-    """Compare ordinary periods of a lake with each other and count the findings, all of them false.
+    """Compare ordinary periods of a lake with each other and count the findings, all of which are false.
 
-    Pairs are chosen by the seed from windows in which nothing plainly happened, other windows are their
-    history. Every later report of the lake says how many false findings its settings gave.
+    Pairs of periods are chosen at random (by the seed) from windows without an obvious event; the other
+    windows are their history. Later reports of the lake show how many false findings its settings gave.
     """
     from analyze.calibrate import calibrate, keep_record
     from analyze.scope import Lakes
@@ -89,7 +93,7 @@ def _print(record: CalibrationRecord, *, as_json: bool) -> None:
 
 
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
-    """Function that compares as `flowdiff compare` does, without writing a report."""
+    """Make a function that compares as `flowdiff compare` does, without writing a report."""
     from analyze.compare import compare
     from analyze.profile.history import read_samples
     from analyze.report.gate import Outcome

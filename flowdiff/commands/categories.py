@@ -15,10 +15,10 @@ def command(
     period: PeriodOption = "all",
     sort: Annotated[
         Literal["time", "requests", "mean", "c2"],
-        typer.Option(help="Measure to sort by; `time` is requests times mean."),
+        typer.Option(help="Measure to sort by; `time` is the number of requests times their mean."),
     ] = "time",
-    top: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
-    root: Annotated[str | None, typer.Option(help="Only this root type, component/point.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="Maximum number of rows shown.")] = 20,
+    root: Annotated[str | None, typer.Option(help="Show this root type (component/point) only.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the categories of a period: requests that took exactly the same path."""

@@ -14,14 +14,14 @@ from flowdiff.cli.upkeep import DryRunOption, GraceOption, upkeep
 def command(
     lake: LakeOption,
     files: Annotated[
-        int, typer.Option(min=2, help="Write windows anew that have so many files of flows or more.")
+        int, typer.Option(min=2, help="Minimum number of flow files of a window to rewrite it.")
     ] = 4,
     grace: GraceOption = "1h",
     dry_run: DryRunOption = False,
 ) -> None:
-    """Write sealed windows of many small files anew, as one file a table, with the same rows.
+    """Rewrite sealed windows of many small files as one file per table, with the same rows.
 
-    Readers that have started are not disturbed: replaced files are deleted by the first run after the grace.
+    Running readers are not disturbed: the first run after the grace period deletes the replaced files.
     """
     with upkeep(lake, "Compaction", grace) as run:
         from stitch.lake.upkeep.compaction import compact

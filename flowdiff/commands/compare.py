@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 DEFAULT_METHODS: Final = ("robust",)
 WORKER_BYTES: Final = 1400 << 20
-"""Memory of a worker process that reads and tests, libraries included: 1.4 GB at 10⁵ call sites, 0.4 GB at
-10⁴."""
+"""Memory of a worker process that reads and tests, libraries included, bytes: 1.4 GB at 10⁵ call sites, 0.4
+GB at 10⁴.
+"""
 
 
 @takes_settings
@@ -43,7 +44,8 @@ def command(
         typer.Option(
             metavar="NAME=PERIOD",
             hidden=True,
-            help="Instead of the two: a sample of this name, for methods of one or many; repeated.",
+            help="Named sample NAME=PERIOD, instead of two periods, for methods that take one or many;"
+            " may be repeated.",
         ),
     ] = None,
     since: Annotated[
@@ -51,8 +53,9 @@ def command(
         typer.Option(
             metavar="TIME",
             rich_help_panel=PERIODS,
-            help="Instead of the two periods: from this time to the last sealed window, against the same "
-            "length before; 20:38 (UTC, the last one), an ISO instant, or 30m before the end.",
+            help="Compare the time since this instant, up to the last sealed window, with as long a "
+            "time before it: 20:38 (UTC, the last one), an ISO instant, or 30m before the end. "
+            "Replaces both periods.",
         ),
     ] = None,
     history: Annotated[
@@ -60,7 +63,8 @@ def command(
         typer.Option(
             metavar="PERIOD",
             rich_help_panel=PERIODS,
-            help="Baseline, for methods that use one; written the same way. It may include the periods.",
+            help="History: ordinary times that show how much the system varies, for methods that use "
+            "them; in the same form as a period. It may include both periods.",
         ),
     ] = None,
     to: Annotated[Destinations, Together(OUTPUT)],
@@ -70,8 +74,8 @@ def command(
         typer.Option(
             metavar="USE",
             hidden=True,
-            help="What is read from window statistics, not requests: auto (long histories, samples that "
-            "do not fit into memory), never, history, all.",
+            help="What is read from window statistics instead of requests: auto (long histories, and "
+            "samples that do not fit into memory), never, history, all.",
         ),
     ] = "auto",
     fail_on: Annotated[
@@ -79,29 +83,30 @@ def command(
         typer.Option(
             metavar="KIND",
             rich_help_panel=GATE,
-            help="What makes the exit code 1 or 3: any (default), never, or kinds, repeated: errors, "
-            "response-time, structural, workload (as the method has them); worse: nothing that got better.",
+            help="Findings that make the exit code 1 or 3: any (default), never, worse (no "
+            "improvements), or kinds, repeated: errors, response-time, structural, workload "
+            "(those of the method).",
         ),
     ] = None,
     only: Annotated[
         Literal["worse"] | None,
         typer.Option(
             rich_help_panel=GATE,
-            help="Show findings that are for the worse, and fail on those: what got faster passes.",
+            help="Show and fail on findings for the worse only; improvements pass.",
         ),
     ] = None,
     min_contribution: Annotated[
         str | None,
         typer.Option(
             rich_help_panel=GATE,
-            help="Ignore smaller changes of time: summed response time (500ms) or share (5%).",
+            help="Ignore changes of time below this: sum of response times (500ms) or share (5%).",
         ),
     ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
             rich_help_panel=ADVANCED,
-            help="How to compare: robust (default), paper, …; repeated for several in one report.",
+            help="Method of comparison: robust (default), paper, …; repeated: several in one report.",
         ),
     ] = None,
     exclude: Annotated[
@@ -109,7 +114,7 @@ def command(
         typer.Option(
             metavar="KEY",
             rich_help_panel=ADVANCED,
-            help="A parameter that explanations leave out: `key`, or `component/point key`.",
+            help="Parameter to leave out of explanations: `key`, or `component/point key`; may be repeated.",
         ),
     ] = None,
     workers: Annotated[
@@ -117,8 +122,8 @@ def command(
         typer.Option(
             min=1,
             rich_help_panel=ADVANCED,
-            help="Processes that share what large fleets make long; other comparisons take one. Default: the "
-            "cores, or fewer where half of the memory holds no more.",
+            help="Maximum number of processes for comparisons of large fleets; others take one. "
+            "Default: all cores, fewer if they would need more than half of the memory.",
         ),
     ] = None,
     memory: Annotated[
@@ -126,8 +131,8 @@ def command(
         typer.Option(
             metavar="SIZE",
             rich_help_panel=ADVANCED,
-            help="Memory that the process may take, as 512MB or 2GB. Requests that do not fit are read as "
-            "statistics, a window or part of one at a time. Default: as much as they take.",
+            help="Memory limit of the process: 512MB, 2GB. Requests that do not fit are read as "
+            "statistics, a window or part of one at a time. Default: no limit.",
         ),
     ] = None,
     verbose: Annotated[
@@ -136,7 +141,7 @@ def command(
             "--verbose",
             "-v",
             rich_help_panel=OUTPUT,
-            help="Print the whole report: grounds, breakdown, tests.",
+            help="Print the whole report: reasons of the verdict, breakdown, tests.",
         ),
     ] = False,
     settings: SetOption = None,

@@ -25,18 +25,20 @@ def command(
     config: ConfigOption = None,
     defaults: Annotated[
         bool,
-        typer.Option("--defaults", help="Print the keys, what they are and their defaults, to begin a file."),
+        typer.Option(
+            "--defaults", help="Print all keys with descriptions and defaults, as the start of a file."
+        ),
     ] = False,
     expert: Annotated[
         bool,
-        typer.Option("--expert", help="Print keys for experts, too; with --defaults also those of methods."),
+        typer.Option("--expert", help="Include expert keys; with --defaults also those of methods."),
     ] = False,
 ) -> None:
     """Print the settings of `flowdiff ingest` in force: file, environment and flags together.
 
-    TOML that --config reads back, with the origin of every value beside it. Secrets are named, never shown;
-    of keys for experts those that were set.
-    The first line says which reader of OTLP protobuf runs.
+    The output is TOML that --config reads, with the origin of each value as a comment. Secrets are named,
+    never shown; expert keys are shown if they were set. The first line names the OTLP protobuf reader in
+    use.
     """
     if defaults:
         echo_lines(default_toml(expert=expert))
@@ -48,8 +50,9 @@ def command(
 
 
 def effective_toml(found: Effective, *, expert: bool = False) -> str:
-    """TOML of every key with its value and origin; expert keys only if set, unless `expert`. Secrets are
-    named, never shown."""
+    """TOML of every key with its value and origin; expert keys only if they are set, unless `expert`. Secrets
+    are named without their value.
+    """
     shown = {name: key for name, key in KEYS.items() if expert or not key.is_expert or name in found.origins}
     return _document(shown, lambda key: _effective_line(key, found))
 

@@ -14,9 +14,11 @@ from schemas.errors import InputError
 
 BEGIN: Final = datetime(2026, 11, 18, 20, 20, tzinfo=UTC)
 DEPLOYED: Final = 0.6
-"""Part of the run before the new version is deployed; with the default number of requests that is 20:38."""
+"""Share of the run before the new version is deployed; with the default number of requests, that is until
+20:38.
+"""
 PER_SECOND: Final = 5
-"""Requests per second of the shop."""
+"""Number of requests per second of the simulated shop."""
 TRACES: Final = "shop.jsonl.gz"
 MADE: Final = {"lake", "report.html", TRACES}
 
@@ -25,11 +27,11 @@ def command(
     folder: Annotated[Path, typer.Argument(help="Folder for the traces, the lake and the report.")] = Path(
         "demo"
     ),
-    requests: Annotated[int, typer.Option(min=100, help="Requests simulated.")] = 9_000,
+    requests: Annotated[int, typer.Option(min=100, help="Number of simulated requests.")] = 9_000,
 ) -> None:
-    """Simulate a web shop before and after a deployment, compare, write a report.
+    """Simulate a web shop before and after a deployment, compare both, and write a report.
 
-    Every step is a command, which is printed before it runs. What an earlier demo left is replaced.
+    Each step is a command, printed before it runs. Files of an earlier demo are replaced.
     """
     from flowdiff.__main__ import run
 
@@ -69,7 +71,7 @@ def command(
 
 
 def _empty(folder: Path) -> None:
-    """Remove the files of an earlier demo. Raises InputError if the folder has other files."""
+    """Remove the files of an earlier demo from a folder. Raises InputError if the folder has other files."""
     from shutil import rmtree
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -15,23 +15,34 @@ from schemas.errors import InputError
 
 
 def command(
-    before: Annotated[str, typer.Argument(help="File, or a glob in quotes: 'before/*.jsonl.gz'.")],
-    after: Annotated[str, typer.Argument(help="The same of what is compared with it.")],
-    html: Annotated[Path | None, typer.Option(help="Write the page here.")] = None,
-    markdown: Annotated[str | None, typer.Option(help="Write Markdown here; `-` prints it.")] = None,
+    before: Annotated[
+        str, typer.Argument(help="File of traces before, or a glob in quotes: 'before/*.jsonl.gz'.")
+    ],
+    after: Annotated[str, typer.Argument(help="File of traces after, or a glob in quotes.")],
+    html: Annotated[Path | None, typer.Option(help="Write the report as an HTML page to this file.")] = None,
+    markdown: Annotated[
+        str | None, typer.Option(help="Write a short report in Markdown to this file; `-` prints it.")
+    ] = None,
     as_json: Annotated[
-        str | None, typer.Option("--json", help="Write the report as JSON here; `-` prints it.")
+        str | None, typer.Option("--json", help="Write the report as JSON to this file; `-` prints it.")
     ] = None,
     fail_on: Annotated[
-        list[str] | None, typer.Option(metavar="KIND", help="As in `flowdiff compare`; repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="KIND",
+            help="Findings that make the exit code 1 or 3, as in `flowdiff compare`; may be repeated.",
+        ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print the whole report: grounds, breakdown, tests.")
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Print the whole report: reasons of the verdict, breakdown, tests."
+        ),
     ] = False,
 ) -> None:
-    """Compare two files of traces, or two sets of files, without a lake to name.
+    """Compare two files of traces, or two sets of files, without keeping a lake.
 
-    Both are read into lakes that are gone afterwards; to ask further questions, `flowdiff import` them.
+    Both are read into temporary lakes. To ask further questions, `flowdiff import` the files.
     """
     from flowdiff.__main__ import run
 
@@ -52,7 +63,7 @@ def command(
 
 
 def _names(before: str, after: str) -> tuple[str, str]:
-    """Names of the two lakes for reports: the last path components that differ."""
+    """Names of the two lakes in reports: the last components of the paths that differ."""
     # Without `..`, which would be a folder beside ours.
     paths = [Path(abspath(files)) for files in (before, after)]  # noqa: PTH100 - links keep their names
     for first, second in zip(*(path.parts[::-1] for path in paths), strict=False):
@@ -63,7 +74,9 @@ def _names(before: str, after: str) -> tuple[str, str]:
 
 
 def _import(files: str, lake: str) -> None:
-    """Import one side; report rejected items on standard error. Raises InputError if no request is left."""
+    """Import the files of one side; report refused items on standard error. Raises InputError if no request
+    is left.
+    """
     from flowdiff.lake import Lake
 
     done = Lake(lake).import_(files, progress=True)

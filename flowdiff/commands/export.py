@@ -19,27 +19,31 @@ def command(
     format_: Annotated[
         Literal["dot", "otlp", "native"],
         typer.Option(
-            "--format", help="dot (the original Spectroscope's input), otlp (JSON lines), native (NDJSON)."
+            "--format",
+            help="Output format: dot (the original Spectroscope's input), otlp (JSON lines), native "
+            "(NDJSON).",
         ),
     ],
     period: PeriodOption = "all",
     where: WhereOption = None,
     category: Annotated[
         str | None,
-        typer.Option(help="Only this category: its key, as a lake or a report has it, or the beginning."),
+        typer.Option(help="Export this category only: its key in the lake or a report, or a prefix of it."),
     ] = None,
     report: Annotated[
         str | None,
-        typer.Option(help="Only requests that this report lists: its id, the beginning, or its folder."),
+        typer.Option(
+            help="Export the requests listed by this report only: its id, a prefix of it, or its folder."
+        ),
     ] = None,
     sample: Annotated[
-        str | None, typer.Option(help="Only this sample of the report: reference or problem.")
+        str | None, typer.Option(help="Export this sample of the report only: reference or problem.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File; else, and for `-`, standard output.")
+        Path | None, typer.Option("--output", "-o", help="Output file. Default, and `-`: standard output.")
     ] = None,
 ) -> None:
-    """Write flows out again: as DOT graphs, as OTLP spans or as native records."""
+    """Export flows as DOT graphs, OTLP spans or native records."""
     from analyze.export.flows import AskedFlows, export_dot, export_native, export_otlp
     from flowdiff.cli.output import open_output
 

@@ -20,22 +20,22 @@ from flowdiff.cli.table_output import print_json_value
 from flowdiff.cli.terminal import Terminal
 
 UNSEEN_WIDTH = 120
-"""Columns assumed where the width is unknown."""
+"""Width that is assumed for output of unknown width, columns."""
 
 
 def command(
-    request_id: Annotated[str, typer.Argument(help="Request or trace id, or the beginning of one.")],
+    request_id: Annotated[str, typer.Argument(help="Request or trace id, or a prefix of one.")],
     lake: LakeOption,
     period: PeriodOption = "all",
-    rows: Annotated[int, typer.Option(min=1, help="Longest list of bars to draw.")] = ROWS,
-    params: Annotated[bool, typer.Option("--params", help="List the low-level parameters too.")] = False,
+    rows: Annotated[int, typer.Option(min=1, help="Maximum number of bars drawn.")] = ROWS,
+    params: Annotated[bool, typer.Option("--params", help="List the low-level parameters as well.")] = False,
     kind: Annotated[
         Literal["spans", "records"] | None,
-        typer.Option(help="Which, where an id came with spans and with records."),
+        typer.Option(help="Source to show where an id occurs in both spans and records."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw one request: which component worked when, and what the response waited for."""
+    """Draw one request: when each component worked, and what the response waited for."""
     with open_session(period_of(lake, period)) as session:
         found = find_flow(session, request_id, kind)
     if as_json:
@@ -48,7 +48,7 @@ def command(
 
 
 def _console() -> Console:
-    """Console as wide as the terminal or COLUMNS; `UNSEEN_WIDTH` wide if there is neither (a job, a file)."""
+    """Console as wide as the terminal or COLUMNS; `UNSEEN_WIDTH` wide without either (a job, a file)."""
     has_width = "COLUMNS" in os.environ or any(
         stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
     )

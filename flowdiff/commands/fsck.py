@@ -12,7 +12,7 @@ from flowdiff.cli.upkeep import no_lake
 def command(
     lake: LakeOption,
 ) -> None:
-    """Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."""
+    """Check a lake against its commits. Exit code 0: nothing is wrong. 1: something is."""
     from stitch.lake.fsck import check
     from stitch.lake.place import local_path, open_store
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 JOB_NAME = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 HASH_KEY = "FLOWDIFF_HASH_KEY"
-"""Environment variable with the key of hashed parameters."""
+"""Name of the environment variable with the HMAC key for hashed parameters."""
 
 
 @takes_settings
@@ -43,8 +43,9 @@ def command(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Files or globs, also where a lake can lie; `-` reads standard input. A topic of Kafka is "
-            "kafka://HOST:PORT/TOPIC, one partition TOPIC/PARTITION; add @PERIOD or @OFFSET:OFFSET.",
+            help="Files or globs, local or in a bucket; `-` reads standard input. A Kafka topic is "
+            "kafka://HOST:PORT/TOPIC, one partition TOPIC/PARTITION; add @PERIOD or "
+            "@OFFSET:OFFSET.",
         ),
     ],
     lake: Annotated[
@@ -78,17 +79,23 @@ def command(
         ),
     ],
     allow_params: Annotated[
-        list[str] | None, typer.Option(help="Keep only parameters that match one of these patterns.")
+        list[str] | None, typer.Option(help="Pattern of parameters to keep; may be repeated. Default: all.")
     ] = None,
     drop_params: Annotated[
         list[str] | None,
-        typer.Option(help="Patterns of parameters never to be kept, beside passwords, cookies and tokens."),
+        typer.Option(
+            help="Pattern of parameters to drop, beside passwords, cookies and tokens; may be repeated."
+        ),
     ] = None,
     redact_params: Annotated[
-        list[str] | None, typer.Option(help="Parameters whose value becomes `[redacted]`.")
+        list[str] | None,
+        typer.Option(help="Pattern of parameters whose value is replaced by `[redacted]`; may be repeated."),
     ] = None,
     hash_params: Annotated[
-        list[str] | None, typer.Option(help="Parameters whose value becomes its HMAC; needs a key.")
+        list[str] | None,
+        typer.Option(
+            help="Pattern of parameters whose value is replaced by its HMAC; needs a key; may be repeated."
+        ),
     ] = None,
     hash_key_file: Annotated[
         Path | None, typer.Option(help=f"File with the key of --hash-params; else the variable {HASH_KEY}.")
@@ -96,8 +103,8 @@ def command(
     column: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of a Parquet table: a column that is not called as ClickHouse's exporter does, "
-            "`trace_id=tid`; repeated. Fields: docs/internals/formats.md.",
+            help="Name of a column of a Parquet table where it differs from that of ClickHouse's "
+            "exporter: `trace_id=tid`; may be repeated. Fields: docs/internals/formats.md.",
             metavar="FIELD=NAME",
         ),
     ] = None,
@@ -107,22 +114,25 @@ def command(
     worker: Annotated[
         str | None,
         typer.Option(
-            help="Be worker K of N, 0 to N-1, that are started elsewhere and meet in the lake.", metavar="K/N"
+            help="Run as worker K (0 to N-1) of N, which are started separately and coordinate in the lake.",
+            metavar="K/N",
         ),
     ] = None,
     job: Annotated[
         str | None,
         typer.Option(
-            envvar="FLOWDIFF_JOB", help="With --worker: name of this run, which no other has.", metavar="NAME"
+            envvar="FLOWDIFF_JOB",
+            help="With --worker: unique name of this run, the same for all its workers.",
+            metavar="NAME",
         ),
     ] = None,
     config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Import trace files, or a range of a topic of Kafka, into a lake.
+    """Import trace files, or a range of a Kafka topic, into a lake.
 
-    The same file twice changes nothing, nor do the same messages. An import that was interrupted is
-    completed by running it again.
+    Importing the same files or messages again changes nothing. To complete an interrupted import, run it
+    again.
     """
     share_one_heap()
     keep_freed()
@@ -171,8 +181,9 @@ def command(
 
 
 def _shares(workers: int | None) -> tuple[int, int]:
-    """(number of processes to use the given number of cores (None: all), threads of this process if it works
-    alone)."""
+    """Return (number of processes to use `workers` cores, None for all; number of threads if this process
+    works alone).
+    """
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
 
@@ -183,7 +194,9 @@ def _shares(workers: int | None) -> tuple[int, int]:
 def _job_worker(
     worker: str | None, job: str | None, lake: str, files: list[str], settings: ImportSettings
 ) -> JobWorker | None:
-    """JobWorker for this process; None if it is not part of a job. Raises ConfigError."""
+    """Worker of a job that several machines share; None if this import is no part of a job. Raises
+    ConfigError.
+    """
     from stitch.drivers.sharded.own_inputs import OwnInputs
     from stitch.drivers.sharded.work_queue import JobWorker
 
@@ -226,8 +239,9 @@ def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
 
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
-    """Rules for parameters, with a key if values are hashed. Raises ConfigError for a short key,
-    InputError."""
+    """Rules for parameters, with the HMAC key if values are hashed. Raises ConfigError for a short key,
+    InputError.
+    """
     lists = {  # options may be repeated or separated by commas
         name: tuple(filter(None, ",".join(values).split(",")))
         for name, values in patterns.items()
@@ -238,7 +252,7 @@ def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None
 
 
 def _hash_key(file: Path | None) -> bytes:
-    """Key from the file, else from the environment; neither appears in a list of processes."""
+    """HMAC key from the file, else from the environment; neither shows in a list of processes."""
     key = os.environ.get(HASH_KEY, "").encode() if file is None else read_secret("--hash-key-file", file)
     if len(key) < MIN_HASH_KEY_BYTES:
         raise ConfigError(

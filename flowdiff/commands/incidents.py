@@ -21,19 +21,19 @@ ACTIONS = ("list", "show", "accept", "mark")
 
 def command(
     lake: LakeOption,
-    action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), help="What to do.")] = "list",
+    action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), help="Action.")] = "list",
     what: Annotated[
         str | None,
-        typer.Argument(metavar="ID|TEXT", help="Id of an incident, or how it begins; of mark the text."),
+        typer.Argument(metavar="ID|TEXT", help="Id of an incident, or a prefix of it; for mark, its text."),
     ] = None,
-    note: Annotated[str, typer.Option(help="With accept: why it is the new normal.")] = "",
+    note: Annotated[str, typer.Option(help="With accept: reason why the change is the new normal.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """List incidents, show one, accept one as normal, or mark a deployment.
 
-    `list`: open ones first. `show ID`: one of them, with examples and its report. `accept ID`: it is the new
-    normal, and what is usual is learned anew from there. `mark "deploy v2"`: something was deployed now; what
-    comes after is compared with what was before.
+    `list`: all incidents, open ones first. `show ID`: one incident, with examples and its report. `accept
+    ID`: declare its level normal; the baseline is learned anew from there. `mark "deploy v2"`: record a
+    deployment now; times after it are compared with times before.
     """
     from analyze.watch.lane import incidents_of
     from analyze.watch.watching import accepted, marked
@@ -69,7 +69,7 @@ def command(
 
 
 def _lines(incident: Incident) -> list[str]:
-    """Two lines about an incident, identity and headline; both usually fit 80 columns."""
+    """Two lines about an incident, its id and its headline, which usually fit 80 columns."""
     from schemas.periods import format_instant
 
     since = format_instant(incident.began_to_ns)
@@ -78,7 +78,7 @@ def _lines(incident: Incident) -> list[str]:
 
 
 def _details(incident: Incident, lake: str) -> list[str]:
-    """Description of an incident, one line per fact."""
+    """Description of an incident, with one fact per line."""
     from schemas.periods import format_instant
 
     lines = [f"where     {incident.component}: {incident.operation}"]

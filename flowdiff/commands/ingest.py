@@ -34,7 +34,7 @@ INGEST_OPTIONS: Final = Options(
         "live.keep_events",
     ),
 )
-"""Keys with an option. Others are set in a configuration or the environment."""
+"""Keys of settings that have an option; the others are set in a configuration or in the environment."""
 
 
 @takes_settings
@@ -50,17 +50,16 @@ def command(
         ),
     ] = False,
 ) -> int:
-    """Ingest topics of Kafka, or spans sent over OTLP, into a lake, continuously and exactly once.
+    """Ingest Kafka topics, or spans sent over OTLP, into a lake, continuously and exactly once.
 
-    With --otlp or --otlp-grpc it receives spans itself: a request is answered once it is durable in the spool
-    (receiver.spool), which goes into the lake as a topic does.
+    With --otlp or --otlp-grpc it receives spans itself. A request is acknowledged once it is durable in the
+    spool (receiver.spool), from which the lake is filled as from a topic.
 
-    These and more settings can stand in a configuration, or in the environment; flags win, then the
-    environment. `flowdiff config --defaults` lists them all, `flowdiff config` shows the values in force and
-    their origin.
+    Settings come from flags, then the environment, then a configuration file; the first that has one wins.
+    `flowdiff config --defaults` lists all of them, `flowdiff config` the values in force and their origin.
 
-    SIGTERM or Ctrl-C ends it in an orderly way, a second one at once. Exit code 0: ended as asked; 2: it
-    could not start; 4: lanes halted, a person has to decide.
+    SIGTERM or Ctrl-C shuts it down cleanly, a second one at once. Exit code 0: ended as asked. 2: it could
+    not start. 4: lanes are halted and a person has to decide.
     """
     found = effective(flags, os.environ, config)
     share_one_heap()

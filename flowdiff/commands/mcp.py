@@ -6,10 +6,10 @@ from flowdiff.cli.options import LakeOption
 
 
 def command(lake: LakeOption) -> None:
-    """Offer a lake to an agent as tools of the Model Context Protocol, on standard streams.
+    """Offer a lake to an agent as tools of the Model Context Protocol, on standard input and output.
 
-    The tools read: list_windows, propose_periods, compare, finding, example_requests, flow, incidents, sql.
-    `flowdiff serve` offers the same at /mcp.
+    The tools only read: list_windows, propose_periods, compare, finding, example_requests, flow, incidents,
+    sql. `flowdiff serve` offers the same at /mcp.
     """
     from flowdiff.extras import needed
 

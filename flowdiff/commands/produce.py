@@ -21,18 +21,19 @@ from schemas.errors import InputError
 
 @takes_settings
 def command(
-    files: Annotated[list[str], typer.Argument(help="Files, in the order in which they are written.")],
+    files: Annotated[list[str], typer.Argument(help="Files to write, in this order.")],
     topic: Annotated[str, typer.Option(help="Topic to write to.")],
     settings: Annotated[ProduceSettings, Options(flags=MESSAGE_FLAG)],
     bootstrap: BootstrapOption = None,
     config: ConfigOption = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help="Format of the files; else recognised by content.")
+        str | None, typer.Option("--format", help="Format of the files. Default: recognised by content.")
     ] = None,
 ) -> None:
-    """Write trace files to a Kafka topic, all of a request to one partition.
+    """Write trace files to a Kafka topic, all spans of a request to one partition.
 
-    As fast as the broker takes it, or at a rate, or in event time. Messages keep the format of the files.
+    By default as fast as the broker accepts messages; also at a rate, or in event time. Messages keep the
+    format of the files.
     """
     from pathlib import Path
 

@@ -17,19 +17,19 @@ def command(
     lake: LakeOption,
     iceberg: Annotated[
         str,
-        typer.Option(help="Catalog, by its name in pyiceberg's own configuration.", metavar="CATALOG"),
+        typer.Option(help="Name of the catalog in pyiceberg's configuration.", metavar="CATALOG"),
     ],
     namespace: Annotated[
         str, typer.Option(help="Namespace of the tables in the catalog.", metavar="NAME")
     ] = "flowdiff",
     keep_snapshots: Annotated[
-        str, typer.Option(help="Age past which snapshots are forgotten; the last one stays.", metavar="AGE")
+        str, typer.Option(help="Age after which snapshots are expired; the last one is kept.", metavar="AGE")
     ] = "1d",
 ) -> None:
-    """Show a lake's tables to engines that read Iceberg, without copying a row.
+    """Publish a lake's tables to an Iceberg catalog, without copying a row.
 
-    Run it again and again: each run adds what was committed since the last, and takes out what upkeep
-    replaced or retired, in one snapshot a table.
+    Run it regularly: each run adds what was committed since the last one and removes what upkeep replaced or
+    deleted, in one snapshot per table.
     """
     keep = timedelta(seconds=parse_duration_ns(keep_snapshots) // NS_PER_SECOND)
     from flowdiff.extras import needed

@@ -27,16 +27,16 @@ def command(
     config: ConfigOption = None,
     format_: Annotated[str, typer.Option("--format", help="Format of the messages.")] = "otlp-proto",
     group: Annotated[
-        str, typer.Option(help="Consumer group; several processes share the work.")
+        str, typer.Option(help="Consumer group; processes of one group share the work.")
     ] = "flowdiff-rekey",
     until_end: Annotated[
-        bool, typer.Option("--until-end", help="End when everything that is there was written.")
+        bool, typer.Option("--until-end", help="End once everything that is in the topics now is written.")
     ] = False,
 ) -> None:
-    """Write a Kafka topic to another one, all of a request to one partition.
+    """Copy a Kafka topic to another one, all spans of a request to one partition.
 
     For producers that spread the spans of a trace over partitions. At least once: after a crash the last
-    second is written again, and dropped where it is ingested.
+    second is written again; ingestion drops the duplicates.
     """
     from flowdiff.cli.stopping import stopped_by_signal
     from ingest.formats import format_of

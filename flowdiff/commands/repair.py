@@ -37,6 +37,7 @@ def command(
             "--accept-gaps", help="With --lane: go on without what Kafka no longer has; the ledger says so."
         ),
     ] = False,
+    finished: Annotated[bool, typer.Option("--finished", hidden=True)] = False,
 ) -> None:
     """Build windows again that late events belong to, now, under readers and live ingestion.
 
@@ -44,6 +45,11 @@ def command(
     raw events are gone (live.keep_events) stay late. Readers that have started are not disturbed: replaced
     files are deleted by the first run after the grace.
     """
+    if finished:
+        raise ConfigError(
+            "--finished means nothing any more: late events wait for no end of their requests.",
+            remedy="Leave it out. live.rebuild says when ingestion builds a window again by itself.",
+        )
     if lane is not None:
         _read_again(lake, lane, config, accept_gaps=accept_gaps)
         return

@@ -13,13 +13,15 @@ from flowdiff.cli.upkeep import no_lake
 
 def command(
     lake: LakeOption,
-    last: Annotated[int, typer.Option(min=1, metavar="N", help="How many are listed, the newest.")] = 30,
+    last: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Maximum number of reports listed, the newest first.")
+    ] = 30,
     as_json: JsonOption = False,
 ) -> None:
-    """List the reports that a lake keeps: when, of what, verdict, mean, first finding, page.
+    """List the reports stored in a lake: time, periods, verdict, mean, first finding, page.
 
-    `reports/index.html` in the lake is the same list with links. A report keeps its address until
-    `flowdiff retain --keep-reports AGE` deletes it.
+    `reports/index.html` in the lake is the same list with links. A report keeps its address until `flowdiff
+    retain --keep-reports AGE` deletes it.
     """
     import json
 

@@ -19,26 +19,30 @@ if TYPE_CHECKING:
 
 def command(
     lake: LakeOption,
-    keep: Annotated[str, typer.Option(help="Age past which a window goes, by its end: 30d.", metavar="AGE")],
+    keep: Annotated[
+        str, typer.Option(help="Age of a window, by its end, after which it is removed: 30d.", metavar="AGE")
+    ],
     keep_late: Annotated[
         str | None,
         typer.Option(
-            help="Age past which late and repaired events and dead letters go, by when they were written; "
-            "as --keep where it is not given.",
+            help="Age of late events, repaired events and dead letters, by the time they were written,"
+            " after which they are removed. Default: as --keep.",
             metavar="AGE",
         ),
     ] = None,
     keep_reports: Annotated[
         str | None,
         typer.Option(
-            help="Age past which reports go, by when they were written; else they stay.", metavar="AGE"
+            help="Age of a report, by the time it was written, after which it is removed. Default: "
+            "reports are kept.",
+            metavar="AGE",
         ),
     ] = None,
     fine_statistics: Annotated[
         str | None,
         typer.Option(
-            help="Age past which statistics are kept by quarter of a day instead of by window; else both "
-            "stay as they are.",
+            help="Age after which statistics are kept by quarter of a day instead of by window. "
+            "Default: both are kept.",
             metavar="AGE",
         ),
     ] = None,
@@ -46,13 +50,12 @@ def command(
     dry_run: DryRunOption = False,
     settings: SetOption = None,
 ) -> None:
-    """Drop whole windows past an age from a lake, under readers and live ingestion.
+    """Remove windows above an age from a lake, also during ingestion and while it is read.
 
-    Late events and dead letters of that age go, too; commit records stay. Late events that a repair wrote
-    anew go with the next one, by their own time. Readers that start from now on see none of them; the files
-    are deleted by the first run after the grace. Statistics by quarter of a day are a sixth of the files of
-    hours, and say the same of a history whose blocks are six hours or longer; one with shorter blocks reads
-    its requests again. Settings of the refinement must be those of the comparisons.
+    Late events and dead letters of that age are removed as well; commit records stay. Readers that start
+    afterwards see none of it; the first run after the grace period deletes the files. Statistics by quarter
+    of a day take a sixth of the files of hourly windows and serve histories with blocks of six hours or
+    more; shorter blocks are then read from requests. Refinement settings must be those of the comparisons.
     """
     keep_ns = duration_of(keep)
     keep_late_ns, keep_reports_ns, fine_ns = (
@@ -80,7 +83,7 @@ def command(
 
 
 def _say(done: Retired, would: str) -> None:
-    """Print what is retired, or would be in a dry run."""
+    """Print how much is retired, or would be in a dry run."""
     flows, size = (
         sum(numbers) for numbers in ([e.flows for e in done.windows], [e.size for e in done.windows])
     )
@@ -97,8 +100,9 @@ def _say(done: Retired, would: str) -> None:
 
 
 def _coarsen(lake: str, since_ns: int, age_ns: int, settings: list[str] | None, *, dry_run: bool) -> None:
-    """Replace window statistics by quarter-day ones, from the retirement limit to an age; print their
-    number."""
+    """Replace window statistics by quarter-day sums, for windows from the retirement limit to an age; print
+    the number of sums.
+    """
     from analyze.profile.stored import ProfileTally, coarsen
     from analyze.scope import Lakes
     from schemas.periods import Period

@@ -18,46 +18,59 @@ LISTEN = "127.0.0.1:4320"
 def command(
     lake: LakeOption,
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
+        str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 chooses a free one.")
     ] = LISTEN,
     base_path: Annotated[
-        str, typer.Option(metavar="/PATH", help="Path under which a proxy shows the pages.")
+        str, typer.Option(metavar="/PATH", help="Base path under which a proxy serves the pages.")
     ] = "",
     host: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Name under which it is reached besides that of --listen; repeated."
+            metavar="NAME",
+            help="Host name under which browsers may reach the server, beside that of --listen; may be"
+            " repeated.",
         ),
     ] = None,
     tokens: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Who may: lines `read|run|mark NAME TOKEN`. Needed beyond loopback."
+            metavar="FILE",
+            help="File of users, one per line: `read|run|mark NAME TOKEN`. Required beyond loopback.",
         ),
     ] = None,
     user_header: Annotated[
-        str, typer.Option(metavar="NAME", help="Header in which the proxies of --proxy name the user.")
+        str, typer.Option(metavar="NAME", help="Header in which the proxies of --proxy pass the user.")
     ] = "",
     proxy: Annotated[
         list[str] | None,
-        typer.Option(metavar="ADDRESS", help="Address or network of such a proxy; repeated."),
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address or network of a proxy whose user header is trusted; may be repeated.",
+        ),
     ] = None,
     anyone: Annotated[
-        bool, typer.Option("--anyone", help="Let everybody in who reaches an address beyond loopback.")
+        bool, typer.Option("--anyone", help="Serve everybody who can connect, also beyond loopback.")
     ] = False,
     cache: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Keep results of comparisons here; else until the server ends."),
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for results of comparisons. Default: a temporary one, removed when the server ends.",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A limit: see docs/internals/serve.md; repeated."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Set a limit by its name: see docs/internals/serve.md; may be repeated.",
+        ),
     ] = None,
 ) -> None:
-    """Serve a lake as pages: what is going on, comparisons, incidents, reports, SQL.
+    """Serve a lake as web pages: current state, comparisons, incidents, reports, SQL.
 
-    Listens on loopback only, unless --listen says otherwise. Reads the lake; the only change is that a user
-    with the role mark accepts an incident. Ends with SIGTERM or Ctrl-C.
+    Listens on loopback only, unless --listen says otherwise. Only reads the lake, except that users with the
+    role mark may accept incidents. SIGTERM or Ctrl-C ends it.
     """
     import logging
 
@@ -109,7 +122,7 @@ def command(
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, `[::1]:PORT`. Raises ConfigError."""
+    """Split `HOST:PORT` or `[::1]:PORT` into host and port. Raises ConfigError."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:

@@ -29,39 +29,44 @@ DEFAULT_START = "2026-01-05T00:00:00Z"
 
 def command(
     out: Annotated[
-        Path | None, typer.Option(help="File to write, gzipped if it ends in .gz; `-` prints the traces.")
+        Path | None,
+        typer.Option(help="Output file, compressed if its name ends in .gz; `-` prints the traces."),
     ] = None,
-    workload: Annotated[str, typer.Option(help="Workload; see --list.")] = "postmark-large",
+    workload: Annotated[str, typer.Option(help="Name of the workload; see --list.")] = "postmark-large",
     fault: Annotated[
-        list[str] | None, typer.Option(help="Fault, by name or unambiguous beginning; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Fault to inject, by its name or a unique prefix; may be repeated."),
     ] = None,
     severity: Annotated[
-        list[float] | None, typer.Option(help="Severity of each fault, in order; else its default.")
+        list[float] | None, typer.Option(help="Severity of each fault, in order. Default: that of the fault.")
     ] = None,
     fault_start: Annotated[
-        list[float] | None, typer.Option(help="Second of the run at which each fault begins; else 0.")
+        list[float] | None, typer.Option(help="Second of the run at which each fault begins. Default: 0.")
     ] = None,
     fault_end: Annotated[
-        float | None, typer.Option(help="Second of the run at which faults are repaired; else they stay.")
+        float | None, typer.Option(help="Second of the run at which the faults end. Default: they last.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed: the same seed gives the same bytes.")] = 0,
-    requests: Annotated[int, typer.Option(help="Requests to simulate.")] = DEFAULT_REQUESTS,
-    sample: Annotated[float, typer.Option(help="Share of the requests that is traced.")] = 1.0,
-    start: Annotated[str, typer.Option(help="When the run begins (ISO 8601).")] = DEFAULT_START,
+    requests: Annotated[int, typer.Option(help="Number of requests to simulate.")] = DEFAULT_REQUESTS,
+    sample: Annotated[float, typer.Option(help="Share of requests that are traced.")] = 1.0,
+    start: Annotated[str, typer.Option(help="Start time of the run (ISO 8601).")] = DEFAULT_START,
     format_: Annotated[
         RunFormat | None,
         typer.Option(
-            "--format", help="native (default of the storage service), otlp-json (of the web shop)."
+            "--format",
+            help="Output format: native (default for the storage service), otlp-json (default for the "
+            "web shop).",
         ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = os.cpu_count() or 1,
     show_list: Annotated[bool, typer.Option("--list", help="List workloads and faults.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Simulate a storage service, or a web shop, and write its traces.
+    """Simulate a storage service or a web shop, and write its traces.
 
-    Storage: a client, an NFS server, a metadata server and two storage nodes with caches, locks, queues and a
-    B-tree. `--workload web-shop`: eight services, a database, a cache and a payment provider, as OTLP/JSON.
+    Storage: a client, an NFS server, a metadata server and two storage nodes with caches, locks, queues and
+    a B-tree. `--workload web-shop`: eight services, a database, a cache and a payment provider, as
+    OTLP/JSON.
     """
     if show_list:
         _print_catalogue()

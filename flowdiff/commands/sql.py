@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from analyze.sql.session_process import SessionProcess
 
 SHELL_ROWS: Final = 100
-"""Most rows shown on a terminal; of the rest only the number."""
+"""Maximum number of rows shown on a terminal; of the rest, only the number is shown."""
 PLAN: Final = ["explain_key", "explain_value"]
-"""Columns of EXPLAIN's result, which is one drawing over many lines."""
+"""Columns of the result of EXPLAIN, which is one drawing over many lines."""
 
 _SUFFIXES: Final = {".csv": TableFormat.CSV, ".json": TableFormat.JSON, ".parquet": TableFormat.PARQUET}
 
@@ -47,32 +47,36 @@ Queries to copy: docs/internals/recipes.md"""
 
 def command(
     lake: LakeOption,
-    query: Annotated[str | None, typer.Option("-c", "--command", help="One query; else a shell.")] = None,
+    query: Annotated[
+        str | None, typer.Option("-c", "--command", help="Query to run. Default: an interactive shell.")
+    ] = None,
     period: PeriodOption = "all",
     unsealed: UnsealedOption = False,
     attach: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=FILE",
-            help="A CSV, JSON or Parquet file of one's own as a table; repeated for several.",
+            help="Attach a CSV, JSON or Parquet file as a table, NAME=FILE; may be repeated.",
         ),
     ] = None,
     param: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Value of :name in the query; repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Value of :name in the query, NAME=VALUE; may be repeated."),
     ] = None,
-    format_: Annotated[TableFormat, typer.Option("--format", help="Form of the result.")] = TableFormat.TABLE,
+    format_: Annotated[
+        TableFormat, typer.Option("--format", help="Format of the result.")
+    ] = TableFormat.TABLE,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File for the result; `-` prints it.")
     ] = None,
     memory: Annotated[str, typer.Option(help="Memory limit of DuckDB.")] = "2GB",
     timeout: Annotated[
-        str, typer.Option(help="How long a query may compute; the time to read its rows is not counted.")
+        str, typer.Option(help="Time limit of a query; reading its rows is not counted.")
     ] = "5m",
 ) -> None:
     """Query a lake in SQL.
 
-    The views and every column: docs/sql.md, or .help in the shell. Queries to copy:
-    docs/internals/recipes.md.
+    Views and columns: docs/sql.md, or .help in the shell. Examples to copy: docs/internals/recipes.md.
     """
     from analyze.sql.session_process import SessionProcess
     from flowdiff.query_comparisons import QueryComparisons, with_spinner
@@ -104,7 +108,7 @@ def command(
 
 
 def _form(given: TableFormat, output: Path | None) -> TableFormat:
-    """Output format; without a given one, by the file's suffix. Raises ConfigError."""
+    """Output format: the given one, else by the suffix of the file. Raises ConfigError."""
     if given is not TableFormat.TABLE or output is None:
         return given
     form = _SUFFIXES.get(output.suffix.lower())
@@ -117,7 +121,7 @@ def _form(given: TableFormat, output: Path | None) -> TableFormat:
 
 
 def _seconds(timeout: str) -> float:
-    """Seconds of a duration, the value of --timeout. Raises ConfigError for an invalid one."""
+    """Seconds of the duration in --timeout. Raises ConfigError if it is invalid."""
     try:
         return parse_duration_ns(timeout) / NS_PER_SECOND
     except ConfigError as error:
@@ -125,7 +129,7 @@ def _seconds(timeout: str) -> float:
 
 
 def _piped() -> str:
-    """Query read from standard input. Raises QueryError if it is empty."""
+    """Read the query from standard input. Raises QueryError if it is empty."""
     try:
         query = sys.stdin.read()
     except UnicodeDecodeError as error:
@@ -149,7 +153,7 @@ def _answer(
 
 
 def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
-    """Print the first rows, and the total number."""
+    """Print the first rows of a result, and the number of all rows."""
     from analyze.report.wording import count
 
     found = session.first_rows(query, values, SHELL_ROWS)
@@ -165,7 +169,7 @@ def _print_rows(session: SessionProcess, query: str, values: Values) -> None:
 
 
 def _shell(session: SessionProcess, values: Values, form: TableFormat) -> None:
-    """Read and run queries until the end of input; an error or Ctrl-C only ends the current query."""
+    """Read and run queries until the end of input; an error or Ctrl-C only ends the query that runs."""
     import readline  # noqa: F401 - gives input() line editing and history
 
     from analyze.sql.catalog import VIEWS

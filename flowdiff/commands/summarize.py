@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 def command(
     lake: LakeOption,
     period: Annotated[
-        list[str] | None, typer.Option(help="Ranges, as in `compare`; repeated. Default: all.")
+        list[str] | None,
+        typer.Option(help="Periods to summarize, as in `compare`; may be repeated. Default: the whole lake."),
     ] = None,
     sums: Annotated[
         bool,
-        typer.Option(
-            "--sums", help="Keep the sum of every six hours, too: long histories are read from them."
-        ),
+        typer.Option("--sums", help="Also keep sums of six hours each, from which long histories are read."),
     ] = False,
     workers: WorkersOption = None,
     *,
@@ -39,12 +38,11 @@ def command(
     settings: SetOption = None,
     help_all: Annotated[bool, help_all_option(REFINE)] = False,
 ) -> None:
-    """Work out the statistics of every window ahead, so that histories are read in seconds.
+    """Compute the statistics of every window in advance, so that histories are read in seconds.
 
-    `compare` does it by itself for the windows that it needs, the first time. What is kept under `stats/` can
-    be deleted at any time. Options of the refinement must be those of the comparisons. With --sums the
-    windows of each quarter of a UTC day are also kept as one sum: a long history is then one file instead of
-    many.
+    `compare` computes missing statistics itself. Files under `stats/` can be deleted at any time. Refinement
+    settings must be those of the comparisons. With --sums, the windows of each quarter of a UTC day are also
+    summed up in one file, which makes long histories fast to read.
     """
     import json
 
@@ -84,7 +82,7 @@ def command(
 
 
 def _refuse(what: str, lake: str, tally: ProfileTally) -> None:
-    """Raise LakeError if statistics could not be written."""
+    """Raise LakeError if some statistics could not be written."""
     if tally.refusals:
         raise LakeError(
             f"{what} could not be written to '{lake}': {'; '.join(tally.refusals)}.",

@@ -16,22 +16,23 @@ if TYPE_CHECKING:
     from flowdiff.live.top_view import Scrape
 
 _EVERY_S = 2.0
-"""Seconds between two scrapes."""
+"""Interval between two scrapes, s."""
 _AROUND_ROWS = 14
-"""Lines of the screen besides the rows of its two tables."""
+"""Number of lines on the screen besides the rows of its two tables."""
 
 
 def command(
     url: Annotated[
-        str, typer.Argument(help="Address of its metrics: host:port, or a URL.")
+        str, typer.Argument(help="Address of the metrics of `flowdiff ingest`: host:port, or a URL.")
     ] = "127.0.0.1:9464",
     once: Annotated[
-        bool, typer.Option("--once", help="Print it once; so it does where the output is no terminal.")
+        bool,
+        typer.Option("--once", help="Print once and end; the default where the output is not a terminal."),
     ] = False,
 ) -> None:
-    """Show what a running `flowdiff ingest` does, in a terminal.
+    """Show the state of a running `flowdiff ingest` in a terminal.
 
-    Of a running `flowdiff watch` it shows the watched service and the open incidents.
+    With the address of a running `flowdiff watch`: the watched service and its open incidents.
     """
     from flowdiff.live.top_view import metrics_url, scrape, view
 
@@ -45,7 +46,7 @@ def command(
 
 
 def _follow(console: Console, page: str, now: Scrape) -> None:
-    """Refresh until Ctrl-C. A failed scrape is shown, and retried."""
+    """Scrape and redraw until Ctrl-C; a scrape that fails is shown, and retried."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text

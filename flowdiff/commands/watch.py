@@ -45,7 +45,7 @@ NOTHING, OPEN, CANNOT_TELL = 0, 1, 3
 SILENT: Final = "silent"
 LEASE: Final = "watch/lease"
 POLL_S: Final = 5.0
-"""Seconds between two checks of the lake."""
+"""Interval between two checks of the lake, s."""
 
 
 @takes_settings
@@ -54,27 +54,31 @@ def command(
     flags: Annotated[Flags, WATCH_OPTIONS],
     replay: Annotated[
         str | None,
-        typer.Option(metavar="PERIOD", help="Say what it would have said of a past period; keep nothing."),
+        typer.Option(
+            metavar="PERIOD",
+            help="Print what the watch would have reported for a past period; store nothing.",
+        ),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Decide what was sealed since the last time, and end: for cron.")
+        bool,
+        typer.Option("--once", help="Process the windows sealed since the last run, then end: for cron."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Decide and print, and keep nothing; with --once or --replay.")
+        bool, typer.Option("--dry-run", help="Process and print, and store nothing; with --once or --replay.")
     ] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     settings: SetOption = None,
     help_all: Annotated[bool, help_all_option(REFINE, "robust")] = False,
 ) -> int:
-    """Watch a lake: say once what changed, where and since when, and nothing otherwise.
+    """Watch a lake: report each change once, with its place and start, and nothing otherwise.
 
-    Statistics of every sealed window are compared with what is usual; what departs is compared as `flowdiff
-    compare` does, and only what the comparison confirms becomes an incident. It runs beside ingestion, any
-    number of processes of which one works. The first time it learns from all there is.
+    Statistics of every sealed window are tested against the baseline; what departs from it is compared as by
+    `flowdiff compare`, and becomes an incident only if the comparison confirms it. The first run learns the
+    baseline from the whole lake. Several processes may run; one is active, the others stand by.
 
-    Exit code 0: no incident is open. 1: one is (--replay: one was). 2: error. 3: it cannot be told, as
-    nothing is known well enough yet, no window was decided yet, or there is more load than was ever known.
+    Exit code 0: no incident is open. 1: one is (--replay: one was). 2: error. 3: cannot tell, as the
+    baseline is still being learned, no window was processed yet, or the load is higher than ever seen.
     """
     from analyze.watch.decide import Comparer
     from analyze.watch.watching import LakeWatch
@@ -154,7 +158,7 @@ def _once(watch: LakeWatch, notifier: Notifier, *, as_json: bool) -> int:
 
 
 def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_json: bool) -> int:
-    """Watch until a signal; a second one ends the process at once, and nothing is lost."""
+    """Watch until a signal; a second one ends the process at once, without loss."""
     stop, asked = threading.Event(), list[int]()
 
     def caught(number: int, _frame: FrameType | None) -> None:
@@ -192,7 +196,7 @@ def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_
 
 
 class _Turn:
-    """Exclusive right to watch a lake: by a lock for a folder, by a lease for a remote store."""
+    """Exclusive right to watch a lake: a file lock for a lake in a folder, a lease for a lake in a bucket."""
 
     def __init__(self, watch: LakeWatch) -> None:
         from stitch.lake.lease import Lease
@@ -233,7 +237,7 @@ class _Turn:
             yield
 
     def check(self) -> None:
-        """Raise TakenError if another process took over."""
+        """Raise TakenError if another process has taken the right over."""
         if self._lease is not None and self._lease.is_lost:
             raise self._taken()
 
@@ -242,7 +246,7 @@ class _Turn:
 
 
 class _Shown:
-    """Served state of a watch; written by the loop, read by the server's thread."""
+    """State of a watch that metrics and health report; written by the loop, read by the server's thread."""
 
     def __init__(self, clock: SteadyClock | None = None) -> None:
         from flowdiff.live.watch_metrics import ServiceCounters, WatchStatus
@@ -252,7 +256,7 @@ class _Shown:
         self.suspended = ""
 
     def turn(self, watch: LakeWatch, trouble: str | None) -> None:
-        """Record an iteration of the loop; trouble: why it cannot work, or None."""
+        """Record an iteration of the loop. trouble: reason why the watch cannot work; None: it works."""
         state = watch.state
         if state is not None:
             self.incidents = tuple(one.incident for one in state.tracked)
@@ -260,18 +264,18 @@ class _Shown:
         self.status.turn(trouble)
 
     def stand_by(self) -> None:
-        """Clear incidents and delay: the active process serves them."""
+        """Clear incidents and delay while another process is active and reports them."""
         self.incidents, self.suspended = (), ""
         self.service.through_ns = 0
 
     def decided(self, watch: LakeWatch, decided: Decided) -> None:
-        """Record a decided window."""
+        """Record the decision of one window."""
         if decided.run is not None:
             self.service.add_window(watch.lake, decided.run.window_ns, decided.run.through_ns)
         self.turn(watch, None)
 
     def listen(self, watch: LakeWatch) -> None:
-        """Record that all sealed windows are decided; report when sealing stops or resumes."""
+        """Record that all sealed windows are decided; print a line when sealing stops or resumes."""
         from schemas.periods import format_instant
 
         self.turn(watch, None)
@@ -286,7 +290,9 @@ class _Shown:
 
 @contextmanager
 def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> Iterator[_Shown]:
-    """Serve metrics and health, if an address is set. Raises ConfigError."""
+    """Serve metrics and health while the block runs, if an address is set; yields their state. Raises
+    ConfigError.
+    """
     from flowdiff.live.status_server import served
     from flowdiff.live.watch_metrics import STALLED_NS, WatchCollector, watch_registry
 
@@ -306,8 +312,9 @@ def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> It
 
 
 def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *, as_json: bool) -> None:
-    """Decide windows as they seal, until stopped. After TakenError, LakeError or OSError the caller calls it
-    again."""
+    """Decide windows as they are sealed, until stopped. After TakenError, LakeError or OSError the caller
+    calls this function again.
+    """
     watch.resume()
     while not stop.is_set():
         try:
@@ -328,7 +335,9 @@ def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *,
 
 
 def _polled(watch: LakeWatch) -> Iterator[Decided]:
-    """Decide newly sealed windows; on the first call report the time from which the watch decides."""
+    """Decide the windows sealed since the last call; on the first call, print the time from which the watch
+    decides.
+    """
     from schemas.periods import format_instant
 
     is_new = watch.state is None

@@ -19,7 +19,7 @@ from flowdiff.cli.options import (
 from schemas.periods import parse_period
 
 LISTED: Final = 288
-"""Most windows listed without a period, the latest ones: a day of five-minute windows."""
+"""Maximum number of windows listed without a period, the latest ones: a day of five-minute windows."""
 
 
 def command(
@@ -37,9 +37,9 @@ def command(
 ) -> None:
     """List the sealed windows of a lake: requests, categories, mean response time, errors.
 
-    Only commits are read. They give the number of categories exactly up to 63; from there on `~` marks an
-    estimate, with a standard error of 13 %. To count: flowdiff sql -c "from windows". A window that the
-    period touches is listed as a whole, also where it is longer than the period.
+    Only commits are read, which makes it fast. They hold the exact number of categories up to 63; above, `~`
+    marks an estimate with a standard error of 13 %. Exact counts: flowdiff sql -c "from windows". Windows
+    that are only partly in the period are listed whole.
     """
     import pyarrow.compute as pc
 
@@ -76,7 +76,7 @@ def command(
 
 
 def _categories(counted: tuple[int, bool]) -> str:
-    """Text of a number of categories, marked if it is an estimate."""
+    """Number of categories as text, marked if it is an estimate."""
     from analyze.report.wording import about, count
 
     number, is_estimate = counted

@@ -19,13 +19,13 @@ from flowdiff.simulation import shop
 from schemas.windows import NS_PER_SECOND
 
 BEFORE_S: Final = 600
-"""Seconds of past requests sent at the start."""
+"""Length of the past for which requests are sent at the start, s."""
 UNTIL_FAULT_S: Final = 120
 FAULT_S: Final = 300
 AFTER_S: Final = 300
-"""Seconds from the rollback to the end of the shop."""
+"""Time from the rollback to the end of the shop, s."""
 PER_SECOND: Final = 40.0
-"""Requests per second."""
+"""Number of requests per second."""
 _BATCH_BYTES: Final = 2**20
 _TURN_S: Final = 0.5
 _BEGIN: Final = re.compile(rb'"startTimeUnixNano":"(\d+)"')
@@ -62,12 +62,12 @@ def _clock(at_s: int) -> str:
 
 
 def _ended(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Yield requests once they have ended, by end.
+    """Yield batches of requests that have ended, in order of their ends.
 
-    lines: requests by start.
+    lines: JSON of one request each, in order of their starts.
     """
     running: list[tuple[int, bytes]] = []
-    """Heap by end, ns."""
+    """Heap of requests that go on: (end in ns since the epoch, JSON)."""
     size = 0
     for line in lines:
         begin_ns = min(map(int, _BEGIN.findall(line)))
@@ -92,14 +92,14 @@ def _due(running: list[tuple[int, bytes]]) -> list[bytes]:
 
 
 def _bodies(batches: Iterable[list[bytes]]) -> Iterator[bytes]:
-    """Yield message bodies of several requests each."""
+    """Yield OTLP/JSON bodies, each with the requests of one batch."""
     for batch in batches:
         if batch:
             yield _HEAD + b",".join(line.strip()[len(_HEAD) : -len(_TAIL)] for line in batch) + _TAIL
 
 
 def _post(address: str, body: bytes) -> None:
-    """Send a body, retrying until it is accepted."""
+    """Send a body to the receiver, again until it is accepted."""
     while True:
         try:
             connection = http.client.HTTPConnection(address, timeout=30)

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from flowdiff.settings.ingest_config import HeapSettings
 
 STEP: Final = 16 * 2**20
-"""Granularity of the least memory named in messages, plus one step in reserve: starts differ slightly in
-size."""
+"""Bytes to a multiple of which messages round the minimum memory, plus one such step in reserve, as the size
+of a process at its start varies.
+"""
 
 
 def lanes_share(memory_bytes: int, program_bytes: int, shares: HeapSettings) -> int:
-    """Bytes that lanes may use together so that the process stays within `memory_bytes`.
+    """Bytes that all lanes may use together so that the process stays within `memory_bytes`.
 
     program_bytes: memory of the process before it read anything. Raises ConfigError if too little remains.
     """
@@ -46,7 +47,7 @@ def lanes_share(memory_bytes: int, program_bytes: int, shares: HeapSettings) -> 
 
 
 def resident_bytes() -> int:
-    """Memory that this process uses now; its peak if the system does not report current use."""
+    """Memory that this process uses now, bytes; its peak if the system does not report current use."""
     known = Path("/proc/self/statm")
     if known.exists():
         return int(known.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -54,8 +55,8 @@ def resident_bytes() -> int:
 
 
 def share_one_heap() -> bool:
-    """Make all threads share one heap; True on success. Must be called before libraries that start threads,
-    such as numpy, are loaded.
+    """Make all threads share one heap; return True on success. Must be called before libraries that start
+    threads, such as numpy, are loaded.
 
     Settings in the environment take precedence; other C libraries are not affected.
     """
@@ -64,10 +65,10 @@ def share_one_heap() -> bool:
 
 @contextmanager
 def giving_back(kept_bytes: float, kept_s: float, every_s: float) -> Iterator[None]:
-    """Return freed memory in a background thread, as a commit at the end takes many seconds.
+    """Return freed memory to the system in a background thread while the block runs.
 
-    While the process uses more than `kept_bytes`, free memory is returned at each check, else once per
-    `kept_s`. every_s: seconds between checks.
+    A single return at the end would take many seconds. While the process uses more than `kept_bytes`, memory
+    is returned at each check, else once per `kept_s` seconds. every_s: seconds between checks.
     """
     over = threading.Event()
 
@@ -89,7 +90,7 @@ def giving_back(kept_bytes: float, kept_s: float, every_s: float) -> Iterator[No
 
 
 def give_back() -> None:
-    """Return free memory to the system. Costs some milliseconds per gigabyte."""
+    """Return freed memory to the system; takes some milliseconds per gigabyte."""
     import pyarrow as pa  # not before the heap is shared
 
     pa.default_memory_pool().release_unused()

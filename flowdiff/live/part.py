@@ -13,13 +13,13 @@ import threading
 
 
 def _follow(descriptor: int) -> None:
-    """Wait until the parent is gone, then end this process in an orderly way."""
+    """Wait until the parent has ended, then end this process by SIGTERM."""
     os.read(descriptor, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> None:
-    """Run the command."""
+    """Run the command that the arguments name."""
     threading.Thread(target=_follow, args=[int(sys.argv[1])], name="starter", daemon=True).start()
     arguments = sys.argv[2:]
     if arguments[0] == "demo-service":

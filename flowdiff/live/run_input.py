@@ -25,21 +25,21 @@ SPOOL: Final = "spool"
 
 
 class RunInput(Protocol):
-    """Source of a run, with what is to be started and ended around it."""
+    """Source of messages for a live run, and what must be started and ended with it."""
 
     source: LiveSource
 
     @property
     def is_empty(self) -> bool:
-        """True if there is no stream to read, and none will come."""
+        """True if there is no stream to read now, and none will come."""
         ...
 
     def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:
-        """Start receiving; returns details for the log, by name. Raises FlowdiffError."""
+        """Start receiving; return details for the log, name -> text. Raises FlowdiffError."""
         ...
 
     def check(self) -> None:
-        """Raise the error that ended the input, if any; called in every iteration."""
+        """Raise the error that ended the input, if there is one; called in every iteration of the run."""
         ...
 
     def end(self) -> None:
@@ -47,15 +47,15 @@ class RunInput(Protocol):
         ...
 
     def close(self) -> None:
-        """Release resources, after the run stopped."""
+        """Release all resources, after the run has stopped."""
         ...
 
 
 class KafkaInput:
-    """Topics of Kafka."""
+    """Input from topics of Kafka."""
 
     def __init__(self, config: IngestConfig, memory_bytes: int, log: Any) -> None:
-        """Raises InputError if no broker can be used; ConfigError."""
+        """Connect to the brokers. Raises InputError if none can be used; ConfigError."""
         with needed():
             from ingest.kafka.fetching import fetch_sizes
             from ingest.kafka.kafka_source import KafkaSource
@@ -66,29 +66,29 @@ class KafkaInput:
 
     @property
     def is_empty(self) -> bool:
-        """See RunInput. Partitions may be assigned at any time."""
+        """False: partitions may be assigned at any time."""
         return False
 
     def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:  # noqa: ARG002 - as RunInput has it
-        """See RunInput."""
+        """Return the name of the consumer group; reading starts with the run."""
         return {"group": self._group}
 
     def check(self) -> None:
-        """See RunInput."""
+        """Do nothing: the source itself reports errors."""
 
     def end(self) -> None:
-        """See RunInput."""
+        """Do nothing: the source is closed after the run."""
 
     def close(self) -> None:
-        """See RunInput. A run that stopped has closed the source already."""
+        """Close the source, unless the run has closed it."""
         self.source.close()
 
 
 class OtlpInput:
-    """OTLP receiver and its spool."""
+    """Input from an OTLP receiver by way of its spool on disk."""
 
     def __init__(self, config: IngestConfig, *, receives: bool) -> None:
-        """receives: False to only read what is in the spool.
+        """Open the spool. receives: False to read only what is in it, without a receiver.
 
         Raises ConfigError, InputError; BusyLakeError if another process uses the spool.
         """
@@ -104,11 +104,13 @@ class OtlpInput:
 
     @property
     def is_empty(self) -> bool:
-        """See RunInput."""
+        """True if nothing is received and the spool has no streams."""
         return not self._receives and not self._spool.streams()
 
     def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:
-        """See RunInput."""
+        """Start the receiver; return the addresses at which it listens, by transport. Raises
+        FlowdiffError.
+        """
         if not self._receives:
             return {}
         with needed():
@@ -123,24 +125,26 @@ class OtlpInput:
         return {name: address for name, address in addresses.items() if address is not None}
 
     def check(self) -> None:
-        """See RunInput."""
+        """Raise the error that ended the spool or the receiver, if there is one."""
         self._spool.check()
         if self._receiver is not None:
             self._receiver.check()
 
     def end(self) -> None:
-        """See RunInput."""
+        """Stop the receiver."""
         if self._receiver is not None:
             self._receiver.close()
 
     def close(self) -> None:
-        """See RunInput."""
+        """Stop the receiver, and close the spool."""
         self.end()
         self._spool.close()
 
 
 def spool_folder(config: IngestConfig) -> Path:
-    """Folder of the spool. Raises ConfigError for a remote lake without `receiver.spool`."""
+    """Path of the folder for the spool. Raises ConfigError if the lake is in a bucket and `receiver.spool` is
+    not set.
+    """
     if config.receiver.spool:
         return Path(config.receiver.spool)
     folder = local_path(config.lake)
@@ -162,14 +166,14 @@ def warn_of_receiver(config: IngestConfig, log: Any) -> None:
 
 
 class ReceiverCollector(Collector):
-    """Metrics of a receiver, computed at each scrape."""
+    """Metrics of an OTLP receiver and its spool, computed at each scrape."""
 
     def __init__(self, spool: Spool, receiver: Receiver) -> None:
         self._spool = spool
         self._intake = receiver.intake
 
     def collect(self) -> Iterator[Metric]:
-        """See Collector."""
+        """Yield all metric families, for Prometheus."""
         from ingest.receiver.intake import Outcome
 
         requests = CounterMetricFamily(

@@ -95,7 +95,7 @@ class LogWatch(Watch):
                 commit=record.seq,
                 flows=counters.flows,
                 without_parent=truncated,
-                why="Many requests lack spans: is the topic keyed by trace id? If not, see flowdiff rekey.",
+                why="Many requests lack spans: a service does not send them, or to a topic that is not read.",
             )
         for gap in record.gaps:
             self._log.error(

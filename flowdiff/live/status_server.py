@@ -24,16 +24,20 @@ from stitch.drivers.live.steady_clock import Clock
 from stitch.drivers.live.watch import LaneState, LiveStatus
 
 BACKLOG: Final = 100
-"""Most connections waiting to be accepted, and most accepted in one iteration of the loop."""
+"""Maximum number of connections waiting to be accepted, and of those accepted in one iteration of the
+loop.
+"""
 MAX_CONNECTIONS: Final = 256
-"""Most open connections; beyond, the oldest is dropped. A request sent at once is answered two iterations of
-the loop later, before it can become the oldest, however fast others arrive: more than 2 * BACKLOG."""
+"""Maximum number of open connections; beyond it, the oldest is dropped. It is more than 2 * BACKLOG: a
+request sent at once is answered two iterations of the loop later, before it can become the oldest, however
+fast others arrive.
+"""
 DEADLINE_S: Final = 10.0
-"""Time limit from connecting to the last byte of the answer, equal to Prometheus' scrape time-out."""
+"""Time limit from connecting to the last byte of the answer, s: Prometheus' default scrape time-out."""
 MAX_REQUEST: Final = 16 * 1024
-"""Most bytes of a request line and its headers."""
+"""Maximum size of a request line and its headers, bytes."""
 REFUSALS: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
-"""Statuses of refused requests that are counted (from 0)."""
+"""Statuses of refused requests that have a counter, which starts at 0."""
 
 _TEXT: Final = "text/plain; charset=utf-8"
 
@@ -66,7 +70,7 @@ class StatusServer:
             self._refused.labels(str(refusal.value))  # so that a rate of it is 0, not missing
         self._deadline_s = deadline_s
         self._open: dict[asyncio.StreamWriter, None] = {}
-        """Open connections, oldest first."""
+        """Open connections in order of opening; the values are unused."""
         listening = listening_socket(
             address, "serve.address", "Take another with --serve-address, or '' to serve nothing."
         )
@@ -144,8 +148,10 @@ def served(
     clock: Clock,
     stalled_after_ns: int,
 ) -> Iterator[str | None]:
-    """Serve metrics and health at an address; yields the actual address, None if `address` is empty. Raises
-    ConfigError."""
+    """Serve metrics and health while the block runs; yields the actual address, None if `address` is empty.
+
+    Raises ConfigError.
+    """
     if not address:
         yield None
         return

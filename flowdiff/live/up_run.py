@@ -32,36 +32,36 @@ from stitch.lake.place import open_store
 WINDOW_NS: Final = NS_PER_MINUTE
 """Window length of a new lake, ns: events become visible a minute later."""
 QUICK: Final = ("--lateness", "10s", "--idle", "10s", "--commit-interval", "2s")
-"""Options of ingestion without a configuration: spans come from this machine, without delay."""
+"""Options of `ingest` where no configuration is given: spans come from this machine, without delay."""
 TURN_S: Final = 0.2
 _ADDRESS: Final = re.compile(r"https?://\S+")
 _BAD: Final = ("warning", "error", "critical")
 
 
 class PartFailedError(FlowdiffError):
-    """A part cannot start, or dies repeatedly."""
+    """A part (child process) cannot start, or dies repeatedly."""
 
     slug = "part"
 
 
 @dataclass
 class _Part:
-    """Process of a part, with its arguments, its log and its deaths."""
+    """One child process of `flowdiff up`, with its arguments, its log and its deaths."""
 
     name: str
     arguments: Sequence[str]
     descriptor: int
-    """Descriptor of a pipe that closes with this process."""
+    """Descriptor of a pipe's reading end; the pipe closes when `flowdiff up` ends, which ends the part."""
     settings: UpSettings
     is_restarted: bool = True
-    """True if it is restarted when it has died."""
+    """True if the part is restarted after it has died."""
     process: subprocess.Popen[str] | None = None
     told: queue.Queue[dict[str, Any]] = field(default_factory=queue.Queue)
-    """Events of its log, and its address, for `wait_for`."""
+    """Events of the part's log, and the address that it serves, for `wait_for`."""
     deaths: deque[float] = field(default_factory=deque)
 
     def start(self) -> None:
-        """Start the process, and forward its output."""
+        """Start the process, and forward its output to this process' output."""
         # A session of its own: Ctrl-C of a terminal reaches `up` alone, which ends its parts in order.
         self.process = subprocess.Popen(
             [sys.executable, "-m", "flowdiff.live.part", str(self.descriptor), *self.arguments],
@@ -79,14 +79,18 @@ class _Part:
             threading.Thread(target=_forwarded, args=[stream, forward], daemon=True).start()
 
     def _said(self, line: str) -> None:
-        """Print a line of its output; the address line of `serve` goes to `told`."""
+        """Print a line of the part's output; if it has the address of `serve`, queue that in `told`
+        instead.
+        """
         if self.name == "serve" and (found := _ADDRESS.search(line)):
             self.told.put({"event": "started", "address": found[0]})
         elif line:
             echo(visible(line))
 
     def _logged(self, line: str) -> None:
-        """Print a line of its log; of JSON lines only warnings and errors."""
+        """Queue an event of the part's log in `told`, and print it if it is a warning or an error; other
+        lines are printed.
+        """
         if not line.startswith("{"):
             if line:
                 say(f"{self.name}: {visible(line.removeprefix('flowdiff: '))}")
@@ -102,9 +106,9 @@ class _Part:
             say(f"{self.name}: {visible(str(told.get('event')))} {visible(shown)}".rstrip())
 
     def wait_for(self, event: str, stop: Stop) -> dict[str, Any]:
-        """Wait for the first log line of an event.
+        """Wait for the next log event named `event`, and return it.
 
-        Raises PartFailedError if the process ends before, hangs, or a stop is requested.
+        Raises PartFailedError if the process ends before, takes too long, or a stop is requested.
         """
         deadline = time.monotonic() + self.settings.ready_seconds
         while time.monotonic() < deadline and not stop.asked:
@@ -120,11 +124,11 @@ class _Part:
 
     @property
     def code(self) -> int | None:
-        """Exit code; None while it runs."""
+        """Exit code of the process; None while it runs."""
         return None if self.process is None else self.process.poll()
 
     def end(self) -> None:
-        """End it in an orderly way; kill it after `end_seconds`."""
+        """End the process by SIGTERM; kill it after `end_seconds`."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()
@@ -136,7 +140,9 @@ class _Part:
             self.process.wait()
 
     def mend(self, now_s: float) -> None:
-        """Restart it if it has died. Raises PartFailedError if it dies repeatedly."""
+        """Restart the process if it has died. now_s: monotonic clock. Raises PartFailedError if it dies
+        repeatedly.
+        """
         code = self.code
         if code is None or not self.is_restarted:
             return
@@ -170,7 +176,7 @@ def up(
     is_demo: bool,
     has_config: bool,
 ) -> int:
-    """Run all parts until a signal; returns the exit code. Raises FlowdiffError.
+    """Run all parts until a signal; return the exit code. Raises FlowdiffError.
 
     has_config: True if settings come from a configuration instead of QUICK.
     """

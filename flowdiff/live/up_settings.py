@@ -11,10 +11,12 @@ class UpSettings(Config):
     """Patience with the parts."""
 
     ready_seconds: float = Field(default=60.0, gt=0)
-    """Time that a part has to begin; then all end."""
+    """Time limit for each part to become ready; after that all parts are ended."""
     end_seconds: float = Field(default=30.0, gt=0)
-    """Time in which a process may shut down cleanly before it is killed."""
+    """Time that a process gets to shut down cleanly before it is killed."""
     deaths: int = Field(default=3, ge=0)
-    """Deaths of a part within `deaths_seconds` after which it is started again; one more ends all."""
+    """Number of deaths of a part within `deaths_seconds` after which it is started again; one more ends all
+    parts.
+    """
     deaths_seconds: float = Field(default=300.0, gt=0)
-    """Time in which deaths count."""
+    """Time window in which deaths of a part are counted."""

@@ -33,26 +33,28 @@ from stitch.drivers.live.watch import LiveStatus
 
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROOTS: Final = 50
-"""Most root types with a label (the rest: OTHERS); each is 16 series."""
+"""Maximum number of root types with a label of their own (all others share OTHERS); each takes 16 series."""
 OTHERS: Final = "(others)"
 OK: Final = "ok"
 FAILED: Final = "failed"
 SUSPENDED: Final = ("learning", "load", "silent")
-"""Reasons of suspension: too little known yet; more load than ever seen; no window is sealed."""
+"""Reasons for which changes cannot be found: too little is known yet; more load than ever seen; no window is
+sealed.
+"""
 LONGEST: Final = 200
-"""Most characters of a label."""
+"""Maximum length of a label's value, characters."""
 
 
 class ServiceCounters:
-    """Requests, failures and response times by root type, over the decided windows."""
+    """Counters of requests, failures and response times by root type, over the decided windows."""
 
     def __init__(self) -> None:
         self._requests: Tally[tuple[str, str]] = Tally()
         self._buckets: dict[str, I8] = {}
-        """Root -> number of requests in each bucket; the last bucket is unbounded."""
+        """Root type -> number of requests in each bucket of BUCKETS_S; the last bucket has no upper bound."""
         self._sum_s: dict[str, float] = {}
         self.through_ns = 0
-        """End of the last counted window, ns."""
+        """End of the last window that was counted, ns since the epoch."""
 
     def add_window(self, lake: str, start_ns: int, end_ns: int) -> None:
         """Count a sealed window; one that is unreadable (e.g. deleted) is skipped."""
@@ -61,7 +63,7 @@ class ServiceCounters:
         self.through_ns = max(self.through_ns, end_ns)
 
     def add(self, here: LakePeriod) -> None:
-        """Count the requests of a window. Raises LakeError."""
+        """Count the requests of one window. Raises LakeError."""
         for _, flows in read_flow_files(here, ["root", "status", "response_ns", "start_ns"]):
             self._count(flows)
         self.through_ns = max(self.through_ns, here.period.end_ns)
@@ -80,7 +82,7 @@ class ServiceCounters:
             self._sum_s[root] = self._sum_s.get(root, 0.0) + float(times_s.sum())
 
     def families(self) -> Iterator[Metric]:
-        """Metric families for Prometheus."""
+        """Yield the metric families of the counters, for Prometheus."""
         requests = CounterMetricFamily(
             "flowdiff_service_requests", "Requests of sealed windows.", labels=["root", "status"]
         )
@@ -99,7 +101,7 @@ class ServiceCounters:
 
 
 class WatchCollector(Collector):
-    """Gauges computed from the state of the watch at every scrape."""
+    """Metrics that are computed from the state of the watch at every scrape."""
 
     def __init__(
         self,
@@ -114,7 +116,7 @@ class WatchCollector(Collector):
         self._now_ns = now_ns
 
     def collect(self) -> Iterator[Metric]:
-        """See Collector."""
+        """Yield all metric families, for Prometheus."""
         labels = ["id", "kind", "component", "operation", "severity"]
         going_on = GaugeMetricFamily("flowdiff_incident", "1: it goes on.", labels=labels)
         for one in self._incidents():
@@ -162,28 +164,28 @@ _NOTIFICATIONS: Final = {
 
 
 STALLED_NS: Final = 15 * 60 * NS_PER_SECOND
-"""Time without an iteration after which /healthz fails: a comparison may take minutes."""
+"""Time without an iteration after which /healthz fails, ns: a comparison may take minutes."""
 
 
 class WatchStatus:
-    """Status of a watch, for probes."""
+    """Status of a watch, for /healthz and /readyz."""
 
     def __init__(self, clock: SteadyClock | None = None) -> None:
         self.clock = clock or SteadyClock()
         self.turn(None)
 
     def turn(self, trouble: str | None) -> None:
-        """Record an iteration of the loop; trouble: reason why it cannot work, or None."""
+        """Record an iteration of the loop. trouble: reason why the watch cannot work; None: it works."""
         now_ns = self.clock().now_ns
         self._status = LiveStatus(now_ns=now_ns, lanes=(), paused=False, trouble=trouble, stopping=False)
 
     def __call__(self) -> LiveStatus:
-        """Status as of the last turn."""
+        """Status as recorded by the last `turn`."""
         return self._status
 
 
 def watch_registry(collector: WatchCollector, version: str) -> CollectorRegistry:
-    """Registry that a watch serves."""
+    """Registry with the metrics of a watch and of its process."""
     registry = CollectorRegistry()
     own_metrics(registry, version)
     registry.register(collector)

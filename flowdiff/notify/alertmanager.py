@@ -15,12 +15,12 @@ ALERT_NAME: Final = "FlowdiffIncident"
 
 
 class Alertmanager(Outlet[Receiver]):
-    """See Outlet. It is sent incidents, not events: open ones, and recently ended ones."""
+    """Alertmanager: receives open and recently ended incidents as alerts, not single events."""
 
     below = "/api/v2/alerts"
 
     def sender(self, known: Sequence[IncidentEvent]) -> Sender:
-        """See Outlet."""
+        """Make the sender of alerts, which begins with the incidents that are open."""
         context = self.context
         last = {event.incident_id: event.incident for event in known}
         return AlertSender(
@@ -34,7 +34,9 @@ class Alertmanager(Outlet[Receiver]):
 
 
 def alerts(incidents: Iterable[Incident], lake: str, settings: NotifySettings, now_ns: int) -> bytes:
-    """Alerts for Alertmanager's API v2; labels are the identity and the severity, by which it routes."""
+    """JSON for Alertmanager's API v2; labels are the identity of an incident and its severity, by which it
+    routes.
+    """
     return json_bytes([_alert(incident, lake, settings, now_ns) for incident in incidents])
 
 

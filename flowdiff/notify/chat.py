@@ -30,23 +30,25 @@ _SLACK: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Chat(EventOutlet[ChatReceiver]):
-    """See EventOutlet. The default template is named like the receiver's key."""
+    """Chat with an incoming webhook; the default template is named like the receiver's key."""
 
     def __init__(self, name: str, receiver: ChatReceiver, context: Context) -> None:
         super().__init__(name, receiver, context)
         self._template = ChatTemplate.of(name, receiver.template, context.settings)
 
     def message(self, event: IncidentEvent) -> Message:
-        """See EventOutlet."""
+        """Make the message about an event from the chat's template."""
         return self.addressed(self._template.body(event), JSON)
 
 
 class ChatTemplate:
-    """Template of a chat's messages."""
+    """Jinja template for a chat's messages."""
 
     def __init__(self, name: str, text: str, settings: NotifySettings) -> None:
-        """name: for error messages. Raises ConfigError if the template does not render JSON from an
-        example."""
+        """Compile a template and test it. name: name of the template in error messages.
+
+        Raises ConfigError if the template does not render JSON for an example event.
+        """
         self._settings = settings
         environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
         # Jinja's `tojson` writes < and > as escapes, and our own letters are wanted as they are.
@@ -66,7 +68,9 @@ class ChatTemplate:
 
     @classmethod
     def of(cls, chat: str, file: Path | None, settings: NotifySettings) -> ChatTemplate:
-        """Template from a file, or the default one for a kind of chat. Raises ConfigError, InputError."""
+        """Template from `file`, or the shipped one for `chat` (`slack`, `teams`). Raises ConfigError,
+        InputError.
+        """
         if file is None:
             shipped = resources.files("flowdiff.notify") / "templates" / f"{chat}.json.jinja"
             return cls(f"notify.{chat}", shipped.read_text(encoding="utf-8"), settings)
@@ -78,7 +82,9 @@ class ChatTemplate:
         return cls(f"notify.{chat}.template", text, settings)
 
     def body(self, event: IncidentEvent) -> bytes:
-        """Message about an event. Raises ValueError if it is not JSON, TemplateError."""
+        """JSON message about an event. Raises TemplateError, and ValueError if the template renders no
+        JSON.
+        """
         return self._made(event, self._settings)
 
     def _made(self, event: IncidentEvent, settings: NotifySettings) -> bytes:
@@ -96,7 +102,7 @@ class ChatTemplate:
 
 
 def _example() -> IncidentEvent:
-    """Event with a text in every field, to test a template with."""
+    """Make an event with text in every field, to test a template."""
     incident = Incident(
         id="example",
         kind=ChangeKind.SLOWER,

@@ -20,26 +20,26 @@ FOLDER: Final = "watch/sent"
 
 
 class _Sent(Config):
-    """Content of the file, ids oldest first."""
+    """Content of a ledger's file; ids of events, oldest first."""
 
     version: int = 1
     sent: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    """Events that the receiver refused as invalid; they are not tried again."""
+    """Ids of events that the receiver refused as invalid; they are not sent again."""
 
 
 class Ledger:
-    """The ledger of one receiver. Every method may raise OSError."""
+    """Record of the events delivered to one receiver. Every method may raise OSError."""
 
     def __init__(self, store: Store, receiver: str, kept: int) -> None:
-        """kept: most events remembered; older ones are not sent."""
+        """kept: maximum number of events remembered; older events are not sent."""
         self._store, self._kept = store, kept
         self._name = f"{FOLDER}/{receiver}.json"
         self._ids: dict[str, bool] = {}
         """Event id -> True if refused, False if delivered."""
 
     def outbox(self, events: Sequence[IncidentEvent]) -> list[IncidentEvent]:
-        """Events in the lake not yet delivered to the receiver, oldest first.
+        """Events of the lake that were not delivered to the receiver yet, oldest first.
 
         A new receiver only gets the open incidents.
         """
@@ -55,7 +55,7 @@ class Ledger:
         return [event for event in recent if event.id not in self._ids]
 
     def has(self, id_: str) -> bool:
-        """True if an event was delivered, or refused by the receiver."""
+        """True if the event with this id was delivered, or refused by the receiver."""
         return id_ in self._ids
 
     def add(self, ids: Iterable[str], *, refused: bool = False) -> None:

@@ -35,7 +35,9 @@ def markdown(incident: Incident, known: Mapping[str, Any], settings: NotifySetti
 
 
 def facts(incident: Incident, settings: NotifySettings) -> dict[str, Any]:
-    """Name -> fact about an incident, for all messages and templates; every text has a bounded length."""
+    """Fact name -> value about an incident, for all messages and templates; every text has a bounded
+    length.
+    """
     unit, reports, n_examples = incident.unit, settings.reports, settings.max_examples
     path = f"reports/{incident.report}/report.html" if incident.report else ""
     return {
@@ -100,5 +102,5 @@ def instant(ns: int) -> str:
 
 
 def json_bytes(document: Any) -> bytes:
-    """JSON of a message."""
+    """Encode a message as JSON."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")

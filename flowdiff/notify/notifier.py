@@ -16,7 +16,9 @@ from stitch.lake.store import Store
 
 
 class Notifier:
-    """Implementation of `Notify`; it sends while `running`."""
+    """Forwards events of the watch to all receivers (an implementation of `Notify`); it sends while
+    `running`.
+    """
 
     def __init__(
         self,
@@ -38,7 +40,9 @@ class Notifier:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Send while the block runs, and for up to `patience` after it; only the active watch does."""
+        """Send while the block runs, and for up to `patience_ns` after it. Only the watch that is active
+        calls this.
+        """
         self._is_behind = bool(self._outlets)
         if self._is_behind:
             self._begin()
@@ -51,7 +55,7 @@ class Notifier:
                 sender.end(max(0.0, until - time.monotonic()))
 
     def __call__(self, events: Sequence[IncidentEvent]) -> None:
-        """Queue events; a call with none retries a failed start."""
+        """Queue events. A call without events retries a start that failed."""
         if self._is_behind:
             self._begin()
         for sender in self._senders:
@@ -63,7 +67,7 @@ class Notifier:
         return [sender.counts for sender in self._senders]
 
     def _begin(self) -> None:
-        """Start one thread per receiver with its undelivered events."""
+        """Start one thread per receiver, each with the events not delivered to it yet."""
         try:
             known = self._events()
             made = [outlet.sender(known) for outlet in self._outlets]

@@ -16,18 +16,18 @@ _SEVERITY: Final = {"warning": (13, "WARN"), "critical": (21, "FATAL")}
 
 
 class Collector(EventOutlet[Receiver]):
-    """See EventOutlet."""
+    """OpenTelemetry Collector: receives every event as a log record."""
 
     below = "/v1/logs"
 
     def message(self, event: IncidentEvent) -> Message:
-        """See EventOutlet."""
+        """Make the message with an event's log record."""
         context = self.context
         return self.addressed(log_record(event, context.lake, context.settings, context.now_ns()), JSON)
 
 
 def log_record(event: IncidentEvent, lake: str, settings: NotifySettings, now_ns: int) -> bytes:
-    """OTLP log event for an incident event."""
+    """OTLP/HTTP body in JSON, with one log record for an event."""
     known = facts(event.incident, settings)
     number, word = _SEVERITY[event.incident.severity]
     name = f"flowdiff.incident.{event.kind}"

@@ -30,28 +30,28 @@ R_co = TypeVar("R_co", bound=Receiver, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Data and services shared by outlets."""
+    """Lake, settings and functions that all outlets share."""
 
     lake: str
-    """Name of the lake."""
+    """Name of the lake, for messages."""
     settings: NotifySettings
     store: Store
-    """Store of the lake, for ledgers."""
+    """Store of the lake, in which ledgers are."""
     now_ns: Callable[[], int]
     say: Callable[[str], None]
     """Function that prints a line."""
 
 
 class Outlet(ABC, Generic[R_co]):
-    """Receiver of incidents, its address and secrets read and checked."""
+    """Receiver of incidents: its checked address and secrets, and the form of its messages."""
 
     below: ClassVar[str] = ""
-    """Path appended to the receiver's address."""
+    """Path that is appended to the receiver's address."""
 
     def __init__(self, name: str, receiver: R_co, context: Context) -> None:
-        """name: the receiver's key below `notify`.
+        """Read the receiver's secrets. name: its key below `notify` in the settings.
 
-        Reads its secrets. Raises ConfigError, InputError; messages do not contain secrets.
+        Raises ConfigError, InputError, whose texts do not contain secrets.
         """
         self.name, self.receiver, self.context = name, receiver, context
         url = receiver.url or self.secret("url", None, receiver.url_file).decode("latin-1")
@@ -90,14 +90,14 @@ class Outlet(ABC, Generic[R_co]):
 
 
 class EventOutlet(Outlet[R_co]):
-    """Receiver that is sent every event, one message each."""
+    """Receiver that gets every event as one message."""
 
     @abstractmethod
     def message(self, event: IncidentEvent) -> Message:
-        """Message about an event."""
+        """Make the message about an event, addressed to the receiver."""
 
     def sender(self, known: Sequence[IncidentEvent]) -> Sender:
-        """See Outlet."""
+        """Make the sender of all events that are not in the receiver's ledger."""
         ledger = Ledger(self.context.store, self.name, self.context.settings.kept_events)
         say, settings = self.context.say, self.context.settings
         return EventSender(self.name, self.message, ledger, ledger.outbox(known), say, settings)

@@ -11,10 +11,11 @@ from ingest.http.address import Address
 from ingest.http.exchange import ExchangeError
 
 _DIGITS: Final = 9
-"""Most digits read of a requested pause: 30 years."""
+"""Maximum number of digits read of a requested pause, s: 30 years."""
 _AGAIN: Final = (401, 403, 404, 407, 408, 425, 429)
-"""4xx statuses that may be temporary: configuration may be corrected, or time helps. Others reject the
-message itself."""
+"""4xx statuses after which a message is sent again, as configuration or time may help. All others refuse the
+message itself.
+"""
 
 
 class SendError(Exception):
@@ -23,14 +24,14 @@ class SendError(Exception):
     def __init__(self, why: str, *, wait_s: float = 0.0, is_refused: bool = False) -> None:
         super().__init__(why)
         self.wait_s = wait_s
-        """Pause that the receiver requested (Retry-After); the sender bounds it."""
+        """Pause that the receiver requested (Retry-After), s; the sender bounds it."""
         self.is_refused = is_refused
-        """True if the receiver would refuse the message again."""
+        """True if the receiver would refuse the same message again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Message to be posted."""
+    """Message for a receiver: address, body, headers."""
 
     address: Address
     body: bytes

@@ -20,24 +20,24 @@ from schemas.windows import NS_PER_SECOND
 
 @dataclass(slots=True)
 class Counts:
-    """Counters of a receiver's messages."""
+    """Counters of the messages to one receiver."""
 
     receiver: str
     pending: int = 0
-    """Number of waiting events; for Alertmanager, of alerts being sent."""
+    """Number of events that wait to be sent; for Alertmanager, of alerts that are being sent."""
     sent: int = 0
     failed: int = 0
-    """Number of failed attempts."""
+    """Number of failed attempts to send."""
     refused: int = 0
-    """Number of events given up: refused by the receiver, or too large."""
+    """Number of events that will not be sent: refused by the receiver, or too large."""
     restarts: int = 0
-    """Number of restarts after a bug."""
+    """Number of times that the thread went on after an unexpected error (a bug, a template that fails)."""
     is_sending: bool = False
     """True while the thread is working."""
 
 
 class Sender(ABC):
-    """Thread that waits for work; while it waits it can be ended promptly."""
+    """Thread that sends messages to one receiver; while it waits, it can be ended promptly."""
 
     def __init__(self, receiver: str, say: Callable[[str], None], settings: NotifySettings) -> None:
         self.counts = Counts(receiver)
@@ -49,11 +49,13 @@ class Sender(ABC):
         self._thread = threading.Thread(target=self._run, name=f"notify-{receiver}", daemon=True)
 
     def start(self) -> None:
-        """Start sending."""
+        """Start the thread."""
         self._thread.start()
 
     def end(self, patience_s: float) -> None:
-        """End once everything is sent, or after `patience_s`; unsent events remain in the outbox."""
+        """End the thread once everything is sent, or after `patience_s`; events not sent remain in the
+        outbox.
+        """
         until = time.monotonic() + patience_s
         with self._changed:
             self._changed.wait_for(self._is_idle, patience_s)
@@ -63,15 +65,15 @@ class Sender(ABC):
 
     @abstractmethod
     def take(self, events: Sequence[IncidentEvent]) -> None:
-        """Add events."""
+        """Accept events of the watch to be sent."""
 
     @abstractmethod
     def _is_idle(self) -> bool:
-        """True if nothing waits to be sent."""
+        """True if nothing waits to be sent; called under the lock."""
 
     @abstractmethod
     def _turn(self) -> float:
-        """Send what is due; returns the seconds until the next turn."""
+        """Send all messages that are due; return the seconds until the next turn."""
 
     def _run(self) -> None:
         self.counts.is_sending = True
@@ -94,8 +96,7 @@ class Sender(ABC):
                     return
 
     def _begun_anew(self, error: Exception) -> float:
-        """Count and report an error that the receiver did not cause; returns the seconds until the next
-        turn."""
+        """Count and report an unexpected error; return the seconds until the next turn."""
         self._failures += 1
         self.counts.failed += 1
         self.counts.restarts += 1
@@ -133,7 +134,7 @@ class Sender(ABC):
 
 
 class EventSender(Sender):
-    """Sends every event until it is delivered, in order."""
+    """Sends every event, in order, until it is delivered."""
 
     def __init__(
         self,
@@ -152,7 +153,7 @@ class EventSender(Sender):
         self.counts.pending = len(self._waiting)
 
     def take(self, events: Sequence[IncidentEvent]) -> None:
-        """Queue events; delivered ones are skipped."""
+        """Queue events; those in the ledger are skipped."""
         with self._changed:
             self._waiting |= {event.id: event for event in events if not self._ledger.has(event.id)}
             self.counts.pending = len(self._waiting)
@@ -198,7 +199,7 @@ class EventSender(Sender):
 
 
 class AlertSender(Sender):
-    """Repeats every open incident to Alertmanager, and for a while each resolved one."""
+    """Sends every open incident to Alertmanager repeatedly, and for a while the end of each resolved one."""
 
     def __init__(
         self,
@@ -215,12 +216,12 @@ class AlertSender(Sender):
         self._now_ns = now_ns
         self._open = {incident.id: incident for incident in incidents if incident.goes_on}
         self._over: dict[tuple[str, str], tuple[Incident, int]] = {}
-        """(Incident id, severity) -> (incident, time until which its end is sent)."""
+        """(Incident id, severity) -> (incident, time in ns until which its end is sent)."""
         self._is_news = bool(self._open)
         self.counts.pending = len(self._open)
 
     def take(self, events: Sequence[IncidentEvent]) -> None:
-        """Update the open and ended incidents."""
+        """Update the open and ended incidents from events, and send them at once."""
         with self._changed:
             for incident in (event.incident for event in events):
                 self._over.pop((incident.id, incident.severity), None)

@@ -24,20 +24,22 @@ def _checked(url: str) -> str:
 
 
 _Url = Annotated[str, AfterValidator(_checked)]
-"""Address, or empty."""
+"""Type of a receiver's address: https:// or http://, or empty."""
 
 
 class Receiver(Config):
     """One receiver; it is notified if it has an address."""
 
     outlet: ClassVar[str] = ""
-    """`module:class` of its messages, a subclass of `flowdiff.notify.outlet.Outlet`; imported on use."""
+    """`module:class` of the messages to the receiver, a subclass of `flowdiff.notify.outlet.Outlet`; imported
+    on use.
+    """
     url: _Url = ""
-    """Its address, https:// or http://; empty: none."""
+    """URL of the receiver, https:// or http://; empty: no messages are sent to it."""
     url_file: Path | None = None
-    """File with the address, where that is a secret itself."""
+    """File with the receiver's URL, where the URL itself is a secret."""
     token: SecretStr | None = None
-    """Sent as `Authorization: Bearer`, over https, or to this machine."""
+    """Token sent as `Authorization: Bearer`, over https or to this machine only."""
     token_file: Path | None = None
     """File with the token."""
 
@@ -52,7 +54,7 @@ class Receiver(Config):
 
     @property
     def is_on(self) -> bool:
-        """True if it has an address."""
+        """True if the receiver has an address, and is therefore notified."""
         return bool(self.url) or self.url_file is not None
 
 
@@ -97,44 +99,46 @@ class NotifySettings(Config):
 
     webhook: WebhookReceiver = WebhookReceiver()
     slack: ChatReceiver = ChatReceiver()
-    """Incoming webhook of Slack."""
+    """Slack: URL of an incoming webhook."""
     teams: ChatReceiver = ChatReceiver()
-    """Workflow of Teams that posts a card when a webhook request is received."""
+    """Teams: URL of a workflow that posts a card when it receives a webhook request."""
     alertmanager: AlertReceiver = AlertReceiver()
-    """Its base address; `/api/v2/alerts` is added."""
+    """Alertmanager: base URL, to which `/api/v2/alerts` is added."""
     otlp: LogReceiver = LogReceiver()
-    """Address of a Collector's HTTP receiver; `/v1/logs` is added."""
+    """OpenTelemetry: URL of a Collector's HTTP receiver, to which `/v1/logs` is added."""
     reports: _Url = ""
-    """Address under which people find the lake's folder, for links to reports."""
+    """URL under which people find the lake's folder, for links to reports."""
     runbook: _Url = ""
-    """Address of what to do about an incident: the annotation `runbook_url` of alerts."""
+    """URL of the runbook for incidents, sent as the annotation `runbook_url` of alerts."""
     timeout_ns: int = Field(default=10 * NS_PER_SECOND, ge=NS_PER_SECOND, le=60 * NS_PER_SECOND)
-    """A receiver that has not answered whole by then is tried again later."""
+    """Time limit for a receiver's whole answer; after that the message is sent again later."""
     repeat_ns: int = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND, le=1800 * NS_PER_SECOND)
-    """Alertmanager hears of every open incident this often; an alert that it does not hear of again ends
-    after `alert_lasts_ns`."""
+    """Interval at which every open incident is sent to Alertmanager; an alert that is not sent again ends
+    after `alert_lasts_ns`.
+    """
     alert_lasts_ns: Expert[int] = Field(
         default=240 * NS_PER_SECOND, ge=60 * NS_PER_SECOND, le=3600 * NS_PER_SECOND
     )
-    """Time after which an alert that is not repeated ends: a minute more than `repeat_ns` at least."""
+    """Time after which an alert that is not sent again ends; at least a minute more than `repeat_ns`."""
     over_ns: Expert[int] = Field(default=900 * NS_PER_SECOND, ge=0, le=86_400 * NS_PER_SECOND)
-    """Time for which Alertmanager is told that an incident is over."""
+    """Time for which Alertmanager is told that an incident has ended."""
     first_wait_ns: Expert[int] = Field(default=NS_PER_SECOND, ge=10**6)
-    """Pause after the first failure to send; it doubles with every further one."""
+    """Pause after the first failed attempt to send; it doubles with every further one."""
     longest_wait_ns: Expert[int] = Field(default=300 * NS_PER_SECOND, ge=10**6)
-    """Longest pause between attempts, also if the receiver asks for a longer one (Retry-After)."""
+    """Maximum pause between attempts, also if the receiver asks for more (Retry-After)."""
     refusals: Expert[int] = Field(default=3, ge=1)
-    """Attempts at an event that the receiver refuses as invalid; then it is given up."""
+    """Number of attempts at an event that the receiver refuses as invalid before it is given up."""
     patience_ns: Expert[int] = Field(default=5 * NS_PER_SECOND, ge=0, le=60 * NS_PER_SECOND)
-    """Time for sending pending messages when the watch ends; the rest is sent when it starts again."""
+    """Time for sending pending messages when the watch ends; the rest is sent at its next start."""
     kept_events: Expert[int] = Field(default=4_096, ge=1)
-    """Events remembered as sent, for each receiver; older ones are not sent."""
+    """Number of sent events remembered per receiver, so that none is sent twice; older events are never sent.
+    """
     max_text_chars: Expert[int] = Field(default=600, ge=16)
-    """Characters of a text in a message, at most."""
+    """Maximum length of a text in a message, in characters."""
     max_examples: Expert[int] = Field(default=3, ge=0)
-    """Example requests that a message names, at most."""
+    """Maximum number of example requests in a message."""
     max_message_bytes: Expert[int] = Field(default=256 * 1024, ge=1024)
-    """A larger message is given up: less than Alertmanager and chats accept, more than is sent."""
+    """Maximum size of a message, below the limits of Alertmanager and of chats; a larger one is given up."""
 
     @model_validator(mode="after")
     def _is_repeated_in_time(self) -> Self:

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from typing import Final
 
 _ENCODED: Final = b"whsec_"
-"""Prefix of a secret that is base64."""
+"""Prefix of a secret whose rest is base64."""
 
 
 def signing_key(secret: bytes) -> bytes:
-    """Key from a secret. Raises ValueError, whose text contains no part of the secret."""
+    """Decode a secret to the key of the HMAC. Raises ValueError, whose text contains no part of the
+    secret.
+    """
     key = secret
     if secret.startswith(_ENCODED):
         try:

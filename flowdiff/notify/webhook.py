@@ -15,7 +15,7 @@ from schemas.windows import NS_PER_SECOND
 
 
 class Webhook(EventOutlet[WebhookReceiver]):
-    """See EventOutlet."""
+    """Webhook: receives every event as a CloudEvent, signed if there is a secret."""
 
     def __init__(self, name: str, receiver: WebhookReceiver, context: Context) -> None:
         super().__init__(name, receiver, context)
@@ -29,7 +29,7 @@ class Webhook(EventOutlet[WebhookReceiver]):
             ) from None
 
     def message(self, event: IncidentEvent) -> Message:
-        """See EventOutlet."""
+        """Make the message with an event's CloudEvent, and its signature."""
         body = cloud_event(event, self.context.lake, self.context.settings)
         at_s = self.context.now_ns() // NS_PER_SECOND
         headers = signed(body, event.id, at_s, self._key) if self._key else {}
@@ -37,7 +37,9 @@ class Webhook(EventOutlet[WebhookReceiver]):
 
 
 def cloud_event(event: IncidentEvent, lake: str, settings: NotifySettings) -> bytes:
-    """CloudEvent of an incident event; `id` is the event's, also when it is sent again."""
+    """CloudEvents JSON for an event of an incident; its `id` is the event's id, also when it is sent
+    again.
+    """
     incident = event.incident
     known = facts(incident, settings)
     document = {

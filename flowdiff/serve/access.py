@@ -21,11 +21,11 @@ from schemas.errors import ConfigError
 
 COOKIE: Final = "flowdiff_token"
 LEAST_TOKEN: Final = 16
-"""Least characters of a token: a shorter one could be guessed."""
+"""Minimum number of characters in a token: a shorter one could be guessed."""
 
 
 class Role(IntEnum):
-    """Rights of a user; each role includes the ones before it."""
+    """Rights of a user; each role includes all rights of smaller ones."""
 
     NONE = 0
     READ = 1
@@ -38,7 +38,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """User of the server, with name and role."""
+    """A user of the server, with name and role."""
 
     name: str
     role: Role
@@ -49,16 +49,16 @@ NOBODY: Final = User("", Role.NONE)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Rules that identify the user of a request."""
+    """Rules by which the server identifies the user of a request."""
 
     tokens: Mapping[bytes, User] = field(default_factory=dict)
     """SHA-256 of a token -> its user."""
     user_header: str = ""
-    """Header in which a proxy names the user; empty: no header is trusted."""
+    """Name of the header in which a proxy names the user; empty: no header is trusted."""
     proxies: tuple[str, ...] = ()
-    """Addresses or networks of proxies whose header is trusted."""
+    """Addresses or networks of the proxies that may send `user_header`."""
     proxy_role: Role = Role.RUN
-    """Role of users named by a proxy."""
+    """Role of all users that a proxy names."""
 
     @property
     def is_open(self) -> bool:
@@ -66,7 +66,7 @@ class Access:
         return not self.tokens and not self.user_header
 
     def user(self, connection: HTTPConnection) -> User:
-        """User of a request; NOBODY if it is not authenticated."""
+        """User who sends a request; NOBODY if it is not authenticated."""
         if self.is_open:
             return User("", Role.MARK)
         if self.user_header and (name := self._named(connection)):
@@ -77,11 +77,11 @@ class Access:
         return self.of_token(token)
 
     def of_token(self, token: str) -> User:
-        """User of a token; NOBODY for an unknown one."""
+        """User with this token; NOBODY if it is unknown."""
         return self.tokens.get(digest(token.strip()), NOBODY) if token.strip() else NOBODY
 
     def _named(self, connection: HTTPConnection) -> str:
-        """User name in the header of a trusted proxy; else empty."""
+        """User name in a header from a trusted proxy; empty if there is none."""
         if connection.client is None:
             return ""
         host = ip_address(connection.client.host)
@@ -97,8 +97,9 @@ def digest(token: str) -> bytes:
 
 
 def read_tokens(path: Path) -> dict[bytes, User]:
-    """Users in a token file, by digest. Raises ConfigError for an invalid line, or a file that others may
-    read."""
+    """SHA-256 of a token -> user, from a token file. Raises ConfigError for an invalid line, or a file that
+    others may read.
+    """
     try:
         mode = path.stat().st_mode
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -123,8 +124,9 @@ def read_tokens(path: Path) -> dict[bytes, User]:
 
 
 def checked_proxies(header: str, proxies: tuple[str, ...]) -> tuple[str, ...]:
-    """Check addresses of proxies. Raises ConfigError for an invalid one, and for a header without proxies or
-    vice versa."""
+    """Return `proxies` if all are addresses or networks. Raises ConfigError if not, and for a header without
+    proxies or proxies without a header.
+    """
     for proxy in proxies:
         try:
             ip_network(proxy)

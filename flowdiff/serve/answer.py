@@ -14,7 +14,7 @@ from schemas.errors import ConfigError
 
 
 def whole_number(text: str, least: int, most: int) -> int | None:
-    """Integer written in a text of any length; None if it is not an integer from `least` to `most`."""
+    """Integer from `least` to `most` that is written in a text of any length; None if there is none."""
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     if not (digits.isascii() and digits.isdigit()):
         return None
@@ -27,22 +27,22 @@ def whole_number(text: str, least: int, most: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Parameters of a request, and its user."""
+    """Input of a page: parameters of a request, and its user."""
 
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Parameter name -> values, from the query or a posted form."""
+    """Parameter name -> its values, from the query or a posted form."""
     address: str = "/"
-    """Path and query below the base path, for links to other forms of the same page."""
+    """Path and query below the base path, to link to other formats of the same page."""
     who: str = ""
-    """Name of the user; empty: unknown."""
+    """Name of the user; empty if it is unknown."""
     wants_json: bool = False
     """True if JSON is requested instead of a page."""
     is_foreign: bool = False
     """True if a page of another site sent the browser here: such a request computes nothing."""
 
     def one(self, name: str, default: str = "") -> str:
-        """Last value of a parameter, stripped."""
+        """Last value of a parameter, without blanks around it; `default` if it is not given."""
         values = self.query.get(name, ())
         return values[-1].strip() if values else default
 
@@ -71,19 +71,19 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A page as data; `flowdiff.serve.shell` renders it as HTML or JSON."""
+    """Content of a page as data; `flowdiff.serve.shell` renders it as HTML or JSON."""
 
     title: str
     blocks: Blocks = ()
     data: Any = None
-    """Content as JSON; None: the page has no JSON form."""
+    """Content of the page's JSON form; None: it has no JSON form."""
     above: Markup = field(default_factory=Markup)
-    """Forms and drawings between title and blocks, rendered from a template."""
+    """HTML of forms and drawings between title and blocks."""
     below: Markup = field(default_factory=Markup)
-    """Forms and drawings after the blocks, rendered from a template."""
+    """HTML of forms and drawings below the blocks."""
     status: HTTPStatus = HTTPStatus.OK
     refresh_seconds: int | None = None
-    """Interval at which a browser reloads the page; None: never."""
+    """Interval at which a browser reloads the page, s; None: never."""
     trace_url: str = ""
     """Address that request ids in the blocks link to, with `{trace_id}` for the id; empty: no links."""
     script: bool = False
@@ -92,33 +92,33 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Answer that redirects the browser."""
+    """Reply that redirects the browser to another address."""
 
     to: str
 
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """File that is sent piece by piece, so that a slow reader occupies no memory."""
+    """Open file that is sent in pieces, so that a slow reader occupies no memory."""
 
     file: IO[bytes]
     size: int
     done: Callable[[], None]
-    """Called once the file is sent, or its reader is gone, before it is closed."""
+    """Function called once the file is sent or its reader is gone, before the file is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A complete document or file, sent without the shell."""
+    """Complete document or file, sent without navigation around it."""
 
     body: bytes
     kind: str = "text/html; charset=utf-8"
     policy: str = ""
-    """Content security policy; empty: the server's default."""
+    """Content security policy for the document; empty: the server's default."""
     name: str = ""
-    """File name for a download; empty: shown in the browser."""
+    """File name for a download; empty: the browser shows the document."""
     file: SentFile | None = None
-    """File with the content, instead of `body`."""
+    """File that is sent instead of `body`; None: `body` is sent."""
 
 
 Reply = Answer | Moved | Whole

@@ -35,17 +35,17 @@ from schemas.errors import FlowdiffError, NotFoundError, UnreachableError
 
 _LOG: Final = logging.getLogger("flowdiff.serve")
 _MOST_FIELDS: Final = 100
-"""Most fields of a form or a query; more are refused."""
+"""Maximum number of fields in a form or a query; a request with more is refused."""
 _RETRY_SECONDS: Final = 5
 _PIECE_BYTES: Final = 64 * 1024
-"""Bytes of a file held in memory at once."""
+"""Number of bytes of a sent file that are held in memory at once."""
 _YEAR_SECONDS: Final = 365 * 86_400
 _JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class _Metrics:
-    """Counters of the server."""
+    """Prometheus counters of the server."""
 
     registry: CollectorRegistry
     answers: Counter
@@ -64,7 +64,7 @@ def _metrics() -> _Metrics:
 
 
 def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
-    """Application for a site; hosts: names under which it is reached, without ports."""
+    """Make the application for a site. hosts: names by which the server may be reached, without ports."""
     metrics = _metrics()
     limiter: list[CapacityLimiter] = []
 
@@ -138,7 +138,7 @@ def _agents(site: Site) -> Starlette:
 
 
 def _for_role(app: ASGIApp, access: Access, role: Role) -> ASGIApp:
-    """Wrap an application to refuse users below a role."""
+    """Wrap an application so that it refuses users below a role."""
 
     async def allowed(scope: Scope, receive: Receive, send: Send) -> None:
         user = access.user(HTTPConnection(scope))
@@ -209,7 +209,7 @@ def _response(site: Site, page: Page, request: Request, reply: Reply) -> Respons
 
 
 class _FileResponse(Response):
-    """Response that sends a file piece by piece, each once the reader took the previous one."""
+    """Response that sends a file in pieces, each once the reader has taken the one before."""
 
     def __init__(self, sent: SentFile, headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(headers={**headers, "content-length": str(sent.size)}, media_type=media_type)
@@ -230,12 +230,12 @@ class _FileResponse(Response):
 
 
 def _is_foreign(request: Request) -> bool:
-    """True if the browser was sent here by a page of another site."""
+    """True if a page of another site sent the browser here."""
     return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
 def _address_of(request: Request) -> str:
-    """Cache key of an answer that readers share; requests from another site have keys of their own."""
+    """Cache key of an answer that readers share; requests sent by another site have different keys."""
     return f"{request.url.path}?{request.url.query}{' foreign' if _is_foreign(request) else ''}"
 
 
@@ -264,7 +264,7 @@ def _error(site: Site, request: Request, status: HTTPStatus, error: FlowdiffErro
 
 
 def _refused(site: Site, request: Request, page: Page, user: User) -> Response:
-    """Page that asks for a token, or names the missing role."""
+    """Page that asks a user without a token to sign in, or names the role that the user lacks."""
     if user.role > Role.NONE:
         needed = ForbiddenError(
             f"This needs the role {page.role.name.lower()}; {user.name} has {user.role.name.lower()}."
@@ -284,7 +284,7 @@ def _refused(site: Site, request: Request, page: Page, user: User) -> Response:
 
 
 async def _signed_in(site: Site, access: Access, request: Request) -> Response:
-    """Set a cookie for a valid token, and redirect to the page asked for before."""
+    """Set a cookie for a valid token, and redirect to the page that the user wanted."""
     fields = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS)
     token = fields.get("token", [""])[0]
     if access.of_token(token).role is Role.NONE:

@@ -13,7 +13,9 @@ from schemas.incidents import Incident
 def marks_of(
     incidents: Sequence[Incident], deployments: Sequence[Deployment], start_ns: int, end_ns: int
 ) -> list[Mark]:
-    """Marks within [start_ns, end_ns]; an incident is a stretch, an open one reaches to the end."""
+    """Marks on an axis from `start_ns` to `end_ns`. An incident is a stretch; if it is open, to the end of
+    the axis.
+    """
     length = end_ns - start_ns
 
     def at(ns: int) -> float:

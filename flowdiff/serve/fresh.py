@@ -31,8 +31,9 @@ class Fresh(Generic[T]):
         most_share: float = 0.1,
     ) -> None:
         """fresh_seconds: age at which the result is read again. stale_seconds: further age at which readers
-        wait for the new result, and the longest wait; then they get the last one. most_share: largest share
-        of the time spent on reading."""
+        wait for the new result, and the longest wait, after which they get the last result. most_share:
+        maximum share of the time spent on reading.
+        """
         self._read = read
         self._fresh = fresh_seconds
         self._most_share = most_share
@@ -40,11 +41,14 @@ class Fresh(Generic[T]):
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._kept: tuple[float, float, T] | None = None
-        """(clock at the start of the last reading, its duration in seconds, its result)."""
+        """(Monotonic clock at the start of the last reading, its duration in seconds, its result); None: none
+        yet.
+        """
 
     def __call__(self) -> T:
-        """Last result; waits for the first reading, and for the one after `forget`. Raises what the function
-        raises."""
+        """Last result. Waits for the first reading, and for the one after `forget`. Raises what the function
+        raises.
+        """
         kept = self._kept
         if kept is None:
             return self._waited_for()

@@ -29,13 +29,13 @@ _HEADERS: Final = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-"""Headers of every answer, unless the answer sets them."""
+"""Headers added to every answer that does not set them itself."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _METHODS: Final = ("GET", "HEAD", "POST", "DELETE")
 
 
 class RefusedError(Exception):
-    """A request, or its body, violates a rule of the guard."""
+    """A request, or its body, breaks a rule of the guard; `status` is the HTTP status of the answer."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -43,16 +43,18 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """ASGI application that wraps another one."""
+    """ASGI application that checks requests before it passes them to another one."""
 
     def __init__(self, app: ASGIApp, hosts: Collection[str], settings: ServeSettings) -> None:
-        """hosts: names under which the server is reached, without ports."""
+        """hosts: names by which the server may be reached, without ports."""
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request, then pass it on."""
+        """Check a request, and pass it to the wrapped application; answer it with an error if it breaks a
+        rule.
+        """
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -104,7 +106,7 @@ class Guard:
             raise RefusedError(403, "Another site may not ask for this.")
 
     def _bounded(self, receive: Receive) -> Receive:
-        """Wrap `receive` to limit the size of the body, and the time to receive it."""
+        """Wrap `receive` so that it limits the size of the body and the time to receive it (RefusedError)."""
         taken = 0
         deadline = asyncio.get_running_loop().time() + self._settings.header_seconds
         is_whole = False

@@ -10,17 +10,19 @@ from flowdiff.serve.answer import Whole
 
 
 class KeptPages:
-    """Least-recently-used cache of documents; thread-safe."""
+    """Least-recently-used cache of documents, limited in bytes; thread-safe."""
 
     def __init__(self, most_bytes: int) -> None:
-        """most_bytes: limit on the size of all documents."""
+        """most_bytes: maximum size of all documents together."""
         self._most = most_bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Whole] = OrderedDict()
         self._bytes = 0
 
     def get(self, key: str, make: Callable[[], Whole]) -> Whole:
-        """Document of a key, from the cache or made. Two threads may make the same one."""
+        """Document with this key, from the cache, else from `make`. Two threads may make the same one at a
+        time.
+        """
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)

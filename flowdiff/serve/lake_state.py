@@ -18,15 +18,15 @@ class Known:
     """State of a lake at one time."""
 
     info: LakeInfo | None
-    """Info of the lake; None if there is no lake yet."""
+    """Content of the lake's `flowdiff.json`; None if there is no lake yet."""
     windows: tuple[WindowEntry, ...] = ()
     """Sealed windows with requests, in time order."""
     recorded: tuple[Recorded, ...] = ()
-    """Stretches of time without a gap, ascending."""
+    """Recordings (`schemas.recorded`): stretches of time without a gap, ascending."""
     token: str = ""
-    """Identity of the windows and their content."""
+    """16 hex digits that identify the windows and their content."""
     lake: str = ""
-    """Identity of the lake, from its location."""
+    """16 hex digits that identify the lake, by its location."""
 
     @property
     def is_empty(self) -> bool:
@@ -35,7 +35,7 @@ class Known:
 
     @property
     def bounds_ns(self) -> tuple[int, int]:
-        """(start of the first window, end of the last one)."""
+        """(Start of the first window, end of the last one), ns since the epoch."""
         return self.windows[0].window.start_ns, self.windows[-1].window.end_ns
 
 
@@ -63,7 +63,7 @@ def read_known(lake: str) -> Known:
 
 
 def lake_identity(lake: str) -> str:
-    """Identity of a lake from its location, 16 hex digits; the same for every path to a folder."""
+    """16 hex digits that identify a lake by its location, equal for every path to the same folder."""
     return hashlib.sha256(address(lake).encode()).hexdigest()[:16]
 
 

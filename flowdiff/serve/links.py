@@ -11,13 +11,13 @@ Parameters = Mapping[str, str | int | Sequence[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Makes addresses that begin with the base path, path parts quoted."""
+    """Makes addresses of pages, which begin with the base path and have their parts quoted."""
 
     base: str = ""
     """Base path: empty, or `/a/b` without a trailing slash."""
 
     def to(self, *parts: str, **parameters: str | int | Sequence[str] | None) -> str:
-        """Address from unquoted path parts; parameters that are None or empty are omitted."""
+        """Address with unquoted path parts and parameters; parameters that are None or empty are left out."""
         path = "".join(f"/{quote(part, safe='')}" for part in parts) or "/"
         asked = [
             (name.rstrip("_"), str(one))

@@ -10,11 +10,13 @@ from flowdiff.cli.version import version
 from flowdiff.serve.routes import Page
 
 _IN_PATH = re.compile(r"{(\w+)(?::path)?}")
-"""Path parameter; one of type `path` may contain slashes, like request ids."""
+"""Pattern of a parameter in a path; one of type `path` may contain slashes, like request ids."""
 
 
 def openapi(pages: Sequence[Page], base: str) -> dict[str, Any]:
-    """Document of all pages; each answers with JSON to `format=json`."""
+    """OpenAPI document of all pages; each page answers with JSON to `format=json`. base: base path of the
+    server.
+    """
     paths: dict[str, dict[str, Any]] = {}
     for page in pages:
         paths.setdefault(_IN_PATH.sub(r"{\1}", page.path), {})[page.method.lower()] = _operation(page)

@@ -18,24 +18,24 @@ from schemas.windows import NS_PER_DAY
 
 _HOUR_NS: Final = NS_PER_DAY // 24
 _MOST_EVENTS: Final = 5
-"""Most deployments, incidents and change points proposed, the latest of each."""
+"""Maximum number of incidents, and of deployments, for which a pair is proposed: the latest."""
 LEAST_HISTORY: Final = 12
-"""Fewest windows before the reference for these to be proposed as history."""
+"""Minimum number of windows before the reference for these windows to be proposed as history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A pair of periods, in the notation of the command line."""
+    """A pair of periods to compare, in the notation of the command line."""
 
     title: str
     reference: str
     problem: str
     history: str = ""
-    """History before the reference; empty if there are too few windows."""
+    """Period before the reference, to compare with as history; empty if there are too few windows."""
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Address parameters of the comparison."""
+        """Parameters of the comparison's address."""
         return {"reference": self.reference, "problem": self.problem, "history": self.history}
 
 
@@ -93,10 +93,11 @@ def _step(known: Known, rows: pa.Table) -> Iterator[_Pair]:
 
 
 def largest_step(rows: pa.Table) -> int | None:
-    """Start of the window at which response times differ most from those before, ns; None for one window.
+    """Start of the window from which response times differ most from those before, ns; None for fewer than
+    two windows.
 
-    Differences are of each root's log mean, weighted by the root's part of all time, so that a changed mix of
-    roots is not a step; down-weighted near the ends, as in a CUSUM test. O(roots · windows).
+    Differences are of each root's log mean, weighted by the root's share of all time, so that a changed mix
+    of roots is not a step; down-weighted near the ends, as in a CUSUM test. O(roots · windows).
     """
     starts, window = np.unique(rows["start_ns"].to_numpy(), return_inverse=True)
     n = len(starts)
@@ -148,7 +149,7 @@ def _usual(known: Known) -> Iterator[_Pair]:
 
 
 def _within(known: Known, period: _Range) -> _Range:
-    """Period clipped to the lake's time, and extended to whole windows."""
+    """Period (start, end) clipped to the lake's time, and extended to whole windows."""
     length_ns = known.windows[0].window.length_ns
     first, last = known.bounds_ns
     start, end = max(period[0], first), min(period[1], last)

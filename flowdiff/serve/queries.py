@@ -18,12 +18,12 @@ from schemas.errors import FlowdiffError
 
 
 class Queries:
-    """Query processes, limited in number. Must be closed."""
+    """Lends processes that query one lake, limited in number. Must be closed."""
 
     def __init__(
         self, lake: str, settings: ServeSettings, clock_ns: Callable[[], int], comparing: Comparing
     ) -> None:
-        """comparing: makes the comparisons that a query requests."""
+        """comparing: function that makes the comparisons which queries request."""
         self._lake = lake
         self._settings = settings
         self._clock_ns = clock_ns
@@ -38,10 +38,10 @@ class Queries:
     def borrowed(
         self, token: str, period: str = "all", seconds: float | None = None
     ) -> Iterator[SessionProcess]:
-        """Process on a period of the lake in state `token`; ended afterwards.
+        """Lend a process with a session on a period of the lake; it is ended afterwards.
 
-        seconds: time limit of a query on a part of the lake; None: `query_seconds`. Raises BusyError if none
-        is free in time; else as `SessionProcess`.
+        token: state of the lake (`Known.token`); seconds: time limit of a query, None: `query_seconds`.
+        Raises BusyError if none is free in time; else as `SessionProcess`.
         """
         if not self._room.acquire(timeout=self._settings.query_wait_seconds):
             raise BusyError("Too many queries run at once.", remedy="Try again in a moment.")
@@ -58,7 +58,7 @@ class Queries:
             self._room.release()
 
     def prepare(self, token: str) -> None:
-        """Start a spare process in the background, unless there is one."""
+        """Start a spare process in the background, unless there is one for this state of the lake."""
         with self._lock:
             if self._closed or self._starting is not None or (self._spare and self._spare[0] == token):
                 return
@@ -66,7 +66,7 @@ class Queries:
             self._starting.start()
 
     def close(self) -> None:
-        """End the spare process; borrowed ones end with their borrowers."""
+        """End the spare process; lent ones end with their borrowers."""
         with self._lock:
             self._closed = True
             starting = self._starting

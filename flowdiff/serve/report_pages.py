@@ -38,23 +38,26 @@ _PARAMETERS: Final = {
     "--reference-where": "reference_where",
     "--problem-where": "problem_where",
 }
-"""Option of a command -> parameter of a page."""
+"""Option of a command -> parameter of a page's address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A report as JSON, and where it is stored."""
+    """A report as JSON, and the parameters that name it."""
 
     text: bytes
     link: Mapping[str, str]
-    """Page parameter that names it: `report` (stored in the lake) or `job` (a result)."""
+    """Address parameter that names the report: `report` (id of one in the lake) or `job` (key of a
+    result).
+    """
     question: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    """Parameters of the question it answers, which identify it when the result was evicted. Empty:
-    unknown."""
+    """Address parameters of the question that the report answers, to ask it again if the result was evicted.
+    Empty: unknown.
+    """
 
     @property
     def key(self) -> str:
-        """Identity among all reports of the server."""
+        """Text that identifies the report among all reports of the server."""
         return " ".join(f"{name} {value}" for name, value in self.link.items())
 
     @property
@@ -68,13 +71,13 @@ class Stored:
 
 @cache
 def known_views() -> Mapping[str, SectionView[Any]]:
-    """Tag -> view of a section, for all installed methods."""
+    """Tag of a section -> its view, for the sections of all installed methods."""
     methods = [method_of(name) for name in method_names() if installed(name)]
     return views_by_tag(dict.fromkeys(view for method in methods for view in method.sections))
 
 
 def kept_report(site: Site, report_id: str) -> Stored:
-    """Read a report stored in the lake. Raises NotFoundError."""
+    """Read a report that is stored in the lake. Raises NotFoundError."""
     if _ID.fullmatch(report_id) is None:
         raise NotFoundError(f"'{report_id}' is no id of a report.")
     try:
@@ -89,8 +92,9 @@ def kept_report(site: Site, report_id: str) -> Stored:
 
 
 def result(site: Site, key: str, question: Question | None = None) -> Stored | None:
-    """Report of a finished job; None if there is none, or it was evicted. question: the one it answers, if
-    known."""
+    """Report of a finished job; None if there is none, or it was evicted. question: the question it answers,
+    if that is known.
+    """
     text = site.jobs.results.read(key)
     asked = {} if question is None else question.address
     return None if text is None else Stored(text, {"job": key}, asked)
@@ -131,7 +135,7 @@ def _drawn(site: Site, stored: Stored, tab: str) -> Whole:
 
 
 def requests_link(links: Links, stored: Stored) -> str:
-    """Address of a request's page from a report, with `{trace_id}` for its id."""
+    """Address of a request's page, opened from a report, with `{trace_id}` in place of the request's id."""
     requests = links.to("requests")
     return f"{requests}/{TRACE_ID}{links.to('requests', **stored.link).removeprefix(requests)}"
 
@@ -144,12 +148,12 @@ def report_address(site: Site, stored: Stored) -> str:
 
 
 def finding_address(site: Site, stored: Stored, rank: int | str) -> str:
-    """Address of the page of a report's finding."""
+    """Address of the page for one finding of a report."""
     return site.links.to("compare", "finding", str(rank), **(stored.question or stored.link))
 
 
 def _linked(site: Site, section: FindingsSection) -> FindingsSection:
-    """Section whose proposed further analyses link to pages that run them."""
+    """Section whose suggested further analyses link to the server's pages that run them."""
 
     def linked(finding: Finding) -> Finding:
         views = tuple(one.model_copy(update={"page": _page(site, one)}) for one in finding.views)

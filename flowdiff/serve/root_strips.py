@@ -14,13 +14,13 @@ from schemas.arrays import F8, I8
 
 @dataclass(frozen=True, slots=True)
 class RootStrip:
-    """Root type over the time shown."""
+    """One root type over the time shown: its totals, and its heat strip."""
 
     root: str
     requests: int
     mean_us: float
     p95_us: float
-    """Highest 95th percentile of any window."""
+    """Highest 95th percentile of a window, µs."""
     failing: float
     cells: tuple[HeatCell | None, ...]
 
@@ -35,7 +35,9 @@ class RootStrip:
 
 
 def root_strips(rows: pa.Table, start_ns: int, end_ns: int, n_cells: int) -> list[RootStrip]:
-    """Strips of all roots, by total time. A root's usual value is the median of its cells' means."""
+    """Heat strips of all root types, most total time first. A root's usual value is the median of its cells'
+    means.
+    """
     if not rows.num_rows:
         return []
     encoded = rows["root"].combine_chunks().dictionary_encode()

@@ -15,7 +15,7 @@ from flowdiff.serve.site import Site
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Parameter of an address, for the OpenAPI document."""
+    """A parameter of a page's address, as described in the OpenAPI document."""
 
     name: str
     about: str
@@ -23,18 +23,18 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page, or an action that changes something."""
+    """A page of the server, or an action that changes something."""
 
     path: str
     tab: str
-    """Navigation entry that the page belongs to."""
+    """Name of the navigation entry to which the page belongs."""
     about: str
     answer: Callable[[Site, Asked], Reply]
     parameters: Sequence[Parameter] = ()
     role: Role = Role.READ
     method: Literal["GET", "POST"] = "GET"
     is_shared: bool = False
-    """True: the same for all readers, and made once per `fresh_seconds`."""
+    """True: the page is the same for all readers, and made once per `fresh_seconds`."""
 
 
 TABS: Final = (

@@ -18,11 +18,11 @@ from flowdiff.serve.settings import ServeSettings
 from schemas.errors import ConfigError
 
 _HEAD_BYTES: Final = 32 * 1024
-"""Largest head of a request, bytes."""
+"""Maximum size of a request's head, bytes."""
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Bind and listen on a socket. Raises ConfigError."""
+    """Socket that is bound and listens. Raises ConfigError if the address is invalid or in use."""
     try:
         if ":" in host:
             return socket.create_server((host, port), family=socket.AF_INET6, backlog=256)
@@ -58,7 +58,9 @@ def run(app: Guard, bound: socket.socket, settings: ServeSettings, started: Call
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn server that reports its start, and ends orderly on a signal (uvicorn re-raises the signal)."""
+    """Uvicorn server that reports its start, and stops gracefully on a signal (uvicorn re-raises the
+    signal).
+    """
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -79,8 +81,9 @@ class _Server(uvicorn.Server):
 
 
 def _protocol(settings: ServeSettings) -> type[H11Protocol]:
-    """Protocol that closes a connection if the request's head does not arrive in time, or the reader takes
-    nothing of an answer."""
+    """Protocol class that closes a connection if the head of a request does not arrive in time, or if the
+    reader takes nothing of an answer for too long.
+    """
 
     class DeadlineProtocol(H11Protocol):
         _deadline: asyncio.TimerHandle | None = None

@@ -12,83 +12,91 @@ class ServeSettings(Config):
     """Limits of the server; each names what happens at its bound."""
 
     most_body_bytes: int = Field(default=64 * 1024, ge=1024)
-    """Largest body of a request; a larger one is refused (413)."""
+    """Maximum size of a request's body; a larger one is refused (413)."""
     most_connections: int = Field(default=512, ge=8)
-    """Connections at once; further requests are refused (503) until others end."""
+    """Maximum number of connections; a further request is refused (503) until others end."""
     header_seconds: float = Field(default=10.0, gt=0)
-    """Time for a connection to send the head of a request, and again for its body; then it is closed."""
+    """Time limit for the head of a request, and again for its body; then the connection is closed."""
     send_seconds: float = Field(default=60.0, gt=0)
-    """Time in which a reader must take what waits for it (64 kB of a file, or a page); then it is cut off."""
+    """Time in which a client must accept what is sent (64 kB of a file, or a page); then the connection is
+    cut.
+    """
     keep_alive_seconds: int = Field(default=15, ge=1)
-    """Time that an idle connection is kept."""
+    """Time after which an idle connection is closed."""
     stop_seconds: int = Field(default=10, ge=1)
-    """Time that running requests get at the end of the server; then they are cut."""
+    """Time that requests in progress get when the server stops; then they are cut."""
     threads: int = Field(default=16, ge=1)
-    """Pages made at once; others wait."""
+    """Number of pages rendered at once; others wait."""
     fresh_seconds: float = Field(default=2.0, ge=0)
-    """Age at which what is known of the lake is read again, and lists and timelines are drawn again; 0: they
-    always are.
+    """Age at which what is known of the lake is read again, and lists and timelines are drawn again; 0: at
+    each request.
     """
     shared_answers_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
-    """Memory for lists and timelines that readers share meanwhile; the oldest give way."""
+    """Memory for lists and timelines shared between readers while they are fresh; the oldest are dropped
+    first.
+    """
     stale_seconds: float = Field(default=5.0, ge=0)
-    """Time after that from which a page waits for the new reading, as long at most: nobody may have looked
-    for an hour, and a bucket may not answer.
+    """Age beyond `fresh_seconds` from which a page waits for the new reading, for at most as long again:
+    nobody may have looked for an hour, and a bucket may not answer.
     """
     most_windows: int = Field(default=10_000, ge=1)
-    """Latest windows of which response times by root are kept in memory; older ones are not drawn."""
+    """Number of latest windows whose response times by root type are kept in memory; older ones are not
+    drawn.
+    """
     most_site_rows: int = Field(default=1_000_000, ge=1)
-    """Rows of call sites, one a site and window, that are kept in memory (80 MB), of the latest windows:
-    timelines of call sites begin there.
+    """Maximum number of call site rows kept in memory, one per site and window (80 MB), of the latest
+    windows: timelines of call sites begin there.
     """
     summed_windows: int = Field(default=288, ge=1)
-    """Windows whose response times are read by one query, at most; the latest come first."""
+    """Maximum number of windows whose response times are read by one query; the latest are read first."""
     summed_requests: int = Field(default=10_000, ge=1)
-    """Requests of such a query, at most, but for those of one window: without kept statistics each takes a
-    third of a millisecond.
+    """Maximum number of requests of such a query, unless a single window has more: without kept statistics
+    each request takes a third of a millisecond.
     """
     query_memory: str = "1GB"
-    """Memory limit of a query, by which it fails."""
+    """Memory limit of a query, beyond which it fails."""
     query_seconds: float = Field(default=30.0, gt=0)
     """Time limit of a query, after which its process is killed."""
     queries: int = Field(default=4, ge=1)
-    """Queries computed at once."""
+    """Number of queries computed at once."""
     comparing_queries: int = Field(default=2, ge=1)
-    """Queries that wait for comparisons at once, of these: as a comparison may take `job_seconds`, fewer than
-    `queries` leave room for pages and other queries; a further one is refused.
+    """Maximum number of queries that may wait for a comparison (`compare(...)`) at once; a further one is
+    refused. Fewer than `queries` leave room for others, as a comparison may take `job_seconds`.
     """
     query_wait_seconds: float = Field(default=10.0, gt=0)
-    """Time that a query waits for others; then it is refused (503)."""
+    """Maximum time that a query waits for others; then it is refused (503)."""
     shown_rows: int = Field(default=200, ge=1)
-    """Rows of a query's result on a page; a file has all."""
+    """Maximum number of rows of a query's result on a page; the downloaded file has all."""
     most_result_bytes: int = Field(default=256 * 1024 * 1024, ge=1024)
-    """Largest file of a query's result; a larger one is refused."""
+    """Maximum size of the file with a query's result; a larger result is refused."""
     results_sent: int = Field(default=8, ge=1)
-    """Files of results written or sent at once, on disk meanwhile; a further one is refused (503)."""
+    """Maximum number of result files written or sent at once, each on disk meanwhile; a further one is
+    refused (503).
+    """
     jobs: int = Field(default=2, ge=1)
-    """Comparisons computed at once; others wait in the queue."""
+    """Number of comparisons computed at once; others wait in the queue."""
     queued_jobs: int = Field(default=8, ge=0)
-    """Comparisons that wait, at most; a further one is refused (503)."""
+    """Maximum number of waiting comparisons; a further one is refused (503)."""
     job_seconds: float = Field(default=900.0, gt=0)
     """Time limit of a comparison, after which its process is killed."""
     job_memory: str = "4GB"
-    """Memory that a comparison's processes may take together, beyond which they are killed."""
+    """Memory limit of a comparison's processes together, beyond which they are killed."""
     job_check_seconds: float = Field(default=0.5, gt=0)
-    """Time between two looks at a comparison's time and memory."""
+    """Interval at which a comparison's time and memory are checked."""
     job_log_characters: int = Field(default=20_000, ge=0)
-    """Last characters of what a comparison that crashed said, for the log."""
+    """Number of last characters of a crashed comparison's output that are logged."""
     remembered_jobs: int = Field(default=200, ge=1)
-    """Comparisons whose state is known; the oldest that ended are forgotten."""
+    """Number of comparisons whose state is remembered; the oldest finished ones are forgotten first."""
     job_nice: int = Field(default=5, ge=0, le=19)
-    """Niceness of a comparison's process: pages come first."""
+    """Niceness of a comparison's process, so that pages come first."""
     kept_jobs: int = Field(default=200, ge=1)
     """Results of comparisons that are kept; those not asked for longest give way."""
     kept_jobs_bytes: int = Field(default=1024 * 1024 * 1024, ge=1024)
     """Size of these results, with their tables; those not asked for longest give way."""
     kept_pages_bytes: int = Field(default=64 * 1024 * 1024, ge=0)
-    """Memory for drawn reports; those not asked for longest give way."""
+    """Memory for rendered reports; the least recently requested are dropped first."""
     listed: int = Field(default=200, ge=1)
-    """Longest list on a page, of reports or incidents; the rest is on the next page."""
+    """Maximum length of a list of reports or incidents on a page; the rest is on the next page."""
 
     @field_validator("query_memory", "job_memory")
     @classmethod
@@ -99,5 +107,5 @@ class ServeSettings(Config):
 
     @property
     def job_memory_bytes(self) -> int:
-        """`job_memory` in bytes."""
+        """`job_memory` as a number of bytes."""
         return parse_size(self.job_memory) or 0

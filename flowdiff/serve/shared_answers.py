@@ -16,9 +16,9 @@ from typing import Final
 from starlette.responses import Response
 
 _MOST_KEY: Final = 2_000
-"""Most characters of an address whose answer is shared."""
+"""Maximum length of an address whose answer is shared, characters."""
 _ENTRY_BYTES: Final = 1_000
-"""Bytes of an answer's objects and mapping entries besides body and address, rounded up."""
+"""Memory of a shared answer beside its body and address, bytes, rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class _Kept:
 
 
 class SharedAnswers:
-    """Latest answers by address, limited by bytes."""
+    """Cache of the latest answers by address, limited in bytes."""
 
     def __init__(self, fresh_seconds: float, most_bytes: int) -> None:
         self._fresh = fresh_seconds
@@ -44,15 +44,17 @@ class SharedAnswers:
         self._generation = 0
 
     def forget(self) -> None:
-        """Discard all answers, after a change."""
+        """Discard all answers, because something changed."""
         self._kept.clear()
         self._coming.clear()
         self._bytes = 0
         self._generation += 1
 
     async def get(self, key: str, make: Callable[[], Awaitable[Response]]) -> Response:
-        """Answer of an address, made once for all concurrent requests. Only status 200 is shared; on failure
-        each request makes its own."""
+        """Answer for an address, made once for all concurrent requests.
+
+        Only answers with status 200 are shared; on failure each request makes its own.
+        """
         if self._fresh <= 0 or len(key) > _MOST_KEY:
             return await make()
         kept = self._kept.get(key)
@@ -88,5 +90,5 @@ class SharedAnswers:
 
 
 def _size(key: str, kept: _Kept) -> int:
-    """Memory of an answer, bytes, with its address: there may be many small answers."""
+    """Memory of an answer and its address, bytes."""
     return len(kept.body) + 4 * len(key) + _ENTRY_BYTES

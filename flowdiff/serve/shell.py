@@ -31,7 +31,7 @@ POLICY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """A file whose name changes with its content."""
+    """A file served under a name that changes with its content."""
 
     name: str
     kind: str
@@ -40,13 +40,15 @@ class StaticFile:
 
 @cache
 def own_style() -> str:
-    """CSS of the shell, added to that of a report's page."""
+    """CSS of the shell, which pages of reports have in addition to their own."""
     return source(_OWN_STYLE)
 
 
 @cache
 def static_files() -> dict[str, StaticFile]:
-    """Static files: the style sheet of reports with the shell's own, and the module for pointers."""
+    """Name without hash -> static file: the style sheet, and the script for choosing periods with a
+    pointer.
+    """
     texts = {
         "style.css": ("text/css; charset=utf-8", source(STYLE) + own_style()),
         "brush.js": ("text/javascript; charset=utf-8", source(_SCRIPT)),
@@ -61,7 +63,7 @@ def static_files() -> dict[str, StaticFile]:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """Entry of the navigation."""
+    """Entry of the navigation: path of its page, and title."""
 
     name: str
     title: str
@@ -69,14 +71,14 @@ class Tab:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Renders answers, for one lake and one base path."""
+    """Renders answers as pages of one lake, below one base path."""
 
     lake: str
     links: Links
     tabs: Sequence[Tab]
 
     def page(self, answer: Answer, tab: str = "") -> str:
-        """HTML page of an answer; tab: its navigation entry."""
+        """HTML page of an answer. tab: name of the page's navigation entry."""
         files = static_files()
         return self.rendered(
             "shell.html.jinja",
@@ -92,7 +94,7 @@ class Shell:
         )
 
     def top(self, tab: str = "") -> Markup:
-        """Navigation bar, also used above reports."""
+        """HTML of the navigation bar, also used above reports. tab: name of the current entry."""
         return self.rendered("top.html.jinja", tabs=self.tabs, current=tab, lake=self.lake)
 
     def rendered(self, name: str, **values: Any) -> Markup:
@@ -107,7 +109,7 @@ class Shell:
 
 
 def json_of(data: Any) -> bytes:
-    """Indented JSON of an answer's data; models by their fields."""
+    """Encode an answer's data as indented JSON; models become objects of their fields."""
     return json.dumps(data, indent=1, default=_plain).encode() + b"\n"
 
 

@@ -27,26 +27,28 @@ from stitch.lake.place import open_store
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A served lake. Must be closed."""
+    """Everything that pages read of one served lake. Must be closed."""
 
     lake: str
     settings: ServeSettings
     links: Links
     shell: Shell
     known: Fresh[Known]
-    """Current state of the lake."""
+    """State of the lake, at most some seconds old."""
     watched: Fresh[Watched]
-    """Current state of its watch."""
+    """State of the lake's watch, at most some seconds old."""
     queries: Queries
     proposals: Fresh[list[Proposal]]
-    """Pairs of periods worth comparing; the largest step is searched in the last day."""
+    """Pairs of periods worth comparing; the largest step of response times is searched in the last day
+    only.
+    """
     responses: ResponseRows
     sites: SiteRows
     jobs: Jobs
     pages: KeptPages
     """Cache of rendered reports."""
     sending: threading.BoundedSemaphore
-    """Limits the number of result files being written or sent."""
+    """Semaphore that limits the number of result files being written or sent."""
     clock_ns: Callable[[], int]
 
     def close(self) -> None:
@@ -65,8 +67,9 @@ def open_site(
     cache: Path,
     clock_ns: Callable[[], int] = time.time_ns,
 ) -> Site:
-    """Open a lake, which need not exist yet; cache: folder for results of jobs, which several lakes may
-    share."""
+    """Open a lake, which need not exist yet. cache: folder for results of jobs, which several lakes may
+    share.
+    """
     links = Links(base_path)
     ages = settings.fresh_seconds, settings.stale_seconds
     known = Fresh(lambda: read_known(lake), *ages)

@@ -21,12 +21,13 @@ SPANS: Final = {
 }
 SPAN_NAMES: Final = {"1h": "hour", "6h": "six hours", "1d": "day", "1w": "week", "4w": "four weeks"}
 LEAST_WINDOWS: Final = 12
-"""Fewest windows in a span for it to be the default."""
+"""Minimum number of windows in a time span for it to be the default."""
 
 
 def default_span(known: Known) -> str:
-    """Default span: the shortest that shows all of a young lake; for an older one a day, or longer if that
-    has too few windows."""
+    """Name of the default time span: the shortest that shows all of a young lake; for an older lake a day, or
+    longer if a day has too few windows.
+    """
     first_ns, end_ns = known.bounds_ns
     starts = [entry.window.start_ns for entry in known.windows[-LEAST_WINDOWS:]]
     for span, length_ns in SPANS.items():
@@ -37,7 +38,9 @@ def default_span(known: Known) -> str:
 
 
 def shown_time(known: Known, span: str) -> tuple[int, int]:
-    """(start, end) of a span, at least one window."""
+    """(Start, end) of a time span that ends with the lake's last window, ns since the epoch; at least one
+    window long.
+    """
     end_ns = known.bounds_ns[1]
     return end_ns - max(SPANS[span], known.windows[-1].window.length_ns), end_ns
 
@@ -45,7 +48,10 @@ def shown_time(known: Known, span: str) -> tuple[int, int]:
 def span_choice(
     shell: Shell, chosen: str, start_ns: int, end_ns: int, address: Callable[[str], str]
 ) -> Markup:
-    """Links to a page for every span, the chosen one marked, with the time shown."""
+    """HTML with links to a page for every time span, the chosen one marked, and the time shown.
+
+    address: time span -> address of the page.
+    """
     return shell.rendered(
         "choice.html.jinja",
         label="Length of time",

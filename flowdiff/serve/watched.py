@@ -27,15 +27,15 @@ class Watched:
     """State of a lake's watch; empty if nothing watches the lake."""
 
     incidents: Sequence[Incident] = ()
-    """Incidents, open ones first."""
+    """All incidents in the lake, open ones first."""
     events: Sequence[IncidentEvent] = ()
-    """Events, oldest first."""
+    """All events of incidents in the lake, oldest first."""
     deployments: Sequence[Deployment] = ()
-    """Deployments under observation."""
+    """Deployments under observation by the watch."""
     is_watched: bool = False
 
     def incidents_between(self, start_ns: int, end_ns: int) -> list[Incident]:
-        """Incidents that overlap [start, end)."""
+        """Incidents that last into [start, end), ns since the epoch."""
         return [
             one
             for one in self.incidents
@@ -43,7 +43,7 @@ class Watched:
         ]
 
     def deployments_between(self, start_ns: int, end_ns: int) -> list[Deployment]:
-        """Deployments in [start, end)."""
+        """Deployments in [start, end), ns since the epoch."""
         return [one for one in self.deployments if start_ns <= one.at_ns < end_ns]
 
 
@@ -60,7 +60,7 @@ def read_watched(store: Store) -> Watched:
 
 
 def incident_words(links: Links, incident: Incident) -> Words:
-    """Line about an incident that links to its page."""
+    """State, title and start of an incident, with a link to its page."""
     kind = "worse" if incident.goes_on else ""
     return (
         tag(incident.state, kind),

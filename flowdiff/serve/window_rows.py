@@ -48,12 +48,12 @@ _Content = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """Rows within a stretch of time."""
+    """Cached rows of the windows in a stretch of time."""
 
     rows: pa.Table
-    """Rows in the cached schema, in time order."""
+    """Rows in the schema of the cache, by start of the window."""
     missing: int
-    """Number of windows of the stretch not read yet."""
+    """Number of windows in the stretch of time that are not read yet."""
 
 
 class WindowRows(ABC):
@@ -67,7 +67,7 @@ class WindowRows(ABC):
         schema: pa.Schema,
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """then: called in the reading thread whenever all windows have been read."""
+        """then: function called in the reading thread whenever all windows have been read."""
         self._known = known
         self._queries = queries
         self._settings = settings
@@ -75,26 +75,26 @@ class WindowRows(ABC):
         self._lock = threading.Lock()
         self._rows = schema.empty_table()
         self._content: dict[int, _Content] = {}
-        """Start of a window -> its content when it was read."""
+        """Start of a window -> state of the window when it was read."""
         self._n_rows: dict[int, int] = {}
-        """Start of a window -> its number of rows, cached or not."""
+        """Start of a window -> number of its rows, whether or not they are cached."""
         self._reading: threading.Thread | None = None
         self._closed = False
 
     @abstractmethod
     def _statement(self) -> str:
-        """Name of the statement that reads the rows of a period."""
+        """Name of the SQL statement that reads the rows of a period."""
 
     @abstractmethod
     def _kept(self, found: pa.Table) -> pa.Table:
-        """Convert rows to the cached form; called under the lock."""
+        """Convert rows of a query to the schema of the cache; called under the lock."""
 
     def _most_rows(self) -> int | None:
-        """Most rows to cache; None: no limit."""
+        """Maximum number of rows in the cache; None: no limit."""
         return None
 
     def _latest(self, known: Known) -> Sequence[WindowEntry]:
-        """Latest windows that may be cached, within the limits on windows and rows; at least one."""
+        """Latest windows that fit into the cache, by number of windows and of rows; at least one."""
         latest, most = known.windows[-self._settings.most_windows :], self._most_rows()
         if most is None:
             return latest
@@ -108,7 +108,7 @@ class WindowRows(ABC):
     def between(self, start_ns: int, end_ns: int, only: pc.Expression | None = None) -> Summed:
         """Rows of the windows that begin in [start, end), filtered by `only`.
 
-        Missing windows are read in the background.
+        Windows that are not cached are read in the background.
         """
         known = self._known()
         self.begin(known)
@@ -132,14 +132,14 @@ class WindowRows(ABC):
             reading.join()
 
     def close(self) -> None:
-        """Stop after the current query."""
+        """Stop reading after the query that runs."""
         with self._lock:
             self._closed, reading = True, self._reading
         if reading is not None:
             reading.join()
 
     def begin(self, known: Known) -> None:
-        """Read missing windows in the background."""
+        """Read the windows that are not cached, in the background."""
         with self._lock:
             if self._closed or self._reading is not None or not self._missing(known):
                 return
@@ -167,7 +167,7 @@ class WindowRows(ABC):
                 self._reading = None
 
     def _next(self, missing: Sequence[WindowEntry]) -> Sequence[WindowEntry]:
-        """Latest windows to read with one query."""
+        """Latest windows in `missing` that one query should read."""
         first, requests = len(missing), 0
         while first > max(len(missing) - self._settings.summed_windows, 0):
             requests += missing[first - 1].flows
@@ -205,7 +205,7 @@ class WindowRows(ABC):
 
     @abstractmethod
     def _trimmed(self) -> None:
-        """Discard data of rows that were evicted; called under the lock."""
+        """Discard data that belongs to evicted rows; called under the lock."""
 
 
 class ResponseRows(WindowRows):
@@ -227,17 +227,17 @@ class ResponseRows(WindowRows):
         return found.cast(RESPONSES)
 
     def _trimmed(self) -> None:
-        """Nothing to discard besides the rows."""
+        """Do nothing: there is no data beside the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteName:
-    """Names of a call site."""
+    """Component, operation and caller of a call site."""
 
     component: str
     operation: str
     caller: str
-    """Caller; empty: none."""
+    """Operation that calls the site; empty: the site has no caller."""
 
 
 class SiteRows(WindowRows):
@@ -249,7 +249,7 @@ class SiteRows(WindowRows):
 
     @property
     def names(self) -> Mapping[int, SiteName]:
-        """Key -> names of all sites with rows."""
+        """Key of a call site -> its names, for all sites with cached rows."""
         with self._lock:
             return dict(self._names)
 

@@ -19,7 +19,7 @@ from schemas.errors import ConfigError
 
 DEFAULT: Final = "default"
 KEYS: Final = {key.name: key for key in keys_of(IngestConfig)}
-"""Name -> key."""
+"""Name of a key (`live.lateness`) -> key, for all settings of IngestConfig."""
 _REACHING: Final = (
     "kafka.bootstrap",
     "kafka.client_name",
@@ -28,22 +28,24 @@ _REACHING: Final = (
     "kafka.request_timeout",
     "kafka.max_unpacked",
 )
-"""Keys (or prefixes) for connecting to and reading from Kafka, used by all commands."""
+"""Names or prefixes of the keys for connecting to Kafka, which every command reads."""
 _HASH_KEY: Final = "live.decode.params.hash_key"
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
-"""Variables that Kubernetes sets in a pod for every service of its namespace, such as `flowdiff-kafka`."""
+"""Pattern of variables that Kubernetes sets in a pod for each service, which may be named like
+`flowdiff-kafka`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """Settings in force, and the origin of each."""
+    """Merged settings, and the origin of each value."""
 
     config: IngestConfig
     origins: Mapping[str, str]
-    """Key -> origin of its value: a flag, a variable or a file; keys at their default are missing."""
+    """Key -> flag, variable or file that set its value; keys at their default are missing."""
 
     def value(self, key: Key) -> Any:
-        """Value of a key in the model."""
+        """Value of a setting in `config`."""
         value: Any = self.config
         for part in key.field:
             value = getattr(value, part)
@@ -69,7 +71,7 @@ def effective(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path |
 def kafka_of(
     flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None, **fields: Any
 ) -> KafkaSettings:
-    """Settings for connecting to Kafka; fields: further settings by the command. Raises as `effective`."""
+    """Settings for connecting to Kafka. fields: further fields, set by the command. Raises as `effective`."""
     given = _under(_REACHING, _gathered(flags, environ, file))
     return validated(KafkaSettings, given, ("kafka",), fields)
 
@@ -108,7 +110,9 @@ def _named(name: str, value: Any, origin: str) -> Given:
 
 
 def _of_environment(environ: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
-    """(key, variable, value) of every variable named after a key; empty ones are ignored."""
+    """Yield (key, variable, value) for every variable that is named after a key; empty variables are
+    ignored.
+    """
     by_variable = {key.variable: name for name, key in KEYS.items()}
     sections = tuple({f"{PREFIX}{key.path[0].upper()}_" for key in KEYS.values() if len(key.path) > 1})
     for variable, value in environ.items():
@@ -123,7 +127,7 @@ def _of_environment(environ: Mapping[str, str]) -> Iterable[tuple[str, str, str]
 
 
 def _read_hash_key(given: dict[str, Given]) -> None:
-    """Read the key of hashed parameters from its file."""
+    """Read the HMAC key for hashed parameters from `hash_key_file`, if that is set."""
     file = given.get("hash_key_file")
     if file is None or _HASH_KEY in given:
         return

@@ -16,21 +16,21 @@ from schemas.errors import ConfigError, FlowdiffError, InputError
 
 M = TypeVar("M", bound=BaseModel)
 _USER: Final = re.compile(r"[^\s,'\[(]+@")
-"""User, possibly with a password, before a host where none is expected."""
+"""Pattern of a user, possibly with a password, before a host where none is expected."""
 _QUERY: Final = re.compile(r"[?#;&][^\s,'\])]*")
-"""Parameters after a host, which may include a password."""
+"""Pattern of parameters after a host, which may include a password."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value given for a key, with its origin."""
+    """A value set for a key, and the flag, variable or file that set it."""
 
     key: Key
     value: Any
     origin: str
     """Flag, variable or file that set the value."""
     name: str
-    """Name in messages: `--lateness`, or `live.lateness (FILE)`."""
+    """Name of the key in messages: `--lateness`, or `live.lateness (FILE)`."""
 
     @property
     def shown(self) -> str:
@@ -41,7 +41,7 @@ class Given:
         return f"'{_QUERY.sub('?***', _USER.sub('***@', text))}'"
 
     def put(self, values: dict[str, Any]) -> None:
-        """Set the value in the model's input. Raises ConfigError."""
+        """Set the value in `values`, the model's input. Raises ConfigError."""
         try:
             self.key.put(values, self.key.read(self.value))
         except FlowdiffError as error:
@@ -53,7 +53,7 @@ class Given:
 def validated(
     model: type[M], given: Iterable[Given], above: tuple[str, ...] = (), base: Mapping[str, Any] | None = None
 ) -> M:
-    """Make a model from given values, with defaults for the rest. Raises ConfigError.
+    """Make a model from given values, with defaults for all other fields. Raises ConfigError.
 
     above: field names that lead from the outermost model, to which keys refer, to `model`. base: values of
     fields that `given` does not set.
@@ -73,7 +73,7 @@ def validated(
 def _refusal(
     error: ValidationError, model: type[BaseModel], given: list[Given], above: tuple[str, ...]
 ) -> ConfigError:
-    """ConfigError for the first validation error, in terms of keys."""
+    """ConfigError for the first validation error, with keys instead of field names."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     place = (*above, *(part for part in first["loc"] if isinstance(part, str)))
     why = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
@@ -92,7 +92,7 @@ def _refusal(
 
 
 def read_secret(name: str, file: Path) -> bytes:
-    """Content of a file with a secret. Raises InputError."""
+    """Content of a file with a secret, without blanks around it. Raises InputError."""
     try:
         return file.read_bytes().strip()
     except OSError as error:

@@ -21,13 +21,15 @@ class ServeSettings(Config):
     """Settings of metrics and health over HTTP. These contain names of topics, but no data and no secrets."""
 
     address: str = "127.0.0.1:9464"
-    """`host:port` for /metrics, /healthz and /readyz; port 0 takes a free one, the empty text serves nothing.
-    Anyone who can connect can read them: other addresses than loopback are for networks of your own."""
+    """`host:port` for /metrics, /healthz and /readyz; port 0 chooses a free one, an empty text turns them
+    off. Anyone who can connect can read them: use other addresses than loopback in private networks only.
+    """
     watch_address: str = ""
-    """`host:port` at which `flowdiff watch` serves /metrics (incidents, requests and times of the watched
-    service), /healthz and /readyz. Empty: nowhere; 9465 is the usual port."""
+    """`host:port` for /metrics (incidents, requests and times of the watched service), /healthz and /readyz
+    of `flowdiff watch`; empty: off; 9465 is the usual port.
+    """
     stalled_after_ns: int = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND)
-    """/healthz fails once the loop has not turned for so long."""
+    """Time without progress of the main loop after which /healthz fails."""
 
     @field_validator("address", "watch_address")
     @classmethod
@@ -46,9 +48,9 @@ class LogSettings(Config):
     """The log, on standard error: one line an event."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """debug, info, warning, error; debug reports every commit."""
+    """Lowest level that is logged: debug, info, warning, error; debug reports every commit."""
     format: Literal["auto", "json", "text"] = "auto"
-    """auto (text on a terminal, else JSON), json, text."""
+    """Format of log lines: auto (text on a terminal, else JSON), json, text."""
 
 
 class HeapSettings(Config):
@@ -74,16 +76,19 @@ class IngestConfig(Config):
     lake: str
     """Folder of the lake, or s3://bucket/prefix; made where it is missing."""
     stop_budget_ns: int = Field(default=25 * NS_PER_SECOND, ge=NS_PER_SECOND)
-    """SIGTERM and SIGINT commit, give the lanes up and leave the group within this time; then it just ends.
-    Less than the grace of what stops it: 30 s in Kubernetes, 90 s of systemd."""
+    """Time limit of a shutdown after SIGTERM or SIGINT, in which lanes are committed and released; then the
+    process just ends. Less than the grace period of its supervisor: 30 s in Kubernetes, 90 s in systemd.
+    """
     stay_halted: bool = False
-    """Stay, not ready, where every lane waits for a person, instead of ending with exit code 4: for what
-    starts anew whatever ends, as Kubernetes does."""
+    """Keep running, not ready, when every lane is halted, instead of ending with exit code 4: for supervisors
+    that restart whatever ends, such as Kubernetes.
+    """
     hash_key_file: Path | None = None
     """File with the key of `live.decode.params.hash`; else the variable FLOWDIFF_HASH_KEY."""
     otlp: str = ""
     """`host:port` at which OTLP is received over HTTP, instead of reading topics; 4318 is the usual port.
-    Anyone who can connect can send: other addresses than loopback want receiver.token_file and TLS."""
+    Anyone who can connect can send: other addresses than loopback need receiver.token_file and TLS.
+    """
     otlp_grpc: str = ""
     """`host:port` at which OTLP is received over gRPC; 4317 is the usual port."""
     kafka: KafkaSettings

@@ -28,16 +28,16 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, parse_duration_ns, win
 
 PREFIX: Final = "FLOWDIFF_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
-"""Variable with the settings file, unless an option names it."""
+"""Environment variable that names the settings file, unless an option does."""
 FLAGLESS_SECTIONS: Final = ("kafka", "live", "watch")
-"""Sections omitted from a flag's name."""
+"""Sections whose name is left out of a flag: `live.lateness` is --lateness."""
 _UNIT: Final = re.compile(r"`(\w+?)_(?:ns|ms|bytes)`")
-"""Reference to a field in a description; the key's name has no unit."""
+"""Pattern of a field's name in a description, whose unit is removed: a key's name has none."""
 _SUFFIXES: Final = (("_ns", 1), ("_ms", 1_000_000), ("_bytes", 0))
 
 
 class KeyKind(StrEnum):
-    """Kind of a value; the word is the placeholder in help."""
+    """Kind of a key's value; its text is the placeholder in help."""
 
     DURATION = "DURATION"
     WINDOW = "LENGTH"
@@ -54,39 +54,39 @@ class KeyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Names, type and default of one value of the model."""
+    """Key of a setting: its names, its type and its default."""
 
     path: tuple[str, ...]
-    """Path of names in a file."""
+    """Names that lead to the value in a file: `("live", "commit_interval")`."""
     field: tuple[str, ...]
-    """Path of field names in the model."""
+    """Field names that lead to the value in the model: `("live", "commit_interval_ns")`."""
     kind: KeyKind
     unit_ns: int
-    """Unit of the field in ns, for a duration."""
+    """For a duration, length of the field's unit in ns: 1, or 1,000,000 for a field in ms."""
     default: Any
     is_required: bool
     about: str
     choices: tuple[str, ...] = ()
     pair: tuple[str, ...] = ()
-    """Names of the two parts of a pair (kind PAIRS)."""
+    """For kind PAIRS, names of the two parts; empty: the pairs have no names."""
     is_expert: bool = False
-    """True if few people ever change it: only listed on request."""
+    """True for a setting that few people change; help lists it on request only."""
 
     @property
     def name(self) -> str:
-        """Name in files and messages, `live.commit_interval`."""
+        """Name of the key in files and messages: `live.commit_interval`."""
         return ".".join(self.path)
 
     @property
     def variable(self) -> str:
-        """Name of the environment variable, FLOWDIFF_LIVE_COMMIT_INTERVAL."""
+        """Name of the environment variable: FLOWDIFF_LIVE_COMMIT_INTERVAL."""
         if self.path[-1] == "hash_key":  # as `flowdiff import` has it
             return f"{PREFIX}HASH_KEY"
         return PREFIX + "_".join(self.path).upper()
 
     @property
     def flag(self) -> str | None:
-        """Flag, --commit-interval; None for a secret."""
+        """Flag of the key: `--commit-interval`; None for a secret."""
         if self.kind is KeyKind.SECRET:
             return None
         path = self.path[1:] if self.path[0] in FLAGLESS_SECTIONS else self.path
@@ -94,7 +94,7 @@ class Key:
 
     @property
     def file_key(self) -> str:
-        """Key for the path of the secret's file."""
+        """Key that names the file with the secret."""
         return "hash_key_file" if self.path[-1] == "hash_key" else f"{self.name}_file"
 
     def read(self, value: Any) -> Any:
@@ -123,7 +123,7 @@ class Key:
         return value
 
     def put(self, values: dict[str, Any], value: Any) -> None:
-        """Set the value in the model's input."""
+        """Set a converted value in `values`, the model's input."""
         for part in self.field[:-1]:
             values = values.setdefault(part, {})
         values[self.field[-1]] = value
@@ -184,9 +184,9 @@ def keys_of(
     *,
     is_expert: bool = False,
 ) -> Iterator[Key]:
-    """Yield every key of a model and its nested models, direct values first.
+    """Yield the key of every setting in a model and its nested models, the model's own first.
 
-    is_expert: mark all as expert keys, as for a nested model that is marked so.
+    is_expert: mark all of them as expert keys, as for a nested model that is marked so.
     """
     parts: list[tuple[str, type[BaseModel], bool]] = []
     for name, info in model.model_fields.items():
@@ -216,7 +216,7 @@ def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo, is_expe
 
 
 def _kind(name: str, info: FieldInfo) -> tuple[KeyKind, Any]:
-    """(kind of a field's values, type that determines it).
+    """Return (kind of a field's values, type that determines it).
 
     Raises TypeError for a type without a text form.
     """

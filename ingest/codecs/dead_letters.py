@@ -13,11 +13,13 @@ from schemas.config import MAX_KEPT, DecodeConfig
 from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
 
 MAX_KEPT_BYTES: Final = 8 * 2**20
-"""Maximum raw bytes of all stored rejects; beyond it rejects are stored without raw bytes."""
+"""Maximum bytes of raw data in all stored rejects; further rejects are stored without raw data."""
 
 
 class RejectLog:
-    """Collector of rejects. With 10,000 stored rejects it takes about 15 MB, whatever the input."""
+    """Collector of the rejects of one decode. With 10,000 stored rejects it takes some 15 MB, whatever the
+    input.
+    """
 
     def __init__(self, config: DecodeConfig) -> None:
         self._privacy = privacy_of(config.params)
@@ -29,7 +31,7 @@ class RejectLog:
 
     @property
     def is_full(self) -> bool:
-        """True if no more rejects are stored: callers may then just `count` them."""
+        """True if no more rejects are stored: callers may then `count` them only."""
         return len(self._kept) >= MAX_KEPT
 
     def count(self, reason: Reason, n: int = 1) -> None:
@@ -53,12 +55,12 @@ class RejectLog:
         self._kept.append(kept)
 
     def absorb(self, other: RejectLog, place: Callable[[Reject], Reject]) -> None:
-        """Add all rejects of another log, each with payload and item changed by `place`."""
+        """Add all rejects of another log, each as returned by `place`, which changes payload and item."""
         self.counts += other.counts
         self._kept += [place(reject) for reject in other._kept[: MAX_KEPT - len(self._kept)]]
 
     def in_order(self) -> list[Reject]:
-        """Stored rejects, by payload and item."""
+        """Stored rejects, sorted by payload and item."""
         return sorted(self._kept, key=lambda r: (r.payload, r.item))
 
     def _bounded(self, reject: Reject, raw: bytes) -> Reject:

@@ -109,15 +109,15 @@ _MIN_VALUE_BYTES = 6
 value."""
 _COUNT_BYTES = 2**18
 NEVER_DENSE_BYTES = _MANY_VALUES * _MIN_VALUE_BYTES
-"""Size up to which a payload is never dense."""
+"""Size in bytes below which a payload is never dense."""
 DENSE_JSON = f"hundreds of thousands of values, one every {_MIN_VALUE_BYTES} bytes or less"
 
 
 def is_dense_json(text: bytes) -> bool:
     """True for a document of very many values without content (`[{},{},…]`).
 
-    Parsed, they take 120 times its size. Commas and brackets inside strings count too. Several GB/s, for
-    documents over 1 MB; smaller ones are never dense.
+    Parsed, such a document takes 120 times its size. Commas and brackets inside strings count too. Several
+    GB/s, for documents over 1 MB; smaller ones are never dense.
     """
     if len(text) < NEVER_DENSE_BYTES:
         return False

@@ -29,11 +29,13 @@ class Decoded:
 
 
 class Codec(Protocol):
-    """One input format. Stateless: the same payloads always give the same result, in any batching."""
+    """Codec of one input format. Stateless: the same payloads always give the same result, in any
+    batching.
+    """
 
     name: str
-    """Name for `--format`, for example `otlp-json`."""
+    """Name of the format for `--format`, for example `otlp-json`."""
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """Decode whole, decompressed messages. An invalid item never affects others."""
+        """Decode payloads, which are whole, decompressed messages. An invalid item never affects others."""
         ...

@@ -24,18 +24,18 @@ from schemas.config import DENIED_PARAMS, ParamRules
 REDACTED = "[redacted]"
 _HASH_DIGITS = 32
 _MAX_PARSED_BYTES = 2**20
-"""Size above which a dead letter is searched for names, not parsed."""
+"""Bytes up to which a dead letter is parsed; a larger one is only searched for secret names."""
 _MIN_NAME = 3
-"""Minimum consecutive letters of a pattern that can be searched for: a shorter one would match anywhere."""
+"""Minimum letters in a row of a pattern that can be searched for: a shorter text would match anywhere."""
 _ESCAPE = rb"\u00"
 """Beginning of JSON escapes of letters, by which a name may be disguised."""
 _NAME_FIELDS = ("key", "Key")
-"""Members that hold the name of a sibling value: OTLP attributes, Jaeger tags."""
+"""Names of JSON members that hold the name of a sibling value: OTLP attributes, Jaeger tags."""
 _NOT_THE_VALUE = frozenset({*_NAME_FIELDS, "type", "vType"})
 
 
 class Keep(IntEnum):
-    """Treatment of a parameter."""
+    """Treatment of a parameter: stored, blanked, hashed, or left out."""
 
     PLAIN = 0
     REDACTED = 1
@@ -45,12 +45,12 @@ class Keep(IntEnum):
 
 @lru_cache(maxsize=16)
 def privacy_of(rules: ParamRules) -> Privacy:
-    """Compile rules."""
+    """Rules in compiled form; cached."""
     return Privacy(rules)
 
 
 class Privacy:
-    """Compiled ParamRules."""
+    """Rules on secret parameters (ParamRules), compiled for lookups by name."""
 
     def __init__(self, rules: ParamRules) -> None:
         self._deny = _matcher((*DENIED_PARAMS, *rules.deny))
@@ -66,7 +66,7 @@ class Privacy:
         return self._keep(key)[0]
 
     def hashed(self, text: str) -> str:
-        """Substitute of a hashed value."""
+        """Substitute for a value to be hashed: `hmac:` and 32 hex digits."""
         return "hmac:" + hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()[:_HASH_DIGITS]
 
     def clean_text(self, text: str) -> str:
@@ -84,7 +84,8 @@ class Privacy:
             return REDACTED if self._may_hold_names(raw) else text
 
     def clean_raw(self, raw: bytes) -> bytes | None:
-        """Bytes of a dead letter: unchanged, as JSON with values blanked, or None.
+        """Bytes of a dead letter that may be stored: unchanged, or JSON with secret values blanked; else
+        None.
 
         None where there may be a secret that cannot be located: if rules only allow, or for a secret name in
         bytes that are no JSON.
@@ -125,8 +126,10 @@ class Privacy:
         return anew if found or is_hidden else None
 
     def _blank(self, root: list[object]) -> bool:
-        """Blank values in place; True if there were any. Iterative, as JSON may be nested deeper than the
-        recursion limit."""
+        """Blank secret values in place; True if there were any.
+
+        Iterative, as JSON may be nested deeper than the recursion limit.
+        """
         found = False
         waiting: list[Any] = [root]
         while waiting:
@@ -147,7 +150,7 @@ class Privacy:
         return found
 
     def _secrets(self, members: dict[str, Any]) -> list[str]:
-        """Members with secret values: by their own name, or by a sibling that holds their name."""
+        """Names of members with secret values: by their own name, or by a sibling with their name."""
         named = next((members[f] for f in _NAME_FIELDS if isinstance(members.get(f), str)), None)
         is_named = named is not None and self._keep(named)[1]
         return [name for name in members if self._keep(name)[1] or (is_named and name not in _NOT_THE_VALUE)]
@@ -163,7 +166,9 @@ def _any(pattern: re.Pattern[str] | None, ends: list[str]) -> bool:
 
 
 def _names(patterns: Iterable[str]) -> tuple[bytes, ...] | None:
-    """Longest literal part of each pattern, lower case with `-`; None if a pattern has none."""
+    """Longest literal part of each pattern, lower case with `-` for `_`; None if that of a pattern is too
+    short.
+    """
     parts = [max(re.split(r"[*?]", pattern), key=len).strip(".") for pattern in patterns]
     if any(len(part) < _MIN_NAME for part in parts):
         return None

@@ -21,7 +21,7 @@ class Address:
     host: str
     port: int
     target: str
-    """Path and query, as in the request line."""
+    """Path and query of the address, as in the request line."""
 
     @property
     def is_private(self) -> bool:
@@ -35,7 +35,7 @@ class Address:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`, `[::1]:9464`, `:9464` (every address). Raises ValueError."""
+    """(Host, port) of `host:port`, `[::1]:9464`, or `:9464` (every address). Raises ValueError."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65_535:
         raise ValueError("write host:port")
@@ -116,7 +116,7 @@ _NAT64: Final = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/
 
 
 def _wrapped(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """IPv4 address that an IPv6 address leads to; None without one."""
+    """IPv4 address that an IPv6 address is translated to or wraps; None without one."""
     if address.teredo is not None:
         return address.teredo[1]
     found = address.ipv4_mapped or address.sixtofour

@@ -111,14 +111,14 @@ class _Line:
             return
 
     def encrypt(self, context: ssl.SSLContext, host: str) -> None:
-        """Do the TLS handshake. Raises OSError."""
+        """Do the TLS handshake on the connection. Raises OSError."""
         # Known before it shakes hands, so that it can be cut meanwhile.
         self._hold(context.wrap_socket(self.socket, server_hostname=host, do_handshake_on_connect=False))
         self.socket.do_handshake()
         self.socket.settimeout(self._left_s())
 
     def check(self) -> None:
-        """Raise TimeoutError after the deadline."""
+        """Raise TimeoutError if the deadline has passed."""
         if self.is_late:
             raise TimeoutError
 
@@ -130,7 +130,7 @@ class _Line:
                 self.socket.close()
 
     def _resolved(self, address: Address) -> list[Any]:
-        """Resolve the name, in a separate thread: a resolver has no time limit."""
+        """Addresses of the host, looked up in a separate thread, as a resolver has no time limit."""
         found: Future[list[Any]] = Future()
 
         def look_up() -> None:

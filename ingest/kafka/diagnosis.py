@@ -30,15 +30,15 @@ from ingest.kafka.kafka_settings import MAX_RECONNECT_BACKOFF_MS, KafkaSecurity,
 from schemas.errors import FlowdiffError, InputError, UnreachableInputError
 
 PROBE_TIMEOUT_S: Final = 2.0
-"""Time limit of each step at each broker, s."""
+"""Time limit, s, of each step at each broker."""
 SECOND_TRY: Final = 6
-"""Factor on the time limit for a second try, at a broker that answered too late but refused nothing."""
+"""Factor on the connection's time limit for a second try, at a broker that was late but refused nothing."""
 
 Client = TypeVar("Client")
 
 
 def connected(settings: KafkaSettings, kind: Callable[..., Client], **arguments: Any) -> Client:
-    """Client of the given class, connected as the settings say.
+    """Client of class `kind`, connected as the settings say.
 
     Raises InputError, with the reason; ConfigError for secrets that cannot be used. A client cannot
     distinguish a broker that refuses from one that is slow (busy, just started): both end with a time-out. If
@@ -74,7 +74,7 @@ def connected(settings: KafkaSettings, kind: Callable[..., Client], **arguments:
 
 
 def _wrong(sentence: str, *, passes: bool = False) -> InputError:
-    """Error for an unusable broker; `passes`: the failure may be temporary."""
+    """Error for an unusable broker; passes: True if the failure may be temporary."""
     kind = UnreachableInputError if passes else InputError
     return kind(sentence, remedy="Check the settings of Kafka.")
 
@@ -94,7 +94,10 @@ def _first_problem(settings: KafkaSettings) -> InputError | None:
 
 @contextmanager
 def explained(what: str, settings: KafkaSettings) -> Iterator[None]:
-    """Convert exceptions of kafka-python to InputError, temporary ones to UnreachableInputError."""
+    """Convert exceptions of kafka-python to InputError, temporary ones to UnreachableInputError.
+
+    what: start of the error's message.
+    """
     try:
         yield
     except KafkaError as error:
@@ -106,8 +109,8 @@ def explained(what: str, settings: KafkaSettings) -> Iterator[None]:
 
 
 def missing_permission(error: KafkaError, settings: KafkaSettings) -> str | None:
-    """Missing permission and its user, if the broker authenticated us and denies access; None for other
-    errors.
+    """Sentence on a missing permission and its user, if the broker authenticated us and denies access; None
+    for other errors.
     """
     who = _who(settings.security)
     if isinstance(error, GroupAuthorizationFailedError):
@@ -185,7 +188,9 @@ def _speaks_tls(host: str, port: int) -> bool:
 
 
 def _refusal(server: str, settings: KafkaSettings) -> str | None:
-    """Error of the client's own first steps (handshake, versions, authentication); None if they succeed."""
+    """Problem in the client's own first steps (handshake, versions, authentication), one sentence; None:
+    none.
+    """
     security = settings.security
     try:
         arguments: dict[str, Any] = client_security(security)
@@ -224,7 +229,7 @@ def _refused(server: str, security: KafkaSecurity) -> str:
 
 
 def _explained(server: str, error: str, settings: KafkaSettings) -> str:
-    """Sentence for a known error text of the client."""
+    """Sentence for the error text `error` of the client; explains the known ones."""
     security = settings.security
     lower = error.lower()
     if "disconnected" in lower and security.protocol.has_sasl:

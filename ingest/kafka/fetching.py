@@ -25,21 +25,22 @@ from ingest.kafka.record_layout import LayoutError, Messages, UnpackError, messa
 from ingest.source import StreamId
 
 FETCH_BYTES: Final = 4 * 2**20
-"""Bytes of a partition in one fetch: 1.5 times as fast as the usual megabyte; more only costs memory."""
+"""Maximum bytes of a partition in one fetch: 1.5 times as fast as the usual megabyte; more costs memory."""
 LEAST_FETCH_BYTES: Final = 2**19
 POLL_BYTES: Final = 16 * 2**20
 FETCH_SHARE: Final = 192
-"""Divisor of the memory budget for one fetch: fetched batches may be compressed to a tenth."""
+"""Divisor of the memory budget that gives the bytes of one fetch: batches may be compressed to a tenth."""
 POLL_SHARE: Final = 96
-"""Divisor of the memory budget for one poll: its events take ten times as much, and several polls are in
-progress at once."""
+"""Divisor of the memory budget that gives the bytes of one poll: its events take ten times as much, and
+several polls are in progress at once.
+"""
 
 
 class FetchSizes(NamedTuple):
-    """Sizes for one partition."""
+    """Sizes of fetches and polls of one partition."""
 
     fetch_bytes: int = FETCH_BYTES
-    """Bytes of a fetch, as the broker stores them."""
+    """Maximum bytes of a fetch, as the broker stores them."""
     poll_bytes: int = POLL_BYTES
     """Decompressed bytes after which a poll takes no further batch."""
 
@@ -48,7 +49,7 @@ USUAL_SIZES: Final = FetchSizes()
 
 
 def fetch_sizes(memory_bytes: int) -> FetchSizes:
-    """Sizes for a memory budget."""
+    """Sizes of fetches and polls that fit a memory budget."""
     return FetchSizes(
         max(LEAST_FETCH_BYTES, min(FETCH_BYTES, memory_bytes // FETCH_SHARE)),
         min(POLL_BYTES, memory_bytes // POLL_SHARE),
@@ -56,9 +57,9 @@ def fetch_sizes(memory_bytes: int) -> FetchSizes:
 
 
 MIN_POLL_S: Final = 0.05
-"""Minimum time-out of a poll: with less the answer to a join may never be seen."""
+"""Minimum time-out of a poll, s: with a shorter one the answer to a join of the group may never be seen."""
 _MAGIC: Final = 2
-"""Record batch format since Kafka 0.11, the only one that brokers write from 4.0 on."""
+"""Version (`magic`) of the record batch format since Kafka 0.11; brokers write no other from 4.0 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,9 @@ class FetchedBatch:
     until: int
     """Offset after the batch; offsets before it may have no message."""
     latest_ms: int
-    """Largest timestamp of the batch's messages, by producer or broker as the topic is configured; negative:
-    none."""
+    """Largest timestamp of the batch's messages, ms since the epoch, set by producer or broker as the topic
+    is configured; negative: none.
+    """
     epoch: int
     """Epoch of the leader that wrote the batch."""
 
@@ -192,7 +194,7 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
 
 
 class Fetching:
-    """Fetching of the streams by the group member's consumer. Used by one thread."""
+    """Fetching of streams by the consumer of a group member. Used by one thread."""
 
     def __init__(self, settings: KafkaSettings, consumer: KafkaConsumer, sizes: FetchSizes) -> None:
         self._consumer = consumer
@@ -204,10 +206,10 @@ class Fetching:
         consumer._fetcher.PartitionRecords = type("RecordsOfOurs", (BatchRecords,), methods)
 
     def fetch(self, timeout_s: float) -> tuple[StreamId, list[FetchedBatch | DamagedBatch]] | None:
-        """Next batches of one stream, at least one; the call also drives the group membership.
+        """Fetch the next batches of one stream, at least one; None: none arrived in time.
 
-        A damaged batch is the last one; the stream is then fetched from there again. Raises what kafka-python
-        raises.
+        Also keeps the group membership alive. A damaged batch ends the list, and the next fetch of the stream
+        begins there. Raises kafka-python's exceptions.
         """
         # One record is one list of batches (`BatchRecords.take`).
         fetched = self._consumer.poll(int(timeout_s * 1000), max_records=1)
@@ -216,30 +218,33 @@ class Fetching:
         return None
 
     def begin(self, stream: StreamId, position: int, epoch: int | None) -> None:
-        """Start fetching a stream at a position; `epoch`, of the messages before it, detects a truncated
-        log."""
+        """Start fetching a stream at a position.
+
+        epoch: leader epoch of the messages before the position, by which a truncated log is detected; None:
+        unknown.
+        """
         for partition in self._assigned([stream]):
             self._consumer.seek(partition, position)
             self._state(partition).seek(OffsetAndMetadata(position, "", -1 if epoch is None else epoch))
             self._consumer.resume(partition)
 
     def pause(self, streams: Collection[StreamId]) -> None:
-        """Stop fetching streams."""
+        """Stop fetching the streams until `resume`."""
         self._consumer.pause(*self._assigned(streams))
 
     def resume(self, streams: Collection[StreamId]) -> None:
-        """Resume fetching streams."""
+        """Resume fetching paused streams."""
         self._consumer.resume(*self._assigned(streams))
 
     def end_of(self, stream: StreamId) -> int | None:
-        """Offset of the next message to be written, as far as known."""
+        """Offset of the next message to be written, as of the last fetch; None: unknown."""
         for partition in self._assigned([stream]):
             end: int | None = self._consumer.highwater(partition)
             return end
         return None
 
     def _state(self, partition: TopicPartition) -> Any:
-        """kafka-python's state of a partition."""
+        """State of a partition inside kafka-python."""
         return self._consumer._subscription.assignment[partition]
 
     def _assigned(self, streams: Iterable[StreamId]) -> list[TopicPartition]:

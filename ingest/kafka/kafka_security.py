@@ -48,11 +48,11 @@ SECRETS: Final = {
     "key_password": "FLOWDIFF_KAFKA_SECURITY_KEY_PASSWORD",
     "client_secret": "FLOWDIFF_KAFKA_SECURITY_CLIENT_SECRET",
 }
-"""Setting -> environment variable with its secret; files are the alternative."""
+"""Name of a secret setting -> environment variable with the secret; files are the alternative."""
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
-    """TLS 1.2 or newer, certificates checked. Raises ConfigError."""
+    """TLS context of clients: version 1.2 or newer, certificates checked. Raises ConfigError."""
     try:
         context = ssl.create_default_context(cafile=security.ca_file)
     except (OSError, ssl.SSLError) as error:
@@ -80,7 +80,10 @@ def _why(error: OSError) -> str:
 
 
 def needed_secret(security: KafkaSecurity, name: str) -> str:
-    """Secret from a setting or its file. Raises ConfigError without one."""
+    """Secret from the setting `name`, or from the file that `name` with `_file` names.
+
+    Raises ConfigError without one.
+    """
     found = secret(getattr(security, name), getattr(security, f"{name}_file"))
     if found is None:
         raise ConfigError(
@@ -91,8 +94,9 @@ def needed_secret(security: KafkaSecurity, name: str) -> str:
 
 
 def secret(value: SecretStr | None, file: Path | None) -> str | None:
-    """Secret from its setting or its file; None without either. Raises ConfigError, which never contains the
-    secret.
+    """Secret from the setting `value`, else from `file`; None without either.
+
+    Raises ConfigError, which never contains the secret.
     """
     if value is not None:
         return value.get_secret_value()
@@ -108,7 +112,7 @@ def secret(value: SecretStr | None, file: Path | None) -> str | None:
 
 
 _EARLY: Final = 0.2
-"""Fraction of a token's lifetime remaining when it is renewed."""
+"""Fraction of a token's lifetime that remains when the token is renewed."""
 _MAX_ANSWER_BYTES: Final = 2**20
 
 
@@ -123,7 +127,7 @@ class TokenError(KafkaConnectionError):  # type: ignore[misc]  # kafka-python is
 
 
 class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """Token read from a file at each use."""
+    """Provider of a token that is read from a file at each use."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -139,7 +143,8 @@ class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python i
 
 
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """Tokens from an authorization server (RFC 6749, 4.4), each used until a fifth of its lifetime remains.
+    """Provider of tokens from an authorization server (RFC 6749, 4.4); each is used for four fifths of its
+    lifetime.
 
     A server that refuses, or does not answer completely in time, is not asked again for `again_s`: until
     then, callers get the token that is still valid, or the same error.
@@ -156,7 +161,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         timeout_s: float,
         again_s: float,
     ) -> None:
-        """`timeout_s`: for name, connection, TLS, request and answer together."""
+        """timeout_s: limit for all steps of a request together. again_s: pause after a failure."""
         super().__init__()
         self._url, self._client_id, self._read_secret, self._scope = url, client_id, read_secret, scope
         self._clock = clock
@@ -222,7 +227,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
 
 
 def token_provider(security: KafkaSecurity) -> AbstractTokenProvider:
-    """Token provider as configured."""
+    """Provider of tokens as configured: from a file, or from an authorization server."""
     if security.token_file is not None:
         return FileTokens(security.token_file)
     assert security.token_url is not None, "checked by the settings"

@@ -57,13 +57,13 @@ class KafkaSecurity(Config):
     protocol: Protocol = Protocol.PLAINTEXT
     """Protocol of the broker's listener: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
     ca_file: Path | None = None
-    """PEM with the authorities that sign the brokers' certificates; none: those of the system."""
+    """PEM file with the authorities that sign the brokers' certificates; none: those of the system."""
     check_hostname: bool = True
-    """True if a broker's certificate must name the host that was dialled."""
+    """Require that a broker's certificate names the host that was dialled."""
     certificate_file: Path | None = None
     """PEM with the client's certificate and its chain, for brokers that ask for one (mTLS)."""
     key_file: Path | None = None
-    """PEM with the key of the certificate; none: it is in the same file."""
+    """PEM file with the key of `certificate_file`; none: the key is in the same file."""
     key_password: SecretStr | None = None
     """Password of an encrypted key."""
     key_password_file: Path | None = None
@@ -71,31 +71,34 @@ class KafkaSecurity(Config):
     mechanism: Mechanism = Mechanism.SCRAM_SHA_512
     """Mechanism of SASL: SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, PLAIN."""
     username: str | None = None
-    """For SCRAM and PLAIN."""
+    """User name for SCRAM and PLAIN."""
     password: SecretStr | None = None
-    """For SCRAM and PLAIN."""
+    """Password for SCRAM and PLAIN."""
     password_file: Path | None = None
-    """File with the password."""
+    """File with the password for SCRAM and PLAIN."""
     allow_plain_text_password: bool = False
-    """Send a PLAIN password over a connection that is not encrypted. Anyone on the way can read it."""
+    """Allow PLAIN over a connection that is not encrypted. Anyone on the network path can read the password.
+    """
     token_file: Path | None = None
-    """OAUTHBEARER: file with a token that something else keeps fresh; read at every connection."""
+    """OAUTHBEARER: file with a token that another process renews; read at every connection."""
     token_url: str | None = None
-    """OAUTHBEARER: where tokens are given out (OAuth 2.0, client credentials); https, or http on loopback."""
+    """OAUTHBEARER: URL of the token endpoint (OAuth 2.0, client credentials); https, or http on loopback."""
     client_id: str | None = None
-    """OAUTHBEARER: who asks at `token_url`."""
+    """OAUTHBEARER: client id sent to `token_url`."""
     client_secret: SecretStr | None = None
-    """OAUTHBEARER: its secret."""
+    """OAUTHBEARER: secret of `client_id`."""
     client_secret_file: Path | None = None
-    """OAUTHBEARER: file with its secret."""
+    """OAUTHBEARER: file with the secret of `client_id`."""
     token_scope: str | None = None
-    """OAUTHBEARER: what is asked for at `token_url`."""
+    """OAUTHBEARER: scope requested from `token_url`."""
     token_timeout_ms: Expert[int] = Field(default=5_000, ge=100, le=30_000)
-    """OAUTHBEARER: for an answer of `token_url`, from its name to its last byte. The client's other work
-    waits meanwhile; heartbeats have several times as long."""
+    """OAUTHBEARER: time limit for an answer of `token_url`, from name resolution to its last byte. The
+    client's other work waits meanwhile; heartbeats may take several times as long.
+    """
     token_retry_ms: Expert[int] = Field(default=1_000, ge=100, le=60_000)
-    """OAUTHBEARER: `token_url` is asked again so long after it gave no token. Until then the token that still
-    holds is used, a fifth of its life at most."""
+    """OAUTHBEARER: pause after a failed request to `token_url`. Until then the previous token is used while
+    it is valid; the pause is at most a fifth of its life.
+    """
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -131,9 +134,9 @@ class TopicFormat(Config):
     """The format of the topics whose whole name matches a pattern."""
 
     topics: str
-    """Regular expression."""
+    """Regular expression of topics' whole names."""
     format: str
-    """Name of a format."""
+    """Name of the format of their messages."""
 
     @field_validator("topics")
     @classmethod
@@ -153,7 +156,9 @@ class TopicFormat(Config):
 
 
 _BROKER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[\w.-]+)(:(?P<port>\d{1,5}))?", re.ASCII)
-"""Host name or address, and optional port. Nothing else that a URL may have: it could be a secret."""
+"""Pattern of a broker: host name or address, optional port, and nothing else that a URL may have, as that
+could be a secret.
+"""
 _LAST_PORT: Final = 65_535
 
 
@@ -167,43 +172,53 @@ class KafkaSettings(Config):
     """Settings for reading a Kafka as a member of a consumer group."""
 
     bootstrap: tuple[str, ...] = Field(default=("localhost:9092",), min_length=1)
-    """Brokers to ask first, `host:port`; one that answers is enough."""
+    """Addresses of brokers to contact first, `host:port`; one that answers is enough."""
     topics: tuple[str, ...] = ()
-    """Topics by name."""
+    """Names of the topics to read."""
     topic_pattern: str | None = None
-    """Or all topics whose whole name matches this regular expression, those made later too."""
+    """Regular expression of whole topic names to read, also of topics made later; instead of `topics`."""
     formats: tuple[TopicFormat, ...] = ()
-    """The first that matches a topic's name counts."""
+    """Formats by topic; the first row that matches a topic's name applies."""
     default_format: str = "auto"
-    """Format of topics that none of `formats` matches; `auto`: recognised by their messages' content."""
+    """Format of topics that no row of `formats` matches; `auto`: recognised from the messages' content."""
     group: str = "flowdiff"
-    """Consumer group: its members share the partitions."""
+    """Consumer group; its members share the partitions."""
     static_member_id: str | None = None
-    """Name of this member, if it has one that outlives a restart (a pod of a StatefulSet): it then gets its
-    partitions back without a rebalance if it returns within `session_timeout_ms`."""
+    """Static name of this member, one that outlives a restart (such as a pod of a StatefulSet): if it returns
+    within `session_timeout_ms`, it gets its partitions back without a rebalance.
+    """
     client_name: str = "flowdiff"
     """Name of this client in the brokers' logs and quotas."""
     start_at: Literal["earliest", "latest"] = "earliest"
-    """Begin of streams that the lake does not know yet: `earliest`, `latest`."""
+    """Position at which a partition is first read: `earliest` or `latest`. Later starts go on from the lake's
+    position.
+    """
     on_corrupt: Literal["halt", "skip"] = "halt"
-    """Handling of a batch whose checksum stays wrong, or that is too large unpacked: `halt`, `skip`."""
+    """What to do with a batch whose checksum stays wrong, or that unpacks to more than `max_unpacked_bytes`:
+    `halt` the lane or `skip` the batch.
+    """
     max_unpacked_bytes: Expert[int] = Field(default=64 * 2**20, ge=2**20)
-    """A compressed batch that unpacks to more is handled as a corrupt one."""
+    """Maximum size of a compressed batch after unpacking; a larger one is handled as corrupt."""
     session_timeout_ms: int = Field(default=15_000, ge=1_000)
-    """A member that sends no heartbeat for so long loses its partitions: what a kill costs, in time."""
+    """Time without a heartbeat after which a member loses its partitions: the delay that a killed process
+    costs.
+    """
     heartbeat_interval_ms: Expert[int] = Field(default=3_000, ge=100)
-    """Time between heartbeats; a third of the session's at most."""
+    """Time between heartbeats; at most a third of `session_timeout_ms`."""
     max_poll_interval_ms: Expert[int] = Field(default=300_000, ge=1_000)
-    """A member that does not poll for so long loses its partitions."""
+    """Time without a poll after which a member loses its partitions."""
     release_timeout_ms: Expert[int] = Field(default=30_000, ge=100)
-    """Partitions that another member is to have wait this long for their commit, and are lost then."""
+    """Time that partitions assigned to another member wait for their last commit; after that they are given
+    up without it.
+    """
     connect_timeout_ms: int = Field(default=5_000, ge=100)
-    """At the start: where no broker answers for so long, the reason is looked for and said."""
+    """Time without an answer of any broker at the start after which the reason is diagnosed and printed."""
     request_timeout_ms: int = Field(default=15_000, ge=1_000)
-    """Bound of every request."""
+    """Time limit of every request to a broker."""
     metadata_max_age_ms: Expert[int] = Field(default=5_000, ge=100)
-    """Topics, partitions and leaders are looked up this often: it bounds how long a new partition, and a
-    topic that was deleted and made anew, stay unseen. A request of a few hundred bytes."""
+    """Age at which metadata of topics, partitions and leaders is refreshed: how long a new partition, or a
+    topic deleted and made again, stays unnoticed. A refresh takes a few hundred bytes.
+    """
     security: KafkaSecurity = KafkaSecurity()
 
     @field_validator("bootstrap")
@@ -258,10 +273,14 @@ class ProduceSettings(Config):
     """Settings for writing messages."""
 
     rate: float | None = Field(default=None, gt=0)
-    """Spans or records a second, at most."""
+    """Maximum number of spans or records written per second."""
     speed: float | None = Field(default=None, gt=0)
-    """Write in event time: 1 as it happened, 60 an hour a minute. Files are taken in their order."""
+    """Speed relative to event time: 1 writes as fast as it happened, 60 an hour per minute. Files are written
+    in the order given.
+    """
     message_bytes: int = Field(default=64 * 1024, ge=0, le=900_000)
-    """Requests of one partition share a message up to about this size; 0: a message a request."""
+    """Approximate maximum size of a message that holds several requests of one partition; 0: one request per
+    message.
+    """
     make_topic: int | None = Field(default=None, ge=1)
-    """Make the topic first, with so many partitions, where it is not there."""
+    """Number of partitions of the topic, which is made first where it is missing."""

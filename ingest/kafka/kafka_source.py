@@ -34,11 +34,11 @@ from schemas.errors import InputError
 from schemas.rejects import Reason, Reject
 
 REFETCHES: Final = 3
-"""Fetches of a damaged batch before it counts as damaged on disk."""
+"""Maximum repeated fetches of a damaged batch; after them it counts as damaged on disk."""
 _PROBE_EVERY_S: Final = 10.0
-"""Seconds between diagnoses while no messages arrive."""
+"""Time between diagnoses of the brokers while no messages arrive, s."""
 _IDLE_S: Final = 5.0
-"""Seconds without any metadata answer, after two requests, after which brokers are diagnosed."""
+"""Time without any metadata answer, s, after two requests, after which brokers are diagnosed."""
 _RANGE_MS: Final = 2_000
 """Time limit of each of the two requests for a log's range, during which other streams wait, ms."""
 _NS_PER_MS: Final = 1_000_000
@@ -51,11 +51,13 @@ class _Stream:
     place: Place
     """Position after the last fetched message."""
     damaged_at: int = -1
+    """Offset of the last batch that was damaged; -1: none."""
     damaged_times: int = 0
+    """Number of fetches of the damaged batch at `damaged_at`."""
 
 
 class KafkaSource:
-    """Partitions of topics, shared among the members of a group. See `LiveSource`.
+    """`LiveSource` of partitions of topics that the members of a group share.
 
     Memory: as in `sizes`, a fetch of each partition and one poll, or one batch of up to `max_unpacked_bytes`.
     """
@@ -72,7 +74,7 @@ class KafkaSource:
         self._settings = settings
         self._decode = decode or DecodeConfig()
         self._pieces: deque[tuple[StreamId, Iterator[Payloads]]] = deque()
-        """Payloads of the last poll that were not yet returned."""
+        """(Stream, payloads) of earlier polls that were not yet returned."""
         self._paused: set[StreamId] = set()
         self._assignor = LaneAssignor()
         self._consumer = group_consumer(settings, self._assignor, sizes)
@@ -82,7 +84,9 @@ class KafkaSource:
         self._errors: deque[StreamError] = deque()
         """Errors of stopped streams; each poll raises one."""
         self._lost: dict[StreamId, Place] = {}
-        """Stopped streams whose errors await the brokers' answer on the range of the log."""
+        """Stopped stream -> place of its next message; the error awaits the brokers' answer on the range of
+        the log.
+        """
         self._lost_asked = 0.0
         self._lost_trouble: str | None = None
         self._ends = StreamEnds(self._consumer)
@@ -192,7 +196,9 @@ class KafkaSource:
             self._forget(stream)
 
     def committed(self, stream: StreamId) -> Place | None:
-        """Place that the group committed with `commit_offsets`; None: none yet. Raises InputError."""
+        """Place that the group committed in a stream (`commit_offsets`); None: none yet. Raises
+        InputError.
+        """
         with explained(f"The group's offset of {stream.name} is not known", self._settings):
             found = self._consumer.committed(
                 partition_of(stream),
@@ -298,7 +304,9 @@ class KafkaSource:
                 raise TopicChangedError(stream)
 
     def _refetched(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Reject | None:
-        """Reject of a damaged batch, to be skipped; None to fetch it again. Raises CorruptStreamError."""
+        """Reject of a damaged batch that is skipped; None: the batch is fetched again. Raises
+        CorruptStreamError.
+        """
         if kept.damaged_at != damaged.first:
             kept.damaged_at, kept.damaged_times = damaged.first, 0
         kept.damaged_times += 1
@@ -384,7 +392,7 @@ class KafkaSource:
         self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 
     def _probed_trouble(self, now_s: float) -> str | None:
-        """Result of a diagnosis; None also if one was made recently."""
+        """Problem of the brokers by a new diagnosis; None if there is none, or if one was made recently."""
         if now_s < self._probed + _PROBE_EVERY_S:
             return None
         self._probed = now_s

@@ -12,15 +12,15 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from kafka.structs import TopicPartition
 
 _SUBSCRIPTION_VERSION = 2
-"""First subscription version that has the generation of a member's owned partitions."""
+"""First version of a subscription that includes the generation of the member's owned partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member as known to the leader."""
+    """Group member, as the group's leader knows it."""
 
     name: str
-    """Static id, else the id assigned by the broker: members are ordered by it."""
+    """Static id, else the id assigned by the broker. Members are ordered by this name."""
     topics: frozenset[str]
     owned: frozenset[tuple[str, int]]
     """(Topic, partition) of the partitions owned in `generation`."""
@@ -65,8 +65,10 @@ def owners_of_lanes(
 
 
 def current_owners(members: Sequence[GroupMember]) -> dict[tuple[str, int], int]:
-    """(Topic, partition) -> index of the current owner; if several claim it, the one of the newest
-    generation."""
+    """(Topic, partition) -> index of the current owner.
+
+    If several members claim a partition, the member of the newest generation owns it.
+    """
     owner: dict[tuple[str, int], int] = {}
     for index in sorted(range(len(members)), key=lambda i: (members[i].generation, members[i].name)):
         owner.update(dict.fromkeys(members[index].owned, index))
@@ -76,8 +78,8 @@ def current_owners(members: Sequence[GroupMember]) -> dict[tuple[str, int], int]
 def assign_streams(
     members: Sequence[GroupMember], partitions: Mapping[str, Iterable[int]]
 ) -> list[list[tuple[str, int]]]:
-    """[members] partitions assigned now: those of the member's lanes, without those another member must
-    release first.
+    """[members] partitions to assign now: those of the member's lanes, except for partitions that another
+    member must release first.
 
     A topic that the owner of a lane is not subscribed to waits until it is: members with differing settings
     are about to be restarted.
@@ -135,7 +137,7 @@ class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         return {member.member_id: _assignment(share) for member, share in zip(members, shares, strict=True)}
 
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
-        """Store this member's assignment."""
+        """Store this member's new assignment and its generation."""
         self._owned, self._generation = tuple(assignment.partitions()), generation
 
     def forget(self) -> None:

@@ -38,15 +38,21 @@ class _EndSeen:
 
 @dataclass(slots=True)
 class _Question:
-    """A pending request, filled in by the client's thread."""
+    """A pending request for the ends of streams, filled in by the client's thread."""
 
     asked_s: float
+    """Time of the request, monotonic s."""
     ends: dict[StreamId, int] = field(default_factory=dict)
+    """Stream -> offset of the next message to be written, as answered."""
     is_over: bool = False
+    """True once the request was answered or failed."""
 
 
 class StreamEnds:
-    """Known ends of streams. Used by one thread. Times are monotonic seconds."""
+    """Known ends of streams: offsets of the next message to be written. Used by one thread.
+
+    Times are monotonic seconds.
+    """
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
@@ -59,8 +65,9 @@ class StreamEnds:
         self._seen[stream] = _EndSeen(end, now_s)
 
     def record(self, stream: StreamId, end: int | None, now_s: float) -> None:
-        """Record the end reported by the last fetch, possibly long ago: it is used only if beyond the known
-        end."""
+        """Record the end that the last fetch, possibly long ago, reported: used only if beyond the
+        known end.
+        """
         seen = self._seen[stream]
         if end is not None and end > seen.end:
             seen.end, seen.as_of_s = end, now_s
@@ -70,7 +77,7 @@ class StreamEnds:
         self._seen.pop(stream, None)
 
     def known(self, now_s: float) -> dict[StreamId, int]:
-        """Ends that are recent; requests the others in the background."""
+        """Stream -> end, for ends that are recent; requests the other ends in the background."""
         self._take_answer()
         old = [stream for stream, seen in self._seen.items() if now_s - seen.as_of_s >= ASK_S]
         if old and self._question is None and now_s - self._asked_s >= ASK_S:
@@ -110,12 +117,12 @@ class StreamEnds:
 _CONSUMER: Final = -1
 """Replica id that a consumer sends in requests."""
 _PAUSE_S: Final = 0.1
-"""Seconds between two attempts, with metadata refreshed."""
+"""Pause between two attempts at a request, during which metadata are refreshed, s."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Current offset range of a log."""
+    """Range of offsets that a log has now."""
 
     first: int
     end: int
@@ -125,15 +132,17 @@ class LogRange:
 
 
 def range_of(consumer: KafkaConsumer, partition: TopicPartition, timeout_ms: int) -> LogRange:
-    """First offset of a log, its end and epoch; `timeout_ms` for each request. Raises kafka-python's
-    exceptions."""
+    """First offset of a log, its end, and its leader epoch; timeout_ms: limit of each request.
+
+    Raises kafka-python's exceptions.
+    """
     first: int = consumer.beginning_offsets([partition], timeout_ms)[partition]
     latest = consumer._fetcher.offsets_by_times({partition: OffsetSpec.LATEST}, timeout_ms)[partition]
     return LogRange(first, latest.offset, None if latest.leader_epoch < 0 else latest.leader_epoch)
 
 
 def end_of_epoch(consumer: KafkaConsumer, partition: TopicPartition, epoch: int, timeout_ms: int) -> int:
-    """Offset after the last message of an epoch or an earlier one.
+    """End of a leader epoch: offset after the last message of this epoch or an earlier one.
 
     -1: the epoch is unknown, as it is larger than all epochs of the log. Raises kafka-python's exceptions.
     """
@@ -170,7 +179,7 @@ async def _end_of_epoch(
 
 
 def partition_of(stream: StreamId) -> TopicPartition:
-    """kafka-python's form of a stream."""
+    """Partition as kafka-python names it."""
     return TopicPartition(stream.topic, stream.partition)
 
 

@@ -22,16 +22,16 @@ from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
 PATIENCE_S: Final = 30.0
-"""Seconds without a message after which reading fails, if the log should have more."""
+"""Time without a message, s, after which reading fails if the log should have more."""
 
 
 class LogReader:
-    """Implementation of `RangeSource`, and reader of whole parts. Used by one thread."""
+    """Reader of ranges of a log (`RangeSource`), and of whole parts. Used by one thread."""
 
     def __init__(
         self, settings: KafkaSettings, decode: DecodeConfig, sizes: FetchSizes = USUAL_SIZES
     ) -> None:
-        """Raises InputError, with the reason, where no broker can be used; ConfigError."""
+        """Connect to the brokers. Raises InputError, with the reason, where none can be used; ConfigError."""
         self._settings = settings
         self._decode = decode
         self._consumer: KafkaConsumer = lone_consumer(settings)
@@ -80,7 +80,10 @@ class LogReader:
         self._consumer.close(autocommit=False)
 
     def _there(self, stream: StreamId, start: int, end: Place) -> tuple[int, int]:
-        """Part of `[start, end)` that the log still has. Raises kafka-python's exceptions."""
+        """`(start, end)` of the part of `[start, end)` that the log still has.
+
+        Raises kafka-python's exceptions.
+        """
         partition, timeout_ms = partition_of(stream), self._settings.request_timeout_ms
         self._consumer.assign([partition])
         if partition.partition not in (self._consumer.partitions_for_topic(stream.topic) or ()):

@@ -70,18 +70,18 @@ def _consumer(settings: KafkaSettings, **group: Any) -> KafkaConsumer:
 
 
 _FENCED_S: Final = 1.0
-"""Seconds without heartbeats after which a joined member counts as fenced."""
+"""Time without heartbeats, s, after which a joined member counts as fenced."""
 _ANSWER_S: Final = 0.02
-"""Delay of a repeated answer. The next poll waits for it within microseconds; if later, the client joins
-again.
+"""Delay, s, of a repeated answer: the next poll waits for it within microseconds; without a waiting poll, the
+client would join again.
 """
 _REFRESH_MS: Final = 2_000
 _CHECK_S: Final = 5.0
-"""Seconds between checks for unassigned partitions."""
+"""Time between checks for unassigned partitions, s."""
 
 
 class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is not typed
-    """Rebalance events in order. Filled by the client's thread, emptied by ours."""
+    """Rebalance events in order of arrival. Filled by the client's thread, emptied by ours."""
 
     def __init__(self, assignor: LaneAssignor, hold: Callable[[Collection[TopicPartition]], None]) -> None:
         self.reports: deque[tuple[str, frozenset[TopicPartition]]] = deque()
@@ -109,7 +109,7 @@ class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
 
 
 class Membership:
-    """Ownership of streams, as known here. Used by one thread."""
+    """Streams that this member of the group owns, as known here. Used by one thread."""
 
     def __init__(self, consumer: KafkaConsumer, assignor: LaneAssignor, settings: KafkaSettings) -> None:
         self._consumer = consumer
@@ -121,8 +121,9 @@ class Membership:
         self._known: set[StreamId] = set()
         """Streams reported as gained and not yet released."""
         self._asked: dict[StreamId, float] = {}
-        """Revoked and unreleased streams -> deadline after which they count as lost."""
+        """Revoked and unreleased streams -> deadline, monotonic s, after which they count as lost."""
         self._given_up: set[StreamId] = set()
+        """Revoked streams that were not released in time, to be reported as lost."""
         self._pending: tuple[set[StreamId], set[StreamId], set[StreamId]] = (set(), set(), set())
         """(Gained, revoked, lost) streams since the last `change`."""
         self._checked = 0.0
@@ -136,7 +137,7 @@ class Membership:
             consumer._cluster.request_update()
 
     def _may_join(self) -> bool:
-        """True if the client may rejoin the group; replaces the client's own check."""
+        """True if the client may rejoin the group now; replaces the client's own check `need_rejoin`."""
         return not self._notes.blocks_rejoin and bool(self._wants_to_join())
 
     def expire_revoked(self, now_s: float) -> None:
@@ -231,7 +232,7 @@ class Membership:
             coordinator.request_rejoin()
 
     def _answered_again(self, answer: object) -> Future:
-        """Future of a join that repeats `answer` once the next poll waits for it."""
+        """Future of a join that succeeds with `answer` once the next poll waits for it."""
         join, net = Future(), self._consumer._net
 
         async def give() -> None:
@@ -249,7 +250,7 @@ class Membership:
         return now_s > self._beating + _FENCED_S
 
     def rejoin_for_unassigned(self, now_s: float) -> None:
-        """Rejoin, as the group's leader, if there are unassigned partitions."""
+        """Rejoin the group, if this member leads it and there are unassigned partitions."""
         if now_s < self._checked + _CHECK_S:
             return
         self._checked = now_s
@@ -287,7 +288,9 @@ class Membership:
         self._consumer.commit(offsets, timeout_ms=timeout_ms)
 
     def _hold(self, assigned: Collection[TopicPartition]) -> None:
-        """Prevent the client from fetching, and from requesting start positions from the group."""
+        """Prevent the client from fetching partitions, and from asking the group for their start
+        positions.
+        """
         for partition in assigned:
             self._consumer.seek(partition, 0)
             self._consumer.pause(partition)

@@ -26,17 +26,19 @@ _BATCH_BYTES: Final = 512 * 1024
 _BUFFER_BYTES: Final = 32 * 2**20
 """Maximum bytes sent but not yet acknowledged: the client has no bound of its own."""
 _MAX_UNREAD_BYTES: Final = 512 * 1024
-"""Maximum size of unreadable data that is passed on: a broker that refuses a message would end the run."""
+"""Maximum bytes of an unreadable part that is passed on: a broker that refuses a message would end
+the run.
+"""
 _FLUSH_S: Final = 30.0
 _TELL_S: Final = 0.5
 _COMMIT_S: Final = 1.0
 _LAST_COMMITS: Final = 3
-"""Attempts to commit offsets at the end, at most 2 s each."""
+"""Maximum attempts to commit offsets at the end, up to 2 s each."""
 
 
 @dataclass(slots=True)
 class Written:
-    """Progress of writing."""
+    """Counts of messages and items written so far."""
 
     messages: int = 0
     items: int = 0
@@ -54,14 +56,14 @@ OnWritten = Callable[[Written], None]
 
 @dataclass(slots=True)
 class _Pace:
-    """Pacing of messages."""
+    """Delays that pace messages: by a rate, or by their event times."""
 
     settings: ProduceSettings
     began: float = field(default_factory=time.monotonic)
     first_ns: int | None = None
 
     def wait(self, items: int, ts_ns: int) -> None:
-        """Wait until the item after the first `items` ones, with time `ts_ns`, is due."""
+        """Wait until the next item is due; items: number before it, ts_ns: its time, 0 if unknown."""
         due = self.began
         if self.settings.rate is not None:
             due = max(due, self.began + items / self.settings.rate)
@@ -73,7 +75,7 @@ class _Pace:
 
     @property
     def is_paced(self) -> bool:
-        """True if messages are delayed."""
+        """True if settings delay messages, by rate or by speed."""
         return self.settings.rate is not None or self.settings.speed is not None
 
 
@@ -132,7 +134,7 @@ def rekey(
 
 
 class _Rekeying:
-    """The loop of `rekey`."""
+    """Loop of `rekey`: reads messages, writes them, and commits the group's offsets."""
 
     def __init__(self, source: KafkaSource, writer: _Writer) -> None:
         self._source, self._writer = source, writer
@@ -184,7 +186,7 @@ class _Rekeying:
 
 
 class _Writer:
-    """Converts payloads to messages and sends them."""
+    """Writer of payloads to a topic: cuts them by request, and sends messages."""
 
     def __init__(
         self,
@@ -226,7 +228,7 @@ class _Writer:
                 self._add(format_, part)
 
     def refuse(self, items: int) -> None:
-        """Count skipped items."""
+        """Count items that are skipped: unreadable and too large, or of another format."""
         self._written.refused += items
 
     def _add(self, format_: str, part: RequestPart) -> None:
@@ -350,7 +352,10 @@ class Gatherer:
         self._sizes: dict[int, int] = defaultdict(int)
 
     def add(self, part: RequestPart) -> Iterator[tuple[int, bytes, bytes | None, int]]:
-        """Add a part; yield the completed messages: (partition, value, key if of one request, items)."""
+        """Add a part; yield the messages that are complete: (partition, value, key, number of items).
+
+        key: the request, if the message has one request only; else None.
+        """
         partition = partition_of(part.request, self._partitions)
         if not part.request:
             yield partition, part.body, part.request, part.items
@@ -361,7 +366,7 @@ class Gatherer:
         self._sizes[partition] += len(part.body)
 
     def rest(self) -> Iterator[tuple[int, bytes, bytes | None, int]]:
-        """Messages of all buffered parts."""
+        """Yield messages of all buffered parts, as `add` does."""
         for partition in sorted(self._held):
             yield from self._emit(partition)
 

@@ -25,12 +25,12 @@ GZIP: Final = 1
 SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
-"""Codec number of zstd in the attributes of a batch."""
+"""Number of the codec zstd in the attributes of a batch."""
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 _LENGTH: Final = struct.Struct(">i")
 _GZIP_WINDOW: Final = 31
-"""Window bits for zlib: the largest window, with gzip's header and check."""
+"""Window bits for zlib: the largest window, with gzip's header and checksum."""
 
 
 class UnpackError(ValueError):
@@ -121,7 +121,7 @@ _UNPACK: Final = {GZIP: _gunzip, SNAPPY: _unsnap, LZ4: _unlz4, ZSTD: _unzstd}
 
 
 _FEW: Final = 24
-"""Messages of a batch up to which a loop is faster than column operations."""
+"""Number of messages in a batch up to which a loop is faster than column operations."""
 _VARINT_BYTES: Final = 10
 """Maximum bytes of a varint."""
 
@@ -132,7 +132,7 @@ class LayoutError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Values with their offsets, ascending."""
+    """Values of messages with their offsets, ascending."""
 
     values: list[bytes | None]
     offsets: list[int]
@@ -148,7 +148,7 @@ class Messages:
 
 
 def messages_of(contents: bytes, count: int, base_offset: int) -> Messages:
-    """Messages of a batch, `count` of them. O(messages), 0.5 µs each. Raises LayoutError."""
+    """Read the `count` messages of a batch. O(messages), 0.5 µs each. Raises LayoutError."""
     if count < 0 or count * 7 > len(contents):
         raise LayoutError(f"{len(contents)} bytes cannot be {count} messages")
     try:
@@ -161,7 +161,7 @@ def messages_of(contents: bytes, count: int, base_offset: int) -> Messages:
 
 
 def _number(contents: bytes, at: int) -> tuple[int, int]:
-    """(Varint, position after it). Raises IndexError, LayoutError."""
+    """(Value of the varint at `at`, position after it). Raises IndexError, LayoutError."""
     result = shift = 0
     while True:
         byte = contents[at]
@@ -175,7 +175,7 @@ def _number(contents: bytes, at: int) -> tuple[int, int]:
 
 
 def _loop(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
-    """(Values, offset deltas), parsed message by message."""
+    """(Values, offset deltas) of messages, parsed one by one."""
     values: list[bytes | None] = []
     deltas: list[int] = []
     at = 0
@@ -197,8 +197,10 @@ def _loop(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
 
 
 def _columns(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
-    """(Values, offset deltas), parsed as columns; a loop reads only the lengths, which locate the next
-    message."""
+    """(Values, offset deltas) of messages, parsed as columns.
+
+    A loop reads only the lengths of messages, which locate the next message.
+    """
     starts: list[int] = []
     at = 0
     for _ in range(count):
@@ -236,7 +238,7 @@ def _columns(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]
 
 
 def _numbers(data: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(Varints at the given positions, positions after them). Raises LayoutError."""
+    """([positions] varint at each position, [positions] position after it). Raises LayoutError."""
     byte = data.take(at, mode="clip").astype(np.int64)
     result, position = byte & 0x7F, at + 1
     more = np.flatnonzero(byte >= 0x80)

@@ -29,12 +29,12 @@ from ingest.codecs.values.ids import hex_of_base64_id
 from schemas.errors import InputError
 
 _BASE64_ID: Final = 24
-"""Base64 characters of a 16-byte id."""
+"""Number of base64 characters of a 16-byte id."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPart:
-    """Spans or records of one request."""
+    """Spans or records of one request, cut out of a payload, in its format."""
 
     request: bytes
     """Id of the request, as written in the format; empty: unreadable, or without an id."""
@@ -55,9 +55,9 @@ def partition_of(request: bytes, partitions: int) -> int:
 
 
 def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
-    """Parts of a payload, by request.
+    """Cut a payload into parts, one a request.
 
-    Raises PartError; InputError for a format that cannot be split.
+    Raises PartError; InputError for a format that cannot be cut.
     """
     cut = _FORMATS.get(format_)
     if cut is None:
@@ -78,7 +78,7 @@ def joined(format_: str, parts: Sequence[bytes]) -> bytes | None:
 
 
 _Number = str | int | float | None
-"""Number in any JSON representation that writers use."""
+"""Number in any of the JSON representations that writers use."""
 
 
 def _whole(value: _Number) -> int:
@@ -90,7 +90,7 @@ def _whole(value: _Number) -> int:
 
 
 def _raws(text: bytes) -> list[msgspec.Raw]:
-    """The elements of a JSON array."""
+    """Elements of a JSON array, undecoded."""
     if is_dense_json(text):
         raise PartError(DENSE_JSON)
     return _RAWS.decode(text)
@@ -107,8 +107,11 @@ class _Record(msgspec.Struct):
 
 
 def _native(payload: bytes) -> list[RequestPart]:
-    """Parts of lines, one per line. A record without a request id goes by its breadcrumb, so its strands may
-    be separated."""
+    """Parts of native records, of which each line of a payload is one.
+
+    A record without a request id is assigned by its breadcrumb, so the strands of its request may be
+    separated.
+    """
     lines: dict[bytes, list[bytes]] = defaultdict(list)
     times: dict[bytes, int] = {}
     unread: list[bytes] = []
@@ -141,7 +144,7 @@ def _native(payload: bytes) -> list[RequestPart]:
 
 
 def _native_lines(text: bytes) -> list[bytes]:
-    """Lines of a text, or elements of an array."""
+    """Lines of a text, or the elements of a JSON array, one a line."""
     if text.startswith(b"["):
         with suppress(*JSON_ERRORS):
             raws = map(bytes, _raws(text))
@@ -193,7 +196,7 @@ def _otlp_json(payload: bytes) -> list[RequestPart]:
 
 
 def _otlp_head(span: msgspec.Raw) -> tuple[bytes, int]:
-    """(Trace id, start) of a span; an empty trace id if unreadable."""
+    """(Trace id, start in ns) of a span; empty and 0 if the span is unreadable."""
     for decoder in (_SPAN_HEAD, _SNAKE_SPAN_HEAD):
         try:
             head = decoder.decode(span)
@@ -207,8 +210,9 @@ def _otlp_head(span: msgspec.Raw) -> tuple[bytes, int]:
 def _otlp_resources(
     document: bytes, unread: list[bytes]
 ) -> Iterator[tuple[_Fields, list[tuple[_Fields, list[msgspec.Raw]]]]]:
-    """Yield the resources of a document with their scopes and spans; unreadable parts go to `unread`, as
-    documents.
+    """Yield the resources of a document: (fields of the resource, list of (fields of a scope, spans)).
+
+    Unreadable parts are appended to `unread`, as documents.
     """
     try:
         found = _fields(document)
@@ -241,7 +245,7 @@ def _fields(text: bytes | msgspec.Raw) -> _Fields:
 
 
 def _taken(fields: _Fields, name: str) -> list[msgspec.Raw]:
-    """Remove a list from the fields and return it; empty if null or missing."""
+    """Remove the list `name` from the fields and return it; empty if null or missing."""
     return _RAWS_OR_NULL.decode(fields.pop(name, b"null")) or []
 
 
@@ -310,7 +314,7 @@ class _JaegerHead(msgspec.Struct, rename={"trace_id": "traceId", "trace_id_upper
 
 
 def _jaeger_json(payload: bytes) -> list[RequestPart]:
-    """Parts of a span, a list of spans, or a span a line; each span becomes a message."""
+    """Parts of a payload that is a span, a list of spans, or a span a line; each span becomes a part."""
     text = without_bom(payload).strip()
     if text.startswith(b"["):
         return [_jaeger_span(bytes(raw)) for raw in _raws(text)]
@@ -334,7 +338,7 @@ def _jaeger_span(span: bytes) -> RequestPart:
 
 
 def _jaeger_proto(payload: bytes) -> list[RequestPart]:
-    """Part of a message with one span, which begins with field 1, the 16 bytes of the trace id."""
+    """Part of a payload that is one span, beginning with field 1, the 16 bytes of the trace id."""
     if payload[:2] != b"\x0a\x10":
         raise ValueError("not a Jaeger span: it does not begin with a trace id")
     return [RequestPart(payload[2:18].hex().encode(), 0, 1, payload)]

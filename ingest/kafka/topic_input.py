@@ -34,7 +34,7 @@ _NS_PER_MS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TopicInput:
-    """Parsed name of a topic input."""
+    """Input that names a topic, parsed."""
 
     servers: tuple[str, ...]
     """Brokers to contact first, `host:port`."""
@@ -42,18 +42,18 @@ class TopicInput:
     partition: int | None
     """Partition number; None: all partitions."""
     offsets: tuple[int, int] | None
-    """`[start, end)` offsets of the partition."""
+    """Offsets `[start, end)` of the partition; None: not given."""
     period: Period | None
-    """Range of message times. If it and `offsets` are None: all messages."""
+    """Range of message times; None: not given. Without period and `offsets`: all messages."""
 
     def has(self, topic: str, partition: int, start: int, end: int) -> bool:
-        """True if offsets `[start, end)` of a partition may be part of the input; always so for a period."""
+        """True if offsets `[start, end)` of a partition may be in the input; always true for a period."""
         low, high = self.offsets or (start, end)
         return topic == self.topic and self.partition in (None, partition) and (low <= start < end <= high)
 
 
 def parse_topic_input(name: str, *, now_ns: int) -> TopicInput:
-    """Parse a name (grammar above). Raises InputError, PeriodError."""
+    """Parse the name of an input; the module docstring has the grammar. Raises InputError, PeriodError."""
     found = _NAME.fullmatch(name)
     if found is None or not are_brokers(
         found["servers"].split(",")
@@ -82,8 +82,7 @@ def parts_of(asked: TopicInput, settings: KafkaSettings, format_: str | None) ->
     """Parts of the log that an input refers to, one for each partition with messages in it.
 
     format_: format of the messages; None: as configured for the topic. Raises InputError, also where
-    requested
-    offsets do not exist.
+    requested offsets do not exist.
     """
     settings = settings.model_copy(update={"bootstrap": asked.servers})
     with explained(f"{asked.topic} is not read", settings):
@@ -118,8 +117,10 @@ def parts_of(asked: TopicInput, settings: KafkaSettings, format_: str | None) ->
 
 
 def _range(consumer: KafkaConsumer, stream: StreamId, asked: TopicInput, timeout_ms: int) -> tuple[int, int]:
-    """Offsets `(start, end)` of a partition that an input refers to. Raises kafka-python's exceptions,
-    InputError."""
+    """Offsets `(start, end)` of the messages of a partition that an input refers to.
+
+    Raises kafka-python's exceptions, InputError.
+    """
     partition = partition_of(stream)
     there = range_of(consumer, partition, timeout_ms)
 

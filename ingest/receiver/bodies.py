@@ -69,7 +69,7 @@ def encoding_of(message: bytes) -> str:
 
 
 def is_empty(content: bytes, format_: str) -> bool:
-    """True for a request without a field, and so without spans: of protobuf no bytes, of JSON `{}`."""
+    """True for a request without any field, and so without spans: no bytes of protobuf, `{}` of JSON."""
     return not content or (format_ == JSON and content.strip() == b"{}")
 
 

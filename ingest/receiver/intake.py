@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer to a request."""
+    """Answer to the sender of a request."""
 
     outcome: Outcome
     why: str = ""
@@ -47,10 +47,10 @@ class Answer:
 
 
 class Tokens:
-    """Bearer tokens of a file, read again when it changes; without a file every sender is allowed."""
+    """Bearer tokens from a file, read again when the file changes; without a file every sender is allowed."""
 
     def __init__(self, path: Path | None) -> None:
-        """Raises InputError if the file cannot be read or contains no token."""
+        """Read the file. Raises InputError if it cannot be read or contains no token."""
         self._path = path
         self._stamp: tuple[int, int, int] | None = None
         self._tokens: tuple[bytes, ...] = ()
@@ -74,7 +74,7 @@ class Tokens:
             self._stamp = stamp
 
     def allow(self, authorization: bytes | None) -> bool:
-        """True for `Bearer` and one of the tokens. If the file is missing, its last tokens stay valid."""
+        """True for `Bearer` and one of the tokens. While the file is missing, its last tokens stay valid."""
         if self._path is None:
             return True
         with suppress(OSError):
@@ -87,7 +87,7 @@ class Tokens:
 
 
 class Intake:
-    """Accepts bodies: limits memory, decompresses, checks, and waits until they are durable."""
+    """Acceptance of bodies: limits memory, decompresses, checks, and waits until they are durable."""
 
     def __init__(self, spool: Spool, settings: ReceiverSettings, decode: DecodeConfig) -> None:
         """decode: settings with which the lake decodes received requests."""
@@ -104,7 +104,7 @@ class Intake:
         """Bytes of bodies that are being received and not yet pending in the spool."""
 
     def hold(self, n_bytes: int) -> bool:
-        """Reserve memory for a part of a body; False if there is none. `release` returns it."""
+        """Reserve memory for a part of a body; False if none is left. `release` returns the memory."""
         if self._held_bytes + self._spool.pending_bytes + n_bytes > self.settings.pending_bytes:
             return False
         self._held_bytes += n_bytes

@@ -30,7 +30,7 @@ _CODES: Final = {
     Outcome.TOO_SLOW: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 _AGAIN: Final = (Outcome.TOO_MANY, Outcome.NO_ROOM)
-"""Outcomes answered with a RetryInfo: without one, RESOURCE_EXHAUSTED tells a sender to give up."""
+"""Outcomes answered with a RetryInfo: without one, a sender gives up after RESOURCE_EXHAUSTED."""
 _MS_PER_NS: Final = 1e-6
 
 
@@ -38,11 +38,11 @@ class GrpcServer:
     """gRPC server on an address. Used by one event loop, in which it must be created."""
 
     def __init__(self, intake: Intake, address: str) -> None:
-        """Raises ConfigError if the address is not available."""
+        """Bind the address. Raises ConfigError if it is not available."""
         settings = intake.settings
         self._intake = intake
         self._coming = 0
-        """Calls whose message is not yet complete."""
+        """Number of calls whose message is not yet complete."""
         self._server = aio.server(
             options=[
                 # Messages come as they were sent: gRPC would unpack one without a limit.
@@ -80,7 +80,7 @@ class GrpcServer:
         await self._server.stop(self._intake.settings.stop_ns / NS_PER_SECOND)
 
     async def _export(self, _: Any, context: Any) -> bytes:
-        """Answer one call."""
+        """Answer one call of `Export`."""
         answer = self._intake.counted("grpc", await self._taken(context))
         if answer.outcome is Outcome.TAKEN:
             return response_bytes(answer.refused, PROTOBUF)
@@ -116,7 +116,7 @@ class GrpcServer:
             self._intake.release(len(message))
 
     def _retry(self, code: grpc.StatusCode, why: str) -> bytes:
-        """Status with the delay after which to retry."""
+        """Serialised Status with a RetryInfo: the delay after which to send again."""
         delay = Duration()
         delay.FromNanoseconds(self._intake.settings.retry_after_ns)
         detail = AnyMessage()

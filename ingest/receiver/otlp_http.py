@@ -42,7 +42,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class OtlpHttp:
-    """ASGI application of the receiver."""
+    """ASGI application of the OTLP receiver."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
@@ -81,7 +81,7 @@ class OtlpHttp:
     def _refusal(
         self, scope: Scope, headers: Mapping[bytes, bytes], kind: bytes, encoding: str
     ) -> tuple[HTTPStatus, int, str, list[tuple[bytes, bytes]]] | None:
-        """Refusal of a request by its head alone: (status, code, sentence, headers)."""
+        """Refusal of a request for its head: (status, gRPC code, sentence, extra headers); None: accepted."""
         if scope["path"] != PATH:
             return HTTPStatus.NOT_FOUND, Code.NOT_FOUND, f"Spans go to {PATH}.", []
         if scope["method"] != "POST":
@@ -108,7 +108,7 @@ class OtlpHttp:
         return None
 
     async def _taken(self, receive: Receive, encoding: str, format_: str) -> Answer:
-        """Receive a body and pass it to the intake."""
+        """Receive a body, piece by piece, and pass it to the intake."""
         limit, held = self._intake.settings.max_body_bytes, 0
         parts: list[bytes] = []
         try:
@@ -155,8 +155,8 @@ async def _send(
 
 
 class _Connection(HttpToolsProtocol):
-    """HTTP connection with a time limit per request; beyond the maximum number, the longest waiting is
-    dropped.
+    """HTTP connection with a time limit per request; beyond the maximum number of connections, the one that
+    has waited longest is dropped.
 
     uvicorn bounds neither the time of a request nor the size of its head.
     """
@@ -191,19 +191,19 @@ class _Connection(HttpToolsProtocol):
             self.transport.abort()
 
     def on_headers_complete(self) -> None:
-        """Begin a request."""
+        """Record that the head of a request is complete."""
         self._is_head = False
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """End a request; another one may follow."""
+        """Record that a request is complete; another one may follow on the connection."""
         self.waiting.pop(self, None)
         self._stop_timer()
         self._begin()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Wait for another request."""
+        """Add the connection to `waiting`, the connections that wait for a request."""
         super().on_response_complete()
         if not self.transport.is_closing():
             self.waiting[self] = None

@@ -26,7 +26,7 @@ from schemas.config import DecodeConfig
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Spans of a request that will be dead letters."""
+    """Spans of a request that will be dead letters: their number, and the reason."""
 
     n_spans: int
     why: str
@@ -131,7 +131,7 @@ def _are_ids(texts: list[str], n_digits: int) -> bool:
 
 
 def _are_times(starts: list[str | int], ends: list[str | int]) -> bool:
-    """True if every span has a start of a clock that was set, and an end not before it."""
+    """True if every start is of a clock that was set, and every end not before its start."""
     digits = "".join(map(str, (*starts, *ends))).encode()
     if digits and not digits.isdigit():  # int() reads signs, blanks, underscores, and digits of other scripts
         return False

@@ -38,7 +38,7 @@ _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 _ID: Final = "id"
 _BATCH_BYTES: Final = 2**20
-"""Pending bytes that are written without waiting for the interval: a sync costs as much for fewer."""
+"""Pending bytes that are written without waiting for the sync interval, as a sync of fewer costs as much."""
 
 
 class SpoolFullError(FlowdiffError):
@@ -55,7 +55,7 @@ class PendingFullError(SpoolFullError):
 
 @dataclass(slots=True)
 class _Segment:
-    """One file of a stream."""
+    """One file of a stream, with the numbers of its messages."""
 
     path: Path
     first: int
@@ -65,12 +65,12 @@ class _Segment:
     size: int
     """Bytes of the segment's durable messages."""
     begun_s: float
-    """Monotonic time at which the segment was created or found."""
+    """Time at which the segment was created or found, monotonic s."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpoolRead:
-    """Consecutive messages of a stream."""
+    """Consecutive messages of a stream, from one read."""
 
     messages: list[bytes]
     start: int
@@ -112,9 +112,10 @@ class _Stream:
     def append(
         self, messages: list[bytes], limit_bytes: int, now_s: float, age_s: float
     ) -> tuple[_Segment, int]:
-        """Write messages durably; starts another segment after one of `limit_bytes` or `age_s`.
+        """Write messages durably: (segment, size of the segment after it). Starts another segment after one
+        of `limit_bytes` or `age_s`.
 
-        Returns (the segment, its new size). Raises OSError: then none of the messages is stored.
+        Raises OSError: then none of the messages is stored.
         """
         last = self.segments[-1]
         # Where messages always come, there is none of which the lake has all before it is given up.
@@ -172,9 +173,10 @@ class _Stream:
             os.close(descriptor)
 
     def drop(self, until: int, now_s: float, age_s: float) -> list[Path]:
-        """Forget files whose messages are all before `until`, and return their paths.
+        """Remove segments whose messages are all before `until` from the list, and return the paths of their
+        files.
 
-        The last file is dropped once it is old: then an empty one keeps the next number. Raises OSError.
+        The last segment is removed once it is old: then an empty file keeps the next number. Raises OSError.
         """
         last = self.segments[-1]
         is_read = last.first < last.until <= until
@@ -194,7 +196,7 @@ class _Pending:
 
 
 class Spool:
-    """Spool of one process, open as long as it lives. Thread-safe.
+    """Spool that one process has open until `close`. Thread-safe.
 
     Raises BusyLakeError if another process has it open, InputError if it cannot be used.
     """
@@ -214,7 +216,7 @@ class Spool:
         self._is_closing = False
         self._failure: BaseException | None = None
         self._failed: tuple[str, float] | None = None
-        """(Reason, time) of the last write's failure; None if it succeeded."""
+        """(Reason, monotonic time in s) of the failure of the last write; None: it succeeded."""
         try:
             _make_folder(folder)
             self._locked = _locked(folder)
@@ -229,7 +231,7 @@ class Spool:
         self._thread.start()
 
     def append(self, stream: str, message: bytes) -> Future[None]:
-        """Future of a message, done once it is durable; it raises OSError or SpoolFullError.
+        """Future of a message: done once the message is durable; it raises OSError or SpoolFullError.
 
         Raises PendingFullError.
         """
@@ -247,11 +249,11 @@ class Spool:
 
     @property
     def trouble(self) -> str | None:
-        """Reason why no message is accepted; None if they are.
+        """Reason why messages are refused at the moment; None: they are accepted.
 
-        It holds for the pause that senders were asked for after a failed write, and while there is no room.
-        If it held longer, a sender that waits for the receiver to be ready would never send the message that
-        shows it is.
+        The reason holds for the pause that senders were asked for after a failed write, and while there is no
+        room. If it held longer, a sender that waits for the receiver to be ready would never send the message
+        that shows it is.
         """
         failed = self._failed
         if failed is None:
@@ -266,12 +268,12 @@ class Spool:
         return None
 
     def streams(self) -> dict[str, str]:
-        """Stream name -> identity."""
+        """Name of a stream -> its identity."""
         with self._lock:
             return {name: stream.topic_id for name, stream in self._streams.items()}
 
     def bounds(self, stream: str) -> tuple[int, int]:
-        """(Number of the first stored message, number of the next message)."""
+        """(Number of the first stored message, number of the next message) of a stream."""
         with self._lock:
             return self._streams[stream].first, self._streams[stream].end
 
@@ -288,7 +290,9 @@ class Spool:
             return self._pending_bytes
 
     def wait(self, positions: dict[str, int], timeout_s: float) -> None:
-        """Wait until a stream has a message at or after its position, or a new stream exists."""
+        """Wait until a stream has a message at or after its position, or a stream without a position
+        exists.
+        """
         with self._lock:
             self._news.wait_for(
                 lambda: any(positions.get(name, -1) < each.end for name, each in self._streams.items()),
@@ -316,7 +320,7 @@ class Spool:
                 yield None
 
     def _found(self, stream: str, position: int) -> tuple[_Segment, int]:
-        """(Segment of a message, offset of the message in the file)."""
+        """(Segment that contains a message, offset of the message in its file)."""
         with self._lock:
             segments = self._streams[stream].segments
             segment = next(s for s in reversed(segments) if s.first <= position)
@@ -328,7 +332,9 @@ class Spool:
         return segment, at
 
     def committed(self, stream: str, position: int) -> None:
-        """Record that the lake has all messages before a position; their files will be removed."""
+        """Record that the lake has all messages before a position; the files of these messages will be
+        removed.
+        """
         with self._lock:
             self._committed[stream] = position
             self._work.notify()
@@ -444,7 +450,9 @@ class Spool:
             raise SpoolFullError("The disk of the spool is full but for its reserve.")
 
     def _drop(self, name: str, position: int) -> bool:
-        """Remove files that the lake has; True if none of its messages are left."""
+        """Remove files of a stream whose messages the lake has; True if no such message is left in the
+        others.
+        """
         with self._lock:
             stream = self._streams[name]
             try:
@@ -461,7 +469,11 @@ class Spool:
 def _read(
     path: Path, at: int, size: int, number: int, settings: ReceiverSettings, most: int | None = None
 ) -> tuple[SpoolRead, int]:
-    """(Messages in bytes `[at, size)` of a file, as many as one read takes; offset of the next one)."""
+    """(Messages in bytes `[at, size)` of a file, as many as one read takes; offset of the message after
+    them).
+
+    number: number of the first message. most: maximum messages, beside the settings' own.
+    """
     with path.open("rb", buffering=0) as file:
         file.seek(at)
         data = file.read(min(settings.read_bytes, size - at))
@@ -528,7 +540,7 @@ def _whole_messages(path: Path, most: int | None) -> tuple[int, int]:
 
 
 def _identity(folder: Path) -> str:
-    """Identity of a stream; created on first use."""
+    """Identity of a stream, 32 hex digits; created on first use."""
     path = folder / _ID
     with suppress(FileNotFoundError):
         if text := path.read_text(encoding="ascii").strip():
@@ -567,7 +579,10 @@ def _segment_path(folder: Path, first: int) -> Path:
 
 
 def _locked(folder: Path) -> int | None:
-    """Descriptor that locks the spool until it is closed."""
+    """Descriptor of the lock file, which keeps other processes out of the spool until it is closed.
+
+    Raises BusyLakeError if another process has the lock.
+    """
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, _FILE_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -22,19 +22,20 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 CLUSTER_ID: Final = "otlp"
-"""Cluster id in commits of OTLP lanes. No Kafka cluster has it, so neither kind of lane resumes at the
-other's positions."""
+"""Cluster id in commits of OTLP lanes. No Kafka cluster has this id, so a lane that changes between Kafka and
+OTLP does not resume at positions of the other kind.
+"""
 
 
 class SpoolSource:
-    """Streams of a spool, each named after its format, all in the lane of one partition. See `LiveSource`."""
+    """Streams of a spool, named after their formats, all in the lane of one partition; a `LiveSource`."""
 
     def __init__(self, spool: Spool, partition: int, decode: DecodeConfig) -> None:
         self._spool = spool
         self._partition = partition
         self._decode = decode
         self._known: set[str] = set()
-        """Names of streams reported as gained."""
+        """Names of streams that were reported as gained."""
         self._paused: set[StreamId] = set()
         self._readers: dict[StreamId, Iterator[SpoolRead | None]] = {}
         self._positions: dict[StreamId, int] = {}
@@ -69,7 +70,7 @@ class SpoolSource:
         return payloads
 
     def _next(self) -> Payloads | None:
-        """Next payloads of the streams in turn; None if no stream has any."""
+        """Next payloads, from each stream in turn; None if no stream has any."""
         for _ in range(len(self._pieces)):
             stream, pieces = self._pieces[0]
             if stream in self._paused:

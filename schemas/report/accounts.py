@@ -13,23 +13,25 @@ AccountedMeasure = Literal["mean", "tail", "errors"]
 
 
 class AccountRow(Frozen):
-    """Call site in the account of a root type; `calls`, `structure` and `slower` add up to `total`."""
+    """Call site in the account of a root type. Its contributions `calls`, `structure`, `slower` add up to
+    `total`.
+    """
 
     site: Site
     root: str
     calls: float
-    """Part from a changed number of calls on the critical path."""
+    """Contribution of a changed number of calls on the critical path."""
     structure: float
-    """Part from calls that take other paths below the site."""
+    """Contribution of calls that take other paths below the site."""
     slower: float
-    """Part from a changed time of the same calls."""
+    """Contribution of a changed time of calls on unchanged paths."""
     total: float
     finding: int | None
-    """Rank of the finding that the site belongs to; None without one."""
+    """Rank of the finding that the site belongs to; None if it belongs to none."""
 
 
 class MixRow(Frozen):
-    """A root type's part of the workload mix."""
+    """A root type's shares of the requests, and its contribution to the change through the workload mix."""
 
     root: str
     share0: float
@@ -43,13 +45,14 @@ class Account(Frozen):
     measure: AccountedMeasure
     unit: Literal["us", "share"]
     threshold_us: float | None
-    """Response time over which a request counts as slow; None for other measures than the tail."""
+    """Response time above which a request counts as slow, µs; None unless `measure` is `tail`."""
     before: float
     after: float
     low: float | None
     high: float | None
-    """End of the 95 % interval of after - before (start: `low`), noise between blocks included; None: too few
-    requests for a test."""
+    """Upper end of the 95 % interval of after - before (lower end: `low`), noise between blocks included;
+    None: too few requests for a test.
+    """
     changed: bool
     """True if the interval excludes 0 and the change passes the floor."""
     mix: float
@@ -58,15 +61,15 @@ class Account(Frozen):
     slower: float
     gross_up: float
     gross_down: float
-    """Sum of the negative parts (`gross_up`: of the positive ones)."""
+    """Sum of the negative contributions (`gross_up`: of the positive ones)."""
     rows: tuple[AccountRow, ...]
-    """Rows, largest |total| first."""
+    """Call sites, largest |total| first."""
     rows_total: int
     mixes: tuple[MixRow, ...]
 
 
 class RootChange(Frozen):
-    """One root type before and after."""
+    """Load, mean response time and error rate of one root type, before and after."""
 
     root: str
     requests0: int
@@ -94,36 +97,38 @@ class AccountSection(Section):
 
 
 class VisibleRow(Frozen):
-    """Smallest size of change that the tests would have seen at a root type."""
+    """Smallest change that the tests would have detected at a root type."""
 
     root: str
     requests0: int
     requests1: int
     ratio: float | None
-    """Smallest visible factor of a typical site's time, e.g. 1.12; None: not tested."""
+    """Smallest detectable factor of the time at a typical site, e.g. 1.12; None: not tested."""
     share: float | None
-    """Smallest visible change of a path's or an error's share."""
+    """Smallest detectable change of the share of a path or of errors, 0 to 1."""
 
 
 class QualityRow(Frozen):
-    """Fact about the data that a reader must know before the results."""
+    """Fact about the data that a reader needs before the results, in one sentence."""
 
     kind: Literal["load", "mix", "quality", "labels", "history", "sampling", "skew", "asynchrony"]
     severe: bool
     text: str
     there_before: bool = False
-    """True if reference and problem agree, and both differ from the history."""
+    """True if the fact holds for reference and problem alike, while both differ from the history."""
 
 
 class LikeWindow(Frozen):
-    """A window of ordinary times that is more like the problem than like the reference."""
+    """A window of ordinary times in which the changed value is closer to the problem's than to the
+    reference's.
+    """
 
     start_ns: int
     end_ns: int
     value: float
-    """Value of the changed quantity in the window, in the unit of the change."""
+    """Changed value as measured in this window, in the unit of the change."""
     in_history: bool
-    """True for a window of the history; False for one of the reference."""
+    """True for a window of the history, False for a window of the reference."""
 
 
 class HiddenChange(Frozen):
@@ -131,7 +136,7 @@ class HiddenChange(Frozen):
     finding."""
 
     title: str
-    """One sentence, with the reference's value before."""
+    """Sentence on the change, with the value in the reference."""
     kind: ChangeKind
     site: Site
     unit: Unit
@@ -140,36 +145,38 @@ class HiddenChange(Frozen):
     requests0: int
     requests1: int
     p: float
-    """Two-sided p-value against the reference alone, from the variation inside both periods."""
+    """Two-sided p-value of the change against the reference alone, from the variation inside both periods."""
     p_usual: float
-    """Two-sided probability of such a value under ordinary variation."""
+    """Two-sided probability of such a value in the problem, given the ordinary variation."""
     assumed: bool
     """True if the ordinary variation is assumed, because no data shows how far ordinary periods differ."""
     windows: tuple[LikeWindow, ...]
     """Windows more like the problem than like the reference, in order of time."""
     windows_of: int
-    """Number of windows in which the change could be seen."""
+    """Number of windows in which the change could have been seen."""
 
 
 class ReasonKind(StrEnum):
-    """Ground of a verdict."""
+    """Kind of ground for a verdict."""
 
     CHANGED = "changed"
     """A measure of the whole period changed significantly."""
     MIX = "mix"
     """The mix of root types changed."""
     EXPLAINED = "explained"
-    """Share of the change of the mean that the findings explain."""
+    """The findings explain a share of the change of the mean."""
     NO_FINDING = "no-finding"
     """No finding explains the change."""
     LIKELY_PLACE = "likely-place"
-    """Component with most of the change of the mean, if no finding explains it."""
+    """Component with most of the change of the mean, named if no finding explains the change."""
     REST = "rest"
-    """Largest parts of the change of the mean without a finding."""
+    """Largest parts of the change of the mean that belong to no finding."""
     INSIGNIFICANT = "insignificant"
-    """Change whose interval excludes 0, but which is below a floor or within chance or ordinary variation."""
+    """Change whose interval excludes 0, but which is below a floor, or within chance or ordinary
+    variation.
+    """
     HIDDEN = "hidden"
-    """Significant against the reference alone, but within ordinary variation."""
+    """Change that is significant against the reference alone, but within ordinary variation."""
     BOUND = "bound"
     """Largest change that the tests may have missed."""
     TOO_FEW = "too-few"
@@ -178,11 +185,11 @@ class ReasonKind(StrEnum):
     NO_REQUESTS = "no-requests"
     """A period has no request usable for tests."""
     NOTHING = "nothing"
-    """A change that matters is excluded."""
+    """No change that matters is possible: the tests would have detected it."""
     THERE_BEFORE = "there-before"
     """Reference and problem agree, but both differ from the history."""
     ASK_AGAIN = "ask-again"
-    """Another reference would show more."""
+    """Nothing changed against this reference: an earlier one should be compared."""
     LOAD = "load"
     """The load explains the change."""
     INCOMPLETE = "incomplete"
@@ -194,11 +201,11 @@ class ReasonKind(StrEnum):
     HELP = "help"
     """Longer periods, or a history, would decide."""
     CONTRADICTION = "contradiction"
-    """Disagreement of two parts of the report: a defect of flowdiff."""
+    """Two parts of the report contradict each other: a defect of flowdiff."""
 
 
 class Reason(Frozen):
-    """Ground of a verdict: kind and values for programs, a sentence for people."""
+    """Ground of a verdict: kind and values for programs, `text` for people."""
 
     kind: ReasonKind
     text: str
@@ -206,10 +213,10 @@ class Reason(Frozen):
     """Measure of the whole period that the reason is about: mean response time, share of slow requests, share
     of requests that fail at the root, or with a failing call."""
     before: float | None = None
-    """Value in the reference; µs for the mean, else a share."""
+    """Value in the reference: µs if `measure` is `mean`, else a share in [0, 1]."""
     after: float | None = None
     requests: int | None = None
-    """Number of problem requests that the sentence asks for."""
+    """Number of problem requests named in the sentence; None if it names none."""
 
 
 class VerdictSection(Section):
@@ -227,20 +234,21 @@ class VerdictSection(Section):
     quality: tuple[QualityRow, ...]
     visible: tuple[VisibleRow, ...]
     untested_requests: int
-    """Problem requests whose root type and sites no test reached."""
+    """Number of problem requests whose root type and call sites no test covers."""
     missing_requests: int | None
     """Outcome `cannot-tell`: further requests that would have been needed; None for other outcomes."""
     hidden: tuple[HiddenChange, ...] = ()
     """Changes hidden by ordinary variation, largest first; cut to the first ones."""
     equivalent_share: float | None
-    """Share of the time in root types whose mean is shown to be equivalent."""
+    """Share of the time, in [0, 1], in root types whose mean is equivalent by test."""
     calibration: str
     """Calibration (A/A) record of this lake in one sentence; empty without one."""
 
 
 class AccountedRow(NamedTuple):
-    """Row of the account of a measure: a call site of a root type, or (without a site) the root type's
-    part of the mix."""
+    """Row of the table `account`: a call site of a root type, or (without a site) the root type's
+    contribution through the workload mix.
+    """
 
     measure: Annotated[str, column("text", "mean (µs a request), tail or errors (shares of requests)")]
     part: Annotated[
@@ -267,16 +275,17 @@ class AccountedRow(NamedTuple):
 
     @staticmethod
     def of_site(measure: str, row: AccountRow) -> AccountedRow:
-        """Row of a call site."""
+        """Row of the table for a call site of a root type."""
         parts = (row.calls, row.structure, row.slower, 0.0, row.total)
         return AccountedRow(measure, "site", row.root, row.site, *parts, row.finding)
 
     @staticmethod
     def of_mix(measure: str, row: MixRow) -> AccountedRow:
-        """Row of a root type's part of the mix."""
+        """Row of the table for a root type's contribution through the workload mix."""
         return AccountedRow(measure, "mix", row.root, None, 0.0, 0.0, 0.0, row.part, row.part, None)
 
 
 ACCOUNT: Final = columns_of(AccountedRow)
 """Columns of the table `account`: per measure one row for each site and root type, and one for each root
-type's part of the mix; uncut."""
+type's contribution through the mix; uncut.
+"""

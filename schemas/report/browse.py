@@ -15,23 +15,24 @@ from schemas.report.variance import C2_ABOUT, C2Curve
 
 
 class TypicalRequest(Frozen):
-    """A category, drawn by its medoid and by its mean."""
+    """A category, drawn by its medoid request and by its mean."""
 
     category: str
     root: str
     requests: int
     leads: tuple[str, ...]
-    """Ranges that the category represents (`mode 2`, `the slowest`): it is the most frequent category of the
-    range's most frequent root type."""
+    """Names of the ranges (`mode 2`, `the slowest`) that the category represents, as the most frequent
+    category of their most frequent root type.
+    """
     share_of_time: float
-    """The category's share of the sample's summed response time."""
+    """Category's share of the sample's summed response time, 0 to 1."""
     mean_us: float
     medoid: TrainSchedule
     mean: TrainSchedule
 
 
 class BrowseSchedulesSection(Section):
-    """Typical requests."""
+    """Typical requests of a sample, as train schedules."""
 
     section: Literal["browse-schedules"] = "browse-schedules"
     sample: str
@@ -39,7 +40,7 @@ class BrowseSchedulesSection(Section):
 
 
 class DensityCurve(Frozen):
-    """Density of response times of one sample."""
+    """Kernel density estimate of the response times of one sample."""
 
     sample: str
     requests: int
@@ -51,7 +52,7 @@ class DensityCurve(Frozen):
 
 
 class BinnedRoot(Frozen):
-    """A root type, with the numbers of all its requests by bin of response time."""
+    """A root type, with the sums of its requests by bin of response time."""
 
     root: str
     requests: int
@@ -59,57 +60,60 @@ class BinnedRoot(Frozen):
     c2: float | None
     """Squared coefficient of variation of the root type's response times; None for at most 10 requests."""
     bins: tuple[int, ...]
-    """Bins in which it has requests, ascending; `n`, `weight` and `failed` have one value for each of these
-    bins."""
+    """Indices, ascending, of the bins in which the root type has requests; `n`, `weight`, `failed` are
+    parallel lists.
+    """
     n: tuple[int, ...]
     weight: tuple[float, ...]
     failed: tuple[float, ...]
-    """[bins] weight of the failed requests."""
+    """Weight of the failed requests, for each bin in `bins`."""
 
 
 class BinnedCategory(BinnedRoot):
-    """A category, with the numbers of all its requests by bin of response time."""
+    """A category, with the sums of its requests by bin of response time."""
 
     category: str
     canonical: str
 
 
 class BinnedSite(Frozen):
-    """A call site, and the time spent waiting for it by bin of the *waiting requests'* response time."""
+    """A call site, with the sums of the times spent waiting for it by bin of the *waiting requests'* response
+    time.
+    """
 
     label: str
     caller: str | None
     requests: int
-    """Number of requests that waited for the site."""
+    """Number of requests that waited for the call site."""
     c2: float | None
     """Squared coefficient of variation of the waiting times for the site; None for at most 10 requests."""
     bins: tuple[int, ...]
     weight: tuple[float, ...]
-    """[bins] weight of the requests that waited for the site."""
+    """Weight of the requests that waited for the site, for each bin in `bins`."""
     us: tuple[float, ...]
-    """[bins] weighted sum of the waiting times for the site."""
+    """Weighted sum of the waiting times for the site, µs, for each bin in `bins`."""
     failed: tuple[float, ...]
-    """[bins] weight of the requests in which the site failed."""
+    """Weight of the requests in which the site failed, for each bin in `bins`."""
 
 
 class KindInRange(Frozen):
-    """A root type or a category, inside and outside a range."""
+    """A root type or a category, with its shares inside and outside a range of response times."""
 
     place: int
-    """Index into `BrowseRangesSection.roots` or `.categories`."""
+    """Index into `BrowseRangesSection.roots` (root types) or `.categories`."""
     n: int
     share_in: float
-    """Weighted share among the requests in the range."""
+    """Weighted share of this kind among the requests in the range, 0 to 1."""
     share_out: float
-    """Weighted share among the requests outside the range; 0 if there are none."""
+    """Weighted share of this kind among the requests outside the range, 0 to 1; 0 if there are none."""
     lift: float | None
-    """share_in / share_out; None if it occurs only in the range."""
+    """`share_in` / `share_out`; None if the kind occurs only in the range."""
     failed: float
-    """Share of failed requests among its requests in the range."""
+    """Share of failed requests among those of this kind in the range."""
 
 
 class SiteInRange(Frozen):
-    """A call site, inside and outside a range.
+    """A call site, with its shares and times inside and outside a range of response times.
 
     The differences mean_in_us - mean_out_us of all call sites add up to the difference of the mean response
     time.
@@ -130,18 +134,18 @@ class SiteInRange(Frozen):
 
 
 class ResponseRange(Frozen):
-    """A range of response times: a mode, or the slow end."""
+    """A range of response times, with its content: a mode of the density, or the slow end."""
 
     kind: Literal["mode", "tail"]
     peak_us: float | None
-    """Response time of the density's maximum in a mode; None for the slow end."""
+    """Response time at which the density of a mode has its maximum, µs; None for the slow end."""
     prominence: float | None
     first: int
     past: int
-    """Bin after the last one (`first`: the first bin)."""
+    """Index of the bin after the range's last bin (`first`: of its first bin)."""
     low_us: float
     high_us: float
-    """End of the range, exclusive, µs (`low_us`: its start, inclusive)."""
+    """Upper end of the range, exclusive, µs (lower end, inclusive: `low_us`)."""
     where: str
     """Filter expression for the range, for `--where`."""
     n: int
@@ -154,7 +158,7 @@ class ResponseRange(Frozen):
     categories: tuple[KindInRange, ...]
     """Categories in the range, most requests first."""
     sites: tuple[SiteInRange, ...]
-    """Call sites, largest difference of the mean first."""
+    """Call sites in the range, largest difference of the mean to the other requests first."""
 
 
 class BrowseRangesSection(Section):
@@ -163,15 +167,15 @@ class BrowseRangesSection(Section):
     section: Literal["browse-ranges"] = "browse-ranges"
     sample: str
     curves: tuple[DensityCurve, ...]
-    """One curve for each sample that has two distinct times."""
+    """Density curves, one per sample with at least two distinct response times."""
     edges_us: tuple[float, ...]
-    """[bins + 1] µs, whole ns each, ascending; half-open bins."""
+    """[bins + 1] bin edges, µs, ascending, each a whole number of ns; bins are half open."""
     n: tuple[int, ...]
     weight: tuple[float, ...]
     us: tuple[float, ...]
-    """[bins] weighted sums of response times."""
+    """[bins] weighted sum of the response times."""
     failed: tuple[float, ...]
-    """[bins] weights of requests that failed."""
+    """[bins] weight of the failed requests."""
     roots: tuple[BinnedRoot, ...]
     roots_total: int
     categories: tuple[BinnedCategory, ...]
@@ -179,22 +183,22 @@ class BrowseRangesSection(Section):
     sites: tuple[BinnedSite, ...]
     sites_total: int
     ranges: tuple[ResponseRange, ...]
-    """Modes in ascending order, then the slowest hundredth."""
+    """Modes in ascending order of response time, then the slowest hundredth."""
 
 
 class RootVariance(Frozen):
-    """C² of the large categories of a root type."""
+    """Squared coefficients of variation (C²) of the large categories of one root type."""
 
     root: str
     requests: int
     categories: int
     below_one: float
-    """Share of the large categories that have C² below 1."""
+    """Share of the large categories with C² below 1."""
     largest: float
 
 
 class BrowseVarianceSection(Section):
-    """C² curves of large categories."""
+    """Cumulative distributions of C² over large categories."""
 
     section: Literal["browse-variance"] = "browse-variance"
     curves: tuple[C2Curve, ...]
@@ -205,17 +209,17 @@ class BrowseVarianceSection(Section):
 
 
 class TimelineRequest(Frozen):
-    """A request as a rectangle."""
+    """A request of a timeline, drawn as a rectangle."""
 
     start_us: float
-    """Start of the request since the start of the strip."""
+    """Start of the request, µs since the start of the strip."""
     us: float
     lane: int
     failed: bool
 
 
 class TimelineStrip(Frozen):
-    """Some seconds at an entry, request by request (TR Figure 8)."""
+    """Requests of a few seconds at an entry component, drawn as rectangles (technical report, Figure 8)."""
 
     kind: Literal["usual", "busiest", "longest-gap"]
     start_ns: int
@@ -223,58 +227,61 @@ class TimelineStrip(Frozen):
     requests: tuple[TimelineRequest, ...]
     lanes: int
     left_out: int
-    """Requests left out for lack of space."""
+    """Number of requests left out for lack of space."""
 
 
 class EntryTraffic(Frozen):
-    """Requests that arrived at one entry component in a sample."""
+    """Load of one entry component in a sample."""
 
     requests: int
     rate_per_s: float
     in_flight: float
     """Mean number of requests in flight."""
     busy: float
-    """Share of the time with a request in flight."""
+    """Share of the time with at least one request in flight."""
     gap_us: tuple[float, float, float] | None
-    """Median, 99th percentile and longest time without a request in flight; None if there was no such
-    time."""
+    """Median, 99th percentile and maximum of the idle times, µs; None if a request was in flight at all
+    times.
+    """
 
 
 class EntryBefore(EntryTraffic):
-    """The same entry in the first of two samples, with tests for a difference."""
+    """Load of the same entry component in the first of two samples, with tests for a difference."""
 
     sample: str
     gaps_p: float | None
-    """p of a KS test with permuted blocks on the idle time before each request's start (0 where requests
-    overlap); None: too few requests."""
+    """p-value of a KS test, with permuted blocks, on the idle time before each request's start (0 where
+    requests overlap); None: too few requests.
+    """
     times_p: float | None
-    """p of a KS test with permuted blocks on response times; None: too few requests."""
+    """p-value of a KS test, with permuted blocks, on the response times; None: too few requests."""
 
 
 class EntryTimeline(EntryTraffic):
-    """Requests that arrived at one entry component over time. Lists are [times], `edges_ns` is [times +
-    1]."""
+    """Load of one entry component over time. Lists have one value per interval; `edges_ns` one more."""
 
     component: str
     most_in_flight: int
     gaps: int
     edges_ns: tuple[int, ...]
     watched: tuple[bool, ...]
-    """True if the sample covers the interval."""
+    """True for each interval that the sample covers."""
     arrivals: tuple[int, ...]
     failed: tuple[int, ...]
     mean_in_flight: tuple[float, ...]
     max_in_flight: tuple[int, ...]
     busy_share: tuple[float, ...]
     longest_gap_us: tuple[float, ...]
-    """Longest idle time that ended in the interval; 0 if none did."""
+    """Longest idle time that ended in the interval, µs; 0 if none did."""
     median_us: tuple[float | None, ...]
     p99_us: tuple[float | None, ...]
     """99th percentile of the response times of requests that arrived in the interval (`median_us`: their
     median)."""
     strips: tuple[TimelineStrip, ...]
     before: EntryBefore | None
-    """The same entry in the first sample; None for one sample, or if that has no such entry."""
+    """Load of the same entry component in the first of two samples; None for one sample, or if the component
+    does not occur there.
+    """
 
 
 class BrowseTimelineSection(Section):
@@ -283,14 +290,15 @@ class BrowseTimelineSection(Section):
     section: Literal["browse-timeline"] = "browse-timeline"
     sample: str
     sampled: bool
-    """True if requests were sampled: idle times and requests in flight are then those of the recorded
-    requests."""
+    """True if requests were sampled: idle times and requests in flight then concern the recorded requests
+    only.
+    """
     entries: tuple[EntryTimeline, ...]
     entries_total: int
 
 
 class ErrorRow(Frozen):
-    """An error class at a call site."""
+    """An error class at a call site, with the requests that it failed in."""
 
     error: Annotated[str, column("text", "class")]
     site: Annotated[str, column("name", "where", label="Call site")]
@@ -300,14 +308,14 @@ class ErrorRow(Frozen):
         float, column("share", "share of those whose root answered `ok`", label="answered ok", far=1)
     ]
     hosts: tuple[str, ...]
-    """Hosts with the error, most requests first, at most three."""
+    """Hosts where the error occurred, most requests first, at most three."""
     first_ns: Annotated[int, column("count", "start of the first of them")]
     last_ns: Annotated[int, column("count", "start of the last of them")]
     by_time: tuple[int, ...]
 
 
 class HostRow(Frozen):
-    """A host. Shares of time are of critical time; together with `no_host` they add up to 1."""
+    """A host's share of requests and of critical time; the shares of time and `no_host` add up to 1."""
 
     host: Annotated[str, column("name", "host", label="Host")]
     components: tuple[str, ...]
@@ -344,8 +352,8 @@ class BrowsePlacesSection(Section):
     hosts: tuple[HostRow, ...]
     hosts_total: int
     no_host: float
-    """Share of the time whose host is unknown."""
+    """Share of the critical time whose host is unknown."""
     errors: tuple[ErrorRow, ...]
     errors_total: int
     failed_inside: float
-    """Share of the requests with a failed call."""
+    """Share of the requests in which at least one call failed."""

@@ -17,73 +17,77 @@ class OverlayNode(Frozen):
     """A node of an overlay of two calling-context trees, present in one or both."""
 
     above: int
-    """Index in `nodes` of the nearest ancestor that is shown; -1 for a root."""
+    """Index in `nodes` of the nearest ancestor that is shown; -1 for a root of the tree."""
     where: str
-    """Place of the node, `[host/]component`."""
+    """Component of the node, `[host/]component`."""
     what: str
     kind: NodeKindName
     shade: int
-    """Colour, 1 to 4 by `added_us`; 0: no significant difference."""
+    """Intensity of the colour, 1 to 4, by `added_us`; 0: no significant difference."""
     added_us: float
-    """Contribution to the mean of a request, B minus A, through the number of visits or the time per visit; 0
-    if not coloured."""
+    """Contribution to the mean response time, B minus A, µs, through the number of visits or the time per
+    visit; 0 if the difference is not significant.
+    """
     passing_a: float
     passing_b: float
-    """Share of B's requests that pass the node (`passing_a`: of A's)."""
+    """Share of B's requests that visit the node (`passing_a`: of A's)."""
     visits_a: float
     visits_b: float
     """Mean visits per request of B (`visits_a`: of A)."""
     mean_a_us: float | None
     mean_b_us: float | None
-    """Mean time per visit in B (`mean_a_us`: in A), calls below excluded; None without visits."""
+    """Mean self time per visit in B, µs (`mean_a_us`: in A); None without visits."""
     skipped: int
-    """Steps left out between the node and its `above`."""
+    """Number of nodes left out between this node and `above`."""
     skipped_a_us: float
     skipped_b_us: float
-    """Mean time of the skipped steps, per request of B (`skipped_a_us`: of A)."""
+    """Mean self time of the nodes left out, µs per request of B (`skipped_a_us`: of A)."""
     below: int
     """Number of descendants that are not shown."""
 
 
 class TreeOverlayRow(Frozen):
-    """Overlay of two trees."""
+    """Overlay of two calling-context trees, A and B."""
 
     kind: OverlayKind
-    """Meaning of A and B: the two samples of a cluster; its suspected origin and the cluster; the nearest
-    cluster and the cluster; or the cluster alone (A is B)."""
+    """Meaning of sides A and B.
+
+    `samples`: first and second sample of the cluster; `origin`: the cluster's suspected origin, and the
+    cluster; `nearest`: the nearest cluster, and the cluster; `alone`: A is B.
+    """
     cluster: int
     other: int
-    """Number of the cluster that is A."""
+    """Number of the cluster that is side A."""
     a: str
     b: str
-    """Description of B (`a`: of A)."""
+    """Description of side B in words (`a`: of side A)."""
     requests_a: int
     requests_b: int
     mean_a_us: float
     mean_b_us: float
-    """Mean response time of B (`mean_a_us`: of A)."""
+    """Mean response time of B, µs (`mean_a_us`: of A)."""
     score_us: float
-    """Contribution of the most coloured node to the mean response time of all requests."""
+    """Contribution of the node with the largest difference to the mean response time of all requests, µs."""
     calls: bool
     """True: nodes are calls; False: steps between trace points."""
     nodes: tuple[OverlayNode, ...]
-    """In depth-first order: a node, then its descendants."""
+    """Nodes in depth-first order, each followed by its descendants."""
     nodes_total: int
     first: int | None
-    """Index in `nodes` of the most coloured node; None if none is coloured."""
+    """Index in `nodes` of the node with the largest difference; None if no difference is significant."""
 
 
 class ClusterCategory(Frozen):
-    """A category (level L1) of a cluster."""
+    """A category (level of detail L1) that occurs in a cluster."""
 
     key: str
-    """Key of the largest stored category merged into it."""
+    """Category key, of the largest stored category that was merged into it."""
     requests: tuple[int, ...]
-    """[samples] number of requests."""
+    """[samples] number of the cluster's requests in the category."""
 
 
 class ClusterRow(Frozen):
-    """One cluster."""
+    """One cluster of requests, and its size and mean in each sample."""
 
     number: int
     root: str
@@ -94,20 +98,23 @@ class ClusterRow(Frozen):
     """Number of root types in the cluster."""
     has: str
     lacks: str
-    """Call-tree nodes that distinguish the cluster from other requests of its root type: one passed by its
-    requests only, one passed by the others only. Empty if there is none."""
+    """Call-tree node that requests of the cluster lack and others of its root type visit (`has`: a node that
+    only the cluster's requests visit). Empty if there is none.
+    """
     requests: tuple[int, ...]
     shares: tuple[float, ...]
-    """[samples] share of all requests that are in the cluster."""
+    """[samples] share of the sample's requests that are in the cluster."""
     of_root: tuple[float | None, ...]
-    """[samples] share of its root type's requests that are in the cluster, the tested value; None without
-    any."""
+    """[samples] share of the requests of type `root` that are in the cluster, the tested value; None without
+    such requests.
+    """
     mean_us: tuple[float | None, ...]
     z: float | None
     p: float | None
     q: float | None
-    """q-value of the difference of `of_root` between two samples (`z`, `p`: statistic and p-value); None for
-    other numbers of samples."""
+    """q-value of the difference of `of_root` between two samples (`z`: statistic, `p`: p-value); None for
+    other numbers of samples.
+    """
     changed: bool
     nearest: int | None
     """Number of the nearest other cluster of the same root type."""
@@ -115,16 +122,16 @@ class ClusterRow(Frozen):
     origin: int | None
     """Suspected origin of the cluster's growth: the nearest cluster of the same root type that shrank."""
     jaccard: float | None
-    """Mean Jaccard overlap of the cluster with its best match in refits."""
+    """Mean Jaccard overlap of the cluster with its best match in repeated fits, 0 to 1."""
     categories: tuple[ClusterCategory, ...]
     categories_total: int
     rare: int
-    """Categories with at most 10 requests in the cluster."""
+    """Number of categories with at most 10 requests in the cluster."""
     rare_requests: int
 
 
 class CurvePoint(Frozen):
-    """One tried number of clusters."""
+    """One tried number of clusters `k`, with the scores of the fit."""
 
     k: int
     score: float
@@ -133,7 +140,7 @@ class CurvePoint(Frozen):
 
 
 class ClustersSection(Section):
-    """Groups that requests fall into, and the differences of groups and samples."""
+    """Clusters of requests, and overlays that show how clusters and samples differ."""
 
     section: Literal["clusters"] = "clusters"
     features: str
@@ -145,24 +152,25 @@ class ClustersSection(Section):
     columns: int
     dimensions: int
     explained: float
-    """Share of the sum of squares retained by the reduced dimensions."""
+    """Share of the sum of squares that the reduced dimensions retain, 0 to 1."""
     chosen: Literal["asked", "curve"]
     curve: tuple[CurvePoint, ...]
     clusters_total: int
     clusters: tuple[ClusterRow, ...]
-    """Clusters, ordered by number."""
+    """Clusters by ascending number."""
     apart: tuple[tuple[float, ...], ...]
-    """[clusters, clusters] distances between the centres of `clusters`."""
+    """[clusters, clusters] distance between the centres of two clusters."""
     reseeded: tuple[float, ...]
     halved: tuple[float, ...]
-    """Adjusted Rand indices of refits on two halves of the requests (`reseeded`: from other initial
-    centres)."""
+    """Adjusted Rand indices of fits on two halves of the requests (`reseeded`: of fits from other initial
+    centres).
+    """
     categories: int
-    """Number of categories at level L1."""
+    """Number of distinct categories at level of detail L1."""
     rand_categories: float
     """Adjusted Rand index of clusters against categories."""
     homogeneity: float
     completeness: float
     overlays: tuple[TreeOverlayRow, ...]
-    """Overlays, highest score first."""
+    """Overlays of call trees, highest score first."""
     overlays_total: int

@@ -48,11 +48,13 @@ ColumnUnit = Literal[
     "part",
     "flag",
 ]
-"""`text`: words; `name`: a name from outside, clipped; `key`: of a category, shortened; `figure`: words
-aligned right like numbers; `place`: a small whole number; `us`: a duration in µs; `change`: one with its
-sign; `share`: in percent; `gain`: with its sign; `ratio`: `×1.3`; `c2`: a squared coefficient of variation;
-`part`: a share of a whole, marked if next to nothing; `flag`: yes or no. A pair of values reads `before →
-after`."""
+"""Unit of a column's values, which decides how they are shown.
+
+`text`: words; `name`: a name from outside, clipped; `key`: of a category, shortened; `figure`: words aligned
+right like numbers; `place`: a small whole number; `us`: a duration in µs; `change`: one with its sign;
+`share`: in percent; `gain`: with its sign; `ratio`: `×1.3`; `c2`: a squared coefficient of variation; `part`:
+a share of a whole, marked if next to nothing; `flag`: yes or no. A pair of values reads `before → after`.
+"""
 
 LEFT: Final = ("text", "name", "key", "keys", "bar", "flag")
 """Units aligned left; the others are aligned right."""
@@ -66,37 +68,39 @@ _ARROW: Final = {
     "place": pa.int32(),
     "flag": pa.bool_(),
 }
-"""Unit -> Arrow type, for units that are not float64."""
+"""Unit -> Arrow type of a stored column; units that are not listed are float64."""
 
 PERIODS: Final = ("reference", "problem")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table."""
+    """A column of a table: how it is shown, and how it is stored."""
 
     key: str
-    """Field of a row, and its name in Parquet. `mean{}_us` stands for two: `mean0_us` before and `mean1_us`
-    after."""
+    """Name of the row's field and of the Parquet column. `mean{}_us` is a pair: `mean0_us` before, `mean1_us`
+    after.
+    """
     label: str = ""
-    """Heading; empty: stored only, or a bar."""
+    """Heading on pages and terminals; empty: stored only, or a bar."""
     unit: ColumnUnit = "text"
     value: Callable[[Any], Any] | None = None
-    """Function from a row to the value, if the value is not field `key`; for a pair of columns, to a pair."""
+    """Function from a row to its value, or to the two values of a pair; None: the value is the field
+    `key`.
+    """
     far: int = 0
-    """Priority for leaving the column out of a narrow table: the highest goes first, 0 stays."""
+    """Order of removal from a narrow table: columns with the highest value go first, those with 0 stay."""
     about: str = ""
-    """Description for references; for a stored pair, `{}` stands for the period. Empty: the heading
-    suffices."""
+    """Description in references (`{}` is replaced by the period); empty: the heading suffices."""
     is_stored: bool = False
-    """True if the column is in Parquet."""
+    """True if the column is stored in Parquet."""
     null: bool = False
-    """True if it may be null in Parquet."""
+    """True if the Parquet column is nullable."""
     interval: str = ""
-    """Field with the interval of the value, shown below it."""
+    """Name of the row's field with the interval of the value, shown below the value; empty: none."""
 
     def of(self, row: Any) -> Any:
-        """Value of the column in a row; both values for a pair."""
+        """Value of the column in `row`; (before, after) for a pair."""
         if self.value is not None:
             return self.value(row)
         if self.is_pair:
@@ -119,7 +123,7 @@ class Column:
         return self.unit in LEFT
 
     def fields(self) -> Iterator[pa.Field]:
-        """Yield the fields of the column in Parquet; none if it is shown only."""
+        """Yield the Parquet fields of the column: one, two for a pair, none if it is only shown."""
         for place, period in enumerate(PERIODS if self.is_pair else ("",)):
             if self.is_stored:
                 type_ = _ARROW.get(self.unit, pa.float64())
@@ -138,21 +142,24 @@ def stored(
     null: bool = False,
     interval: str = "",
 ) -> Column:
-    """Make a column for Parquet and SQL; with a label it is shown, too."""
+    """Make a column that is stored in Parquet; with a `label` it is shown, too."""
     return Column(key, label, unit, value, far, about, is_stored=True, null=null, interval=interval)
 
 
 column = partial(stored, "")
-"""Annotation of a field: a column of the field's name, null where the field may be None. value: function from
-a row, if the value is not the field's."""
+"""Annotation of a field: a column with the field's name, null where the field may be None. value: function
+from a row to the value; without it, the value is the field's.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """Annotation of a field that is a row itself, or None: its columns become columns of the outer row."""
+    """Annotation of a field whose value is a row itself, or None: its columns become columns of the outer
+    row.
+    """
 
     prefix: str = ""
-    """Prefix of the inner columns' names."""
+    """Prefix for the names of the inner columns."""
     about: Mapping[str, str] = field(default_factory=dict)
     """Inner column name -> description that replaces the inner column's own."""
 
@@ -163,9 +170,9 @@ RowClass: TypeAlias = Any
 
 
 def columns_of(row: RowClass, *names: str) -> tuple[Column, ...]:
-    """The columns of a row's class, in the order of its fields; fields without an annotation have none.
+    """Columns of a row class, in the order of its annotated fields.
 
-    names: to show these only, in this order; `mean{}_us` is the pair of mean0_us and mean1_us.
+    names: only these columns, in this order; `mean{}_us` is the pair of mean0_us and mean1_us.
     """
     found = _columns(row)
     return tuple(_named(found, name) for name in names) if names else tuple(found.values())
@@ -188,7 +195,7 @@ def _columns(row: RowClass) -> Mapping[str, Column]:
 
 
 def _named(found: Mapping[str, Column], name: str) -> Column:
-    """Column with a given name; a name with `{}` means a pair."""
+    """Column of this name; for a name with `{}`, the pair of columns."""
     before, after = (found[name.format(place)] for place in (0, 1))
     if before is after:
         return before
@@ -197,13 +204,15 @@ def _named(found: Mapping[str, Column], name: str) -> Column:
 
 @cache
 def _annotated(row: RowClass) -> Sequence[tuple[str, Any]]:
-    """Names and types of the annotated fields; cached, as they are read for every row."""
+    """(Field name, annotated type) of each annotated field of a row class; cached, as it is read for every
+    row.
+    """
     hints = get_type_hints(row, include_extras=True)
     return [(name, hint) for name, hint in hints.items() if hasattr(hint, "__metadata__")]
 
 
 def _class_of(type_: Any) -> RowClass:
-    """Class of a field that may be None."""
+    """Class in a type `X | None`; `type_` itself if it is no union."""
     return next((one for one in get_args(type_) if one is not NoneType), type_)
 
 
@@ -222,9 +231,9 @@ def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
 
 
 def arrow_table(columns: Sequence[Column], rows: Iterable[Any], **values: Any) -> pa.Table:
-    """Make a Parquet table of rows: O(rows · columns), for tables of some thousands.
+    """Arrow table of rows, one value per stored column. O(rows · columns): for some thousands of rows.
 
-    values: whole columns that the rows themselves do not have, by name.
+    values: whole columns by name, for columns that are no field of the row.
     """
     every = [*rows]
     for one in columns:
@@ -238,9 +247,9 @@ def arrow_table(columns: Sequence[Column], rows: Iterable[Any], **values: Any) -
 
 
 def arrow_columns(columns: Iterable[Column], **values: Any) -> pa.Table:
-    """Make a Parquet table of whole columns by name, for tables of many rows.
+    """Arrow table of whole columns, for tables of many rows.
 
-    values: arrays of Arrow or numpy, or sequences; NaN becomes null where the column may be null.
+    values: name -> Arrow or numpy array, or sequence; NaN becomes null where the column may be null.
     """
     schema = arrow_schema(columns)
     return pa.table([_array(values[field.name], field) for field in schema], schema=schema)
@@ -253,8 +262,7 @@ def _array(given: Any, field: pa.Field) -> pa.Array | pa.ChunkedArray:
 
 
 def rows_of(row: type[Row], table: pa.Table) -> Iterator[Row]:
-    """Yield the rows of a table that has the columns of their class; each field of the class must be
-    annotated."""
+    """Yield the rows of `table` as objects of class `row`, whose fields must all be annotated columns."""
     for held in table.to_pylist():
         yield _row_of(row, held, "")
 

@@ -8,17 +8,17 @@ from schemas.report.parts import Frozen
 
 
 class Contrast(Frozen):
-    """Two classes of requests that are compared with each other."""
+    """The two classes of requests that an explanation separates."""
 
     affected: str
-    """Description of the class: "problem requests that take the new path"."""
+    """Description of the affected requests: "problem requests that take the new path"."""
     others: str
     n_affected: int
     n_others: int
 
 
 class LevelShare(Frozen):
-    """Value of an attribute, and its share among the affected and the other requests."""
+    """Value of an attribute, with its share among the affected and among the other requests."""
 
     value: str
     share_affected: float
@@ -26,38 +26,41 @@ class LevelShare(Frozen):
 
 
 class AttributeRow(Frozen):
-    """One parameter: the distance between its values in the two classes."""
+    """One parameter, and the distance between its distributions in the two classes of requests."""
 
     where: str
-    """Node with the parameter, `component/point`, or `request`."""
+    """Place of the parameter: node `component/point`, or `request`."""
     key: str
     numeric: bool
     distance: float
-    """Jensen-Shannon distance (text) or KS statistic (numbers), 0 to 1."""
+    """Distance between the classes, 0 to 1: Jensen-Shannon distance (text) or KS statistic (numbers)."""
     p: float
     q: float
     levels: tuple[LevelShare, ...]
-    """Text: the three levels whose shares differ most."""
+    """Of a text parameter, the three values whose shares differ most; empty for numbers."""
     median_affected: float | None
     median_others: float | None
-    """Median among the other requests (`median_affected`: among the affected) of a numeric attribute; None
-    for text."""
+    """Median of a numeric attribute among the other requests (`median_affected`: among the affected ones);
+    None for a text attribute.
+    """
 
 
 class Rule(Frozen):
-    """One path from the root of the tree to a node, for `rules` a leaf."""
+    """One path of the decision tree from its root to a node; in `Explanation.rules`, to a leaf."""
 
     conditions: tuple[str, ...]
     """Conditions on the path as text, such as `count <= 4096`."""
     n_affected: int
     n_others: int
     purity: float
-    """Share of affected requests in the node, classes weighted equally."""
+    """Share of affected requests in the node, with both classes weighted equally, 0 to 1."""
     lift: float
 
 
 class ChangedIdentifier(Frozen):
-    """A parameter with one value a period (build id, configuration hash): often the answer, never a split."""
+    """Parameter with a single value in each period (build id, configuration hash): often the answer, never a
+    split.
+    """
 
     where: str
     key: str
@@ -66,27 +69,28 @@ class ChangedIdentifier(Frozen):
 
 
 class Explanation(Frozen):
-    """Description of the difference between affected and other requests, and its reliability."""
+    """Description of what distinguishes affected requests from the others, and its reliability."""
 
     contrast: Contrast
     reliable: bool
-    """True if cross-validated AUC and stability pass."""
+    """True if the cross-validated AUC and the stability of the tree are high enough."""
     sentence: str
-    """`count <= 4096 tells them apart`, or `no reliable explanation`."""
+    """The explanation as a sentence: `count <= 4096 tells them apart`, or `no reliable explanation`."""
     auc: float | None
     root_stability: float | None
-    """Share of bootstrap trees with the same attribute at the root."""
+    """Share of bootstrap trees that split on the same attribute at their root."""
     rules: tuple[Rule, ...]
     attributes: tuple[AttributeRow, ...]
     """Compared parameters, largest distance first."""
     attributes_total: int
     identifiers: tuple[ChangedIdentifier, ...]
     competing: tuple[str, ...]
-    """Attributes at the root of other bootstrap trees; empty unless stability is low."""
+    """Attributes at the root of other bootstrap trees; empty unless `root_stability` is low."""
     excluded: tuple[str, ...]
     """Attributes that the user excluded (`--exclude`)."""
     reason: Literal["", "no-parameters", "too-few", "not-predictive", "unstable"] = ""
-    """Cause of unreliability; empty if the explanation is reliable."""
+    """Why the explanation is not reliable; empty if it is."""
     best: Rule | None = None
-    """Node below the root with most affected and fewest other requests, described by `sentence`; None without
-    a reliable tree, and in reports older than this field."""
+    """Node below the root, described by `sentence`, that best separates affected from other requests; None
+    without a reliable tree, and in reports older than this field.
+    """

@@ -20,17 +20,17 @@ class ChangeKind(StrEnum):
     SLOWER = "slower"
     FASTER = "faster"
     TAIL = "tail"
-    """Higher share of calls that take very long."""
+    """The share of very slow calls rose."""
     MORE_CALLS = "more-calls"
     FEWER_CALLS = "fewer-calls"
     PATH = "path"
-    """Moved shares of a site's call patterns: calls take another path below."""
+    """Shares of a site's call patterns moved: calls take another path below it."""
     NEW_PATH = "new-path"
     LOST_PATH = "lost-path"
     ERRORS = "errors"
     FEWER_ERRORS = "fewer-errors"
     SERIAL = "serial"
-    """Child calls that used to run in parallel run one after the other."""
+    """Child calls that ran in parallel now run one after the other."""
     PARALLEL = "parallel"
 
 
@@ -45,7 +45,7 @@ Unit = Literal["us", "share", "calls", "ratio"]
 
 
 class Site(Frozen):
-    """A place in the calling context."""
+    """Call site: an operation together with its caller."""
 
     component: Annotated[str, column("name", "component of the call site that changed")]
     operation: Annotated[str, column("name", "operation or trace point of the call site")]
@@ -54,11 +54,13 @@ class Site(Frozen):
         NodeName | None,
         column("name", "who calls; null for the root, or several", attrgetter("called_by")),
     ] = None
-    """For activity records the point at which the step begins."""
+    """Calling node; for activity records the point at which the step begins. None: the root, or several
+    callers.
+    """
     callers: int = 1
-    """Number of pooled callers."""
+    """Number of callers pooled into the site."""
     depth: int = 0
-    """Depth in the calling context; 0 for the root."""
+    """Number of calls between the root and the site; 0 for the root."""
 
     @property
     def text(self) -> str:
@@ -72,7 +74,7 @@ class Site(Frozen):
 
 
 class Interval(Frozen):
-    """A 95 % interval that includes the system's ordinary variation."""
+    """95 % confidence interval that accounts for the system's ordinary variation."""
 
     low: Annotated[float, column("number", "end of its 95 % interval")]
     high: Annotated[float, column("number", "other end")]
@@ -80,7 +82,7 @@ class Interval(Frozen):
 
 OfUnit = Annotated[Unit, column("text", "of before, after, low and high: us, share, calls, ratio")]
 Before = Annotated[float, column("number", "reference: median over requests (times), share or mean")]
-"""Value in the reference, of which each request contributes one."""
+"""Type of a field with the value in the reference; each request contributes one value."""
 After = Annotated[float, column("number", "the same in the problem period")]
 Change = Annotated[
     Interval,
@@ -94,12 +96,12 @@ Change = Annotated[
 
 
 class Evidence(Frozen):
-    """One significant change at one site, as tested."""
+    """One significant change at one call site, with its test."""
 
     kind: Annotated[ChangeKind, column("text", "what happened, as in findings")]
     site: Annotated[Site, Inside()]
     what: Annotated[str, column("text", "what a path calls; empty where the kind says all")]
-    """Change in a few words: what a path calls."""
+    """Change in a few words, e.g. the callees of a path; empty if the kind says all."""
     unit: OfUnit
     before: Before
     after: After
@@ -117,7 +119,7 @@ class Evidence(Frozen):
     p: Annotated[float, column("p", "p-value of its test")]
     q: Annotated[float, column("p", "p corrected for the number of tests", label="q")]
     z: Annotated[float, column("number", "effect over its standard error, noise included")]
-    """Effect over its standard error, which includes noise between blocks of time."""
+    """Effect divided by its standard error, which includes noise between blocks of time."""
     noise_p: float | None = None
     """p-value of the change under noise between blocks (Student's t); None in reports of older versions."""
     contribution_us: Annotated[
@@ -128,7 +130,7 @@ class Evidence(Frozen):
             label="Of the mean",
         ),
     ]
-    """Contribution to the change of the period's mean, from the exact account."""
+    """Contribution to the change of the mean response time, from the exact account."""
     consequence_of: Annotated[
         int | None,
         column(
@@ -137,7 +139,7 @@ class Evidence(Frozen):
             lambda row: None if row.consequence_of is None else row.consequence_of + 1,
         ),
     ] = None
-    """Index, from 0, of the evidence that caused this one in the finding's list; None for a cause."""
+    """Index in the finding's list, from 0, of the evidence that caused this one; None for a cause."""
     relation: Annotated[
         str,
         column(
@@ -145,11 +147,13 @@ class Evidence(Frozen):
             "by which relation it belongs to the finding (docs/internals/concepts.md); empty for what leads",
         ),
     ] = ""
-    """Name of a row in RELATIONS, which explains the consequence; empty for the leading evidence."""
+    """Relation (key of RELATIONS) through which the evidence follows from its cause; empty for the leading
+    evidence.
+    """
 
 
 class Factor(Frozen):
-    """Value of an attribute (host, version) at which the change occurs, or does not."""
+    """Value of an attribute (host, version), with the effect at requests that have it and at all others."""
 
     attribute: str
     value: str
@@ -161,7 +165,7 @@ class Factor(Frozen):
 
 
 class Example(Frozen):
-    """A request to look at."""
+    """An example request of a finding."""
 
     sample: str
     request_id: str
@@ -169,11 +173,11 @@ class Example(Frozen):
     start_ns: int
     response_us: float
     schedule: TrainSchedule | None = None
-    """Drawing of the request; of the first findings only."""
+    """Drawing of the request as a train schedule; None except for the first findings."""
 
 
 class Member(Frozen):
-    """A category (whole path) in which the changed site occurs."""
+    """A category (whole path) that contains the changed site."""
 
     category: str
     root: str
@@ -182,7 +186,7 @@ class Member(Frozen):
 
 
 class Instant(Frozen):
-    """Point in time estimated from requests, with its 95 % interval; ns since the epoch."""
+    """Point in time estimated from requests: best estimate and 95 % interval, ns since the epoch."""
 
     at_ns: int
     low_ns: int
@@ -193,9 +197,9 @@ class When(Frozen):
     """Start and end of a finding within the problem period; None if beyond that end of the period."""
 
     began: Instant | None
-    """Start; None: present at the start of the period, or too near to it to decide."""
+    """Start of the change; None: present at the start of the period, or too near to it to decide."""
     ended: Instant | None
-    """End; None: present at the end of the period."""
+    """End of the change; None: present at the end of the period."""
 
 
 class FurtherView(Frozen):
@@ -205,15 +209,17 @@ class FurtherView(Frozen):
     about: str
     """Topic of the suggested analysis, in a few words."""
     arguments: tuple[str, ...]
-    """Arguments of `flowdiff`, one by one."""
+    """Arguments of the command `flowdiff`, one per element."""
     command: str
-    """The same arguments as a command line for a shell."""
+    """Command line for a shell, with the same `arguments`."""
     page: str | None = None
-    """Page of the suggested analysis, relative to this report's, if saved beside it."""
+    """Address of the suggested analysis' page relative to this report's; None if it is not saved beside
+    it.
+    """
 
 
 class Finding(Frozen):
-    """Cause with its evidence, effects and examples."""
+    """A cause, with its evidence, effects and examples."""
 
     rank: Annotated[int, column("place", "from 1, most important first")]
     kind: Annotated[
@@ -226,7 +232,9 @@ class Finding(Frozen):
     suspect: Annotated[
         str, column("name", "component to look at first where it is another one; else empty")
     ] = ""
-    """Component to suspect, if another one: set, for example, where calls are cut short after it."""
+    """Component to suspect instead of `site.component`, e.g. if calls are cut short after the site; else
+    empty.
+    """
     unit: OfUnit
     before: Before
     after: After
@@ -240,13 +248,14 @@ class Finding(Frozen):
     contribution_us: Annotated[
         float, column("change", "part of the change of the mean response time, µs a request")
     ]
-    """Contribution to the change of the period's mean; findings and the rest of the account add up to the
-    change."""
+    """Contribution to the change of the mean response time; findings and the account's other rows add up to
+    that change.
+    """
     is_better: bool = False
-    """True if it is known to be an improvement: the same work in less time, or fewer failures."""
+    """True if the finding is known to be an improvement: the same work in less time, or fewer failures."""
     affected0: int
     affected1: int
-    """Problem requests that pass the changed site (`affected0`: reference requests)."""
+    """Number of problem requests that reach the changed site (`affected0`: of reference requests)."""
     share0: Annotated[float, column("share", "the same as a share of all requests of the reference")]
     share1: Annotated[float, column("share", "the same as a share of all requests of the problem")]
     """Weighted share of `affected1` among all problem requests (`share0`: of `affected0`, in the
@@ -264,18 +273,20 @@ class Finding(Frozen):
     members: tuple[Member, ...]
     members_total: int
     histogram: Histogram | None
-    """Distribution of the site's value per request, before and after."""
+    """Distribution of the site's value per request, before and after; None if there is none."""
     account: StepAccount | None
-    """The changed step in its context: a typical path through it, step by step."""
+    """Steps of a typical path through the site, with the changed step among them."""
     explanation: Explanation | None
     first_window_ns: int | None
-    """Start of the first window of the problem period in which it is visible."""
+    """Start of the first window of the problem period in which the change is visible."""
     when: When | None = None
-    """Times within the problem period; without start and end: throughout. None: unknown (no request loaded;
-    in a report of an older version, also throughout)."""
+    """Start and end within the problem period; both None in it: throughout. None: unknown (no request loaded;
+    in a report of an older version, also throughout).
+    """
     views: tuple[FurtherView, ...] = ()
-    """Suggested analyses, most informative first. Not part of the report's content: their commands name the
-    lake."""
+    """Suggested analyses, most informative first. Excluded from the report's id, as their commands name the
+    lake.
+    """
 
 
 class FindingsSection(Section):
@@ -291,8 +302,9 @@ class FindingsSection(Section):
     """Interval of the change of the mean response time, µs, if it is not significant: findings are then no
     shares of it. None: the change is significant, zero, or unknown."""
     only: Literal["", "worse"] = ""
-    """Filter for display; `worse` hides improvements. Not part of the report's content: the section has all
-    findings regardless."""
+    """Filter for display: `worse` hides improvements. Excluded from the report's id; the section has all
+    findings regardless.
+    """
 
     def content(self) -> Self:
         """The section without the views, which name the lake, and without the display filter."""
@@ -301,7 +313,7 @@ class FindingsSection(Section):
 
 
 class EvidenceRow(NamedTuple):
-    """A significant test, with the rank of its finding."""
+    """Row of the table `evidence`: a significant test, with the rank of its finding."""
 
     rank: Annotated[int, column("place", "finding that it belongs to")]
     place: Annotated[int, column("place", "from 1 in its finding, the leading one first")]

@@ -32,11 +32,15 @@ class KindRow(Frozen):
             label="At most else",
         ),
     ]
-    """Upper bound of its share in the period without it: 3 / requests (rule of three)."""
+    """Upper 95 % bound of the share of requests in the period where it does not occur: 3 / requests (rule of
+    three).
+    """
 
 
 class KindsSection(Section):
-    """Root types and operations, new ones first, by failed requests, then by requests."""
+    """Root types and operations of one period only: new ones first, then by failed requests, then by
+    requests.
+    """
 
     section: Literal["kinds"] = "kinds"
     kinds: tuple[KindRow, ...]

@@ -20,7 +20,7 @@ from schemas.report.parts import (
 
 
 class RootRow(Frozen):
-    """All categories of one root type."""
+    """One root type, all its categories together."""
 
     root: str
     before: Moments
@@ -28,7 +28,7 @@ class RootRow(Frozen):
 
 
 class RootsSection(Section):
-    """Root types, busiest first."""
+    """Mean and number of requests of each root type, in both periods; the busiest root type first."""
 
     section: Literal["roots"] = "roots"
     roots: tuple[RootRow, ...]
@@ -44,19 +44,21 @@ class SumsSection(Section):
     section: Literal["sums"] = "sums"
     total_change_us: float
     structural_estimate_us: float
-    """Sum of the contributions of structural mutations."""
+    """Sum of the contributions of structural mutations, µs over all requests."""
     structural_exact_us: float
-    """Sum over all categories of mean1·(n1 - n0), mean0 where the category is empty in period 1."""
+    """Sum over all categories of mean1·(n1 - n0), µs, with mean0 where a category has no requests in the
+    problem (0: reference, 1: problem).
+    """
     structural_error: float | None
-    """Relative error of the estimate, (estimate - exact) / |exact|."""
+    """Sum over all categories of n0·(mean1 - mean0), µs (0: reference, 1: problem)."""
     response_time_estimate_us: float
     response_time_exact_us: float
-    """Sum over all categories of n0·(mean1 - mean0)."""
+    """Sum over all categories of n0·(mean1 - mean0), requests times µs (0: reference, 1: problem)."""
     response_time_error: float | None
 
 
 class Role(StrEnum):
-    """Role of a category in a comparison; it may have several."""
+    """Role of a category in a comparison; a category may have several roles."""
 
     RESPONSE_TIME = "response-time"
     STRUCTURAL = "structural"
@@ -68,7 +70,7 @@ RootType = Annotated[str, column("text", "root type")]
 
 
 class CategoryPeriods(Frozen):
-    """A category in both periods."""
+    """A category with its statistics in both periods."""
 
     category: Key
     root: RootType
@@ -79,14 +81,14 @@ class CategoryPeriods(Frozen):
 
 
 class CategoryRow(CategoryPeriods):
-    """One line of the category table."""
+    """Row of the category table: statistics in both periods, KS test, roles."""
 
     ks: Annotated[KsResult, Inside("ks_")]
     roles: Annotated[tuple[Role, ...], column("keys", "structural, precursor, response-time")]
     change_us: Annotated[
         float, column("change", "change of the summed response time, µs", label="Change of the sum")
     ]
-    """Change of the category's summed response time, n1·mean1 - n0·mean0."""
+    """Change of the category's summed response time, n1·mean1 - n0·mean0, µs (0: reference, 1: problem)."""
 
 
 class CategoriesSection(Section):
@@ -106,15 +108,16 @@ class MutationKind(StrEnum):
 
 
 class Direction(StrEnum):
-    """Sign of a mutation's effect on the summed response time; without an effect, the sign of the change of
-    the mean."""
+    """Sign of a mutation's effect on the summed response time; if the effect is 0, sign of the change of the
+    mean.
+    """
 
     INCREASE = "increase"
     DECREASE = "decrease"
 
 
 class EdgeRow(Frozen):
-    """One edge of a response-time mutation."""
+    """One edge of a category whose response time changed, with its statistics in both periods."""
 
     src: Annotated[int, column("place", "canonical position of the earlier node")]
     dst: Annotated[int, column("place", "canonical position of the later node")]
@@ -134,22 +137,23 @@ class EdgeRow(Frozen):
             far=1,
         ),
     ]
-    """Weighted share (π) of reference requests in which the edge is critical."""
+    """Weighted share of reference requests with the edge on the critical path, 0 to 1."""
     criticality1: Annotated[float, column("share", "share of requests with the edge critical, problem")]
     ks: Annotated[KsResult, Inside("ks_")]
     """KS test of the latencies of requests in which the edge was critical, as published."""
     changed: Annotated[bool, column("flag", "the test rejected")]
-    """True if the test rejected: the papers' red edge."""
+    """True if the KS test rejected equality: the edge that the papers paint red."""
     attribution_us: Annotated[
         float,
         column("change", "A_e: exact part of the change of the mean, µs", label="Contribution"),
     ]
-    """Contribution to the change of the category's mean; the contributions of all its edges add up to
-    that."""
+    """Contribution of the edge to the change of the category's mean response time, µs; the sum over all edges
+    is that change.
+    """
     latency_us: Annotated[float, column("change", "part of A_e from latency, µs")]
-    """Part of `attribution_us` that comes from a changed latency, µs."""
+    """Part of `attribution_us` from a changed latency of the edge, µs."""
     criticality_us: Annotated[float, column("change", "part of A_e from criticality, µs")]
-    """Part of `attribution_us` that comes from the edge being critical more, or less, often."""
+    """Part of `attribution_us` from the edge being on the critical path more, or less, often, µs."""
     skewed: Annotated[bool, column("flag", "a clock correction touched the edge")]
 
 
@@ -157,7 +161,7 @@ class ListedCategory(CategoryPeriods):
     """A category with the stored categories that were merged into it."""
 
     stored: tuple[str, ...]
-    """Keys of the lake's categories merged here, ascending: the first ones; `stored_total` counts all."""
+    """Keys, ascending, of the lake's categories that were merged into this one; cut to the first ones."""
     stored_total: int
 
 
@@ -165,16 +169,17 @@ class PrecursorRow(ListedCategory):
     """One candidate precursor of a structural mutation."""
 
     edits: int
-    """Levenshtein distance to the mutation's token sequence."""
+    """Levenshtein distance between the token sequences of the candidate and of the mutation."""
     distance: float
-    """Distance by which precursors are ranked (raw edits, or divided by the longer sequence; see
-    settings)."""
+    """Distance to the mutation by which precursors are ranked: edits, or (by the settings) edits / longer
+    length.
+    """
     share: float
-    """Weight in the mutation's baseline mean; the candidates of one mutation sum to 1."""
+    """Weight of this candidate in the mutation's baseline mean; the weights of all candidates sum to 1."""
 
 
 class Mutation(ListedCategory):
-    """One ranked mutation."""
+    """One mutation: a category that changed, with its rank and its evidence."""
 
     rank: Annotated[
         int,
@@ -184,15 +189,17 @@ class Mutation(ListedCategory):
     kind: Annotated[MutationKind, column("text", "response-time or structural")]
     direction: Annotated[Direction, column("text", "increase or decrease of response time in sum")]
     ks: KsResult
-    """KS test of the response times."""
+    """KS test of the category's response times."""
     contribution_us: Annotated[float, column("change", "rank key, requests times µs", label="Contribution")]
-    """Contribution, by the formula that the settings choose."""
+    """Contribution by the formula chosen in the settings; mutations are ranked by it."""
     contribution_nsdi_us: Annotated[float, column("change", "by the NSDI'11 formula")]
     contribution_tr_us: Annotated[float, column("change", "by the technical report's formula")]
     share_of_listed: float
-    """|contribution| / sum of |contribution| over all mutations."""
+    """|contribution| as a share of the sum of |contribution| over all mutations, 0 to 1."""
     virtual: Annotated[str, column("text", "why the category has several rows; empty otherwise")]
-    """A category may be several virtual categories: one as a structural, one as a response-time mutation."""
+    """Reason why the category has several rows (one as a structural, one as a response-time mutation), or
+    empty.
+    """
     no_precursor: bool
     """True for a structural mutation without candidates; its baseline is the problem-period mean of its root
     type."""
@@ -203,14 +210,15 @@ class Mutation(ListedCategory):
         float | None,
         column("us", "mean that the mutation is compared with, µs: its precursors', or its own before"),
     ]
-    """Mean of the precursors, weighted by similarity."""
+    """Mean response time that the mutation is compared with: of its precursors, weighted by similarity; for a
+    response-time mutation its own in the reference.
+    """
     edges: tuple[EdgeRow, ...]
-    """Response-time mutations: changed edges first, then by |A_e|; so the first is the reddest."""
+    """Edges of a response-time mutation: changed ones first, then by |`attribution_us`|, largest first."""
     edges_total: int
     edges_changed: Annotated[int, column("place", "edges whose test rejected; 0 for structural mutations")]
     displaced_us: float | None
-    """Response-time mutations: sum of A_e over edges that did not change by test ("displaced on the critical
-    path")."""
+    """Response-time mutations: sum of `attribution_us` over the edges that did not change by test."""
     recoverable_us: float | None
     """Detailed response-time mutations: mean response time that the problem period would save if the changed
     edges had their reference latencies (counterfactual)."""
@@ -219,8 +227,9 @@ class Mutation(ListedCategory):
     mutation."""
     precursors_total: int
     histograms: tuple[Histogram, ...]
-    """Detailed response-time mutations: histogram of the response time T first, then those of the most
-    changed edges."""
+    """Detailed response-time mutations: histogram of the response time first, then those of the most changed
+    edges.
+    """
     difference: GraphDifference | None
     """Detailed structural mutations: difference to the most likely precursor."""
     account: StepAccount | None
@@ -243,14 +252,16 @@ class MutationsSection(Section):
 
     section: Literal["mutations"] = "mutations"
     lists: tuple[RankedList, ...]
-    """Lists in reading order, none empty."""
+    """Lists in reading order; none is empty."""
     mutations: tuple[Mutation, ...]
     """All mutations by rank."""
     mutations_total: int
     structural_total: int
     response_time_total: int
     precursors_total: int
-    """Categories that lost enough requests to be precursors, with or without a mutation that names them."""
+    """Number of categories that lost enough requests to be precursors, whether or not a mutation names
+    them.
+    """
     graphs: dict[str, GraphView]
     """Category key -> graph, for detailed mutations and their first precursors."""
 

@@ -10,43 +10,45 @@ from typing import Literal
 from schemas.report.parts import Frozen, Section
 
 LogType = Literal["event", "state"]
-"""The two kinds of log messages (DIST §2)."""
+"""Kinds of log messages in the Distalyze paper: an event has a time, a state a value (§2)."""
 Quantity = Literal["us", "share", "count", "value"]
 
 
 class Distribution(Frozen):
-    """Values of one feature in both classes, counted in the same bins."""
+    """Histogram of one feature in both classes of instances, over the same bins."""
 
     edges: tuple[float, ...]
     """[bins + 1] ascending bin edges."""
     counts0: tuple[int, ...]
     counts1: tuple[int, ...]
     absent0: int
-    """Instances of class 0 without the variable (`absent1`: of class 1)."""
+    """Number of instances of class 0 without the variable (`absent1`: of class 1)."""
     absent1: int
     log: bool
     """True if bins have equal ratios, False if equal widths."""
 
 
 class NetworkVariable(Frozen):
-    """A node of a dependency network."""
+    """A variable of a log: a node of a dependency network."""
 
     component: str
     what: str
     measure: str
     quantity: Quantity
     t: float | None
-    """Welch's t of the variable's feature; None: not tested."""
+    """Welch's t between the classes for the variable's feature; None: not tested."""
     p: float | None
     significant: bool
-    """True if significant after Bonferroni over all features of the run."""
+    """True if the difference between the classes is significant after Bonferroni over all features of the
+    run.
+    """
     q_significant: bool
-    """True if significant after Benjamini-Hochberg."""
+    """True if the difference between the classes is significant after Benjamini-Hochberg."""
     divergence: float
-    """|t| divided by the largest in the log, 0 to 1; 0 if not significant."""
+    """|t| as a fraction of the largest |t| in the log, 0 to 1; 0 if not significant."""
     before: float | None
     after: float | None
-    """Mean in class 1 (`before`: in class 0)."""
+    """Mean of the variable in class 1, in the unit of `quantity` (`before`: in class 0)."""
     distribution: Distribution | None
 
     @property
@@ -60,56 +62,61 @@ class NetworkEdge(Frozen):
     """A dependency between two variables."""
 
     src: int
-    """Index in `variables`; for a directed edge of the earlier variable."""
+    """Index in `variables` of one end; of the earlier variable if the edge is directed."""
     dst: int
     weight: float
-    """Instances at the largest node that one variable splits in the tree of the other, as a share of all, 0
-    to 1."""
+    """Share of all instances, 0 to 1, at the largest node at which one variable splits the regression tree of
+    the other.
+    """
     weight_other: float
-    """Weight of the edge in C0's network; 0 without it."""
+    """Weight of the edge in the network of class 0; 0 if it is not in that network."""
     directed: bool
-    """True if one variable precedes the other in all instances."""
+    """True if one variable precedes the other in all instances; the edge then points from `src` to `dst`."""
     in_tree: bool
-    """True if the edge is in the maximum spanning tree that is scored."""
+    """True if the edge is in the maximum spanning tree, from which the score is computed."""
 
 
 class NetworkComponent(Frozen):
-    """Variables connected with P in the network of one feature type of one log.
+    """Variables connected with the performance metric in the network of one feature type of one log.
 
-    The network is C1's or that of both classes together, whichever scores more.
+    The network is learned from class 1 or from both classes together, whichever scores higher.
     """
 
     rank: int
     root: str
-    """Root type; empty: all root types."""
+    """Root type studied; empty: all root types together."""
     log_type: LogType
     feature_types: tuple[str, ...]
-    """Feature types of the component; several if their values are equal."""
+    """Feature types that give this component; several if their values are equal."""
     also: tuple[str, ...] = ()
-    """Feature types whose components begin with the same variable but score lower."""
+    """Feature types whose component starts with the same variable but has a lower score."""
     score: float
-    """Algorithm 1's score times the root type's share of the difference, by which components are ranked."""
+    """`own_score` times the root type's share of the difference in response time; components are ranked by
+    it.
+    """
     own_score: float
-    """Algorithm 1's score of the chosen network."""
+    """Score of the network by Algorithm 1 of the Distalyze paper."""
     pooled: bool
-    """True if the network was learned from both classes together, False if from C1."""
+    """True if the network was learned from both classes together, False if from class 1 alone."""
     scores: tuple[float, float, float]
-    """Algorithm 1's scores of the networks of C0, of C1, and of both."""
+    """Algorithm 1's scores of the networks learned from class 0, from class 1, and from both."""
     variables: tuple[NetworkVariable, ...]
-    """P first, then the variables of the chain and the most important others."""
+    """Performance metric first, then the variables of `chain`, then further variables by importance."""
     variables_total: int
     edges: tuple[NetworkEdge, ...]
     chain: tuple[int, ...]
-    """Indices in `variables` from P to the start of the divergence; empty if no variable stands out."""
+    """Indices in `variables` from the performance metric to the variable where the divergence starts; empty
+    if no variable stands out.
+    """
     after: str
-    """Last event before the chain's start that diverges less; empty if unknown."""
+    """Name of the last event before the chain's start that diverges less; empty if unknown."""
     trivial: tuple[str, ...]
-    """Variables equivalent to P, which are left out of the network."""
+    """Variables equivalent to the performance metric, which are left out of the network."""
     trivial_total: int
 
 
 class DivergentVariable(Frozen):
-    """A variable that distinguishes the classes."""
+    """A variable whose values differ significantly between the classes."""
 
     rank: int
     root: str
@@ -117,7 +124,7 @@ class DivergentVariable(Frozen):
     component: str
     name: str
     strength: float
-    """Sum of |t| (or |sum of t|) over the variable's significant features."""
+    """Sum of |t| (or |sum of t|) over the significant features of the variable."""
     features: int
     """Number of the variable's significant features."""
     feature_type: str
@@ -129,29 +136,29 @@ class DivergentVariable(Frozen):
 
 
 class StudyRow(Frozen):
-    """Two classes of instances that were compared with each other."""
+    """Comparison of the two classes of instances for one root type."""
 
     root: str
     instances0: int
     instances1: int
     mean0_us: float
     mean1_us: float
-    """Mean of P in class 1 (`mean0_us`: in class 0)."""
+    """Mean of the performance metric in class 1, µs (`mean0_us`: in class 0)."""
     share: float
-    """Share of the root type in the summed difference of all root types studied."""
+    """Root type's share of the difference in time, summed over all root types studied."""
     events: int
     states: int
     """Number of state variables (`events`: of event variables)."""
     tail_share: float
-    """Share of instances outside of mean ± 3 sigma of P."""
+    """Share of instances whose performance metric is more than 3 sigma from its mean."""
     heavy: bool
     half_us: float
     weighted: bool
-    """True if instances were weighted by 2^(P/h)."""
+    """True if instances were weighted by 2^(performance metric / `half_us`)."""
 
 
 class DistalyzeSection(Section):
-    """Divergent variables, and the networks of their dependencies."""
+    """Divergent variables, and the networks of their dependencies on the performance metric."""
 
     section: Literal["distalyze"] = "distalyze"
     instances: Literal["request", "host", "window"]
@@ -159,11 +166,11 @@ class DistalyzeSection(Section):
     class1: str
     alpha: float
     features: int
-    """Number of features tested."""
+    """Number of features tested in all logs."""
     significant: int
-    """Number of features significant after Bonferroni."""
+    """Number of features significant after Bonferroni correction."""
     significant_bh: int
-    """Number of features significant after Benjamini-Hochberg."""
+    """Number of features significant after Benjamini-Hochberg correction."""
     studies: tuple[StudyRow, ...]
     components: tuple[NetworkComponent, ...]
     components_total: int

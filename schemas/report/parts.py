@@ -16,17 +16,17 @@ from schemas.report.columns import column
 
 
 class Frozen(Closed):
-    """Base of the report's parts."""
+    """Base of all models in a report."""
 
 
 class NodeName(Frozen):
-    """Name of a node of a request-flow graph: fields, and the texts made of them."""
+    """Name of a node of a request-flow graph."""
 
     component: str
     point: str
-    """Trace point, or operation, of the node."""
+    """Trace point (activity records) or operation (spans)."""
     label: str | None = None
-    """Semantic label."""
+    """Semantic label of the node, as recorded; None without one."""
     host: str = ""
     """Host, if the label policy includes it; else empty."""
     side: Literal["", "start", "end"] = ""
@@ -62,7 +62,7 @@ class Moments(Frozen):
     variance_us2: float | None
     """Weighted population variance; None below two requests."""
     c2: float | None
-    """Squared coefficient of variation, variance / mean²; shown for count > 10 only (E tier 1)."""
+    """Squared coefficient of variation, variance / mean²; None for at most 10 requests."""
 
 
 class KsResult(Frozen):
@@ -71,16 +71,16 @@ class KsResult(Frozen):
     n0: Annotated[int, column("count", "values tested, reference")]
     n1: Annotated[int, column("count", "values tested, problem")]
     d: Annotated[float | None, column("number", "KS statistic; null where the test was not run")]
-    """KS statistic; None if not tested because of too few values."""
+    """KS statistic, 0 to 1; None if there are too few values for a test."""
     p: Annotated[float | None, column("p", "its p-value", label="KS p", far=1)]
 
 
 class Histogram(Frozen):
-    """Counts of both periods over the same log-spaced bins."""
+    """Histogram of one quantity in both periods, over the same log-spaced bins."""
 
     title: str
     edges_us: tuple[float, ...]
-    """[bins + 1] ascending, > 0 but for the first, which may be 0."""
+    """[bins + 1] bin edges, ascending and positive, but the first may be 0."""
     counts0: tuple[int, ...]
     counts1: tuple[int, ...]
 
@@ -95,7 +95,7 @@ class GraphEdge(Frozen):
 
 
 class GraphView(Frozen):
-    """A category's graph, to be drawn; nodes in canonical order, the first `len(nodes)` of `nodes_total`."""
+    """Graph of a category for drawing; `nodes` are the first of `nodes_total`, in canonical order."""
 
     category: str
     root: str
@@ -105,7 +105,7 @@ class GraphView(Frozen):
 
 
 class GraphDifference(Frozen):
-    """Nodes of a mutation and of its precursor that have no partner in the other (by alignment of names)."""
+    """Positions of the nodes of a mutation and of its precursor without a partner in the other graph."""
 
     precursor: str
     only_mutation: tuple[int, ...]
@@ -126,7 +126,7 @@ class StepRow(Frozen):
     before_us: float
     after_us: float
     tested: bool = False
-    """True if the test rejected for an edge into the step; response-time mutations only."""
+    """True if the test rejected for an edge into the step; False unless it is a response-time mutation."""
     steps: int = 1
 
     @property
@@ -136,7 +136,7 @@ class StepRow(Frozen):
 
     @staticmethod
     def together(rows: Sequence[StepRow]) -> StepRow:
-        """Sum of several rows as one run."""
+        """Merge several rows into one run: its times and number of steps are their sums."""
         return StepRow(
             before=None,
             after=None,
@@ -147,7 +147,7 @@ class StepRow(Frozen):
 
 
 class StepAccount(Frozen):
-    """Times of each step before and after; their sums equal both means (to rounding)."""
+    """Mean time of each step before and after. Each period's sum over the steps is its mean response time."""
 
     category0: str
     category1: str
@@ -169,17 +169,19 @@ class Section(Frozen):
     """Base of all sections; a section fixes `section` to a Literal with itself as the default."""
 
     section: str
-    """Tag of the section's type."""
+    """Tag of the section's type: `findings`, `account`, …."""
     method: str = ""
     """Name of the method that made the section; filled in by the run."""
 
     def content(self) -> Self:
-        """The section without fields that depend on where the report was made: the input of a report's id."""
+        """Copy of the section without fields that depend on where the report was made; the report's id is its
+        hash.
+        """
         return self
 
 
 class ForeignSection(Section):
-    """A section of a method that is not installed, with its fields as read."""
+    """Section of a method that is not installed, with its fields as parsed from JSON."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -191,25 +193,25 @@ class ScheduleStep(Frozen):
     start_us: float
     end_us: float
     waited_us: float
-    """Self time of the step on the critical path."""
+    """Self time of the step on the critical path, µs."""
 
 
 class ScheduleLane(Frozen):
-    """One component."""
+    """One component of a train schedule, drawn as a horizontal lane."""
 
     component: str
     hosts: tuple[str, ...]
-    """Hosts that did the work; only for a single request."""
+    """Hosts that did the work of a single request; empty for the mean of many."""
     work_us: float
-    """Time covered by the lane's bars, overlaps counted once."""
+    """Time covered by the lane's bars, overlaps counted once, µs."""
     waited_us: float
-    """Time of the lane on the critical path; over all lanes and messages the sum is the response time."""
+    """Time of the lane on the critical path, µs; sum over lanes plus `message_us` is the response time."""
     steps: tuple[ScheduleStep, ...]
     steps_total: int
 
 
 class ScheduleBar(Frozen):
-    """Work on a lane."""
+    """Time in which a lane works without pause, drawn as a bar."""
 
     lane: int
     start_us: float
@@ -219,7 +221,7 @@ class ScheduleBar(Frozen):
 
 
 class ScheduleMessage(Frozen):
-    """Call or reply between two lanes; vertical where no recorded time passed between them."""
+    """Call or reply between two lanes; vertical if no recorded time passed in transit."""
 
     source: int
     start_us: float
@@ -229,16 +231,16 @@ class ScheduleMessage(Frozen):
 
 
 class TrainSchedule(Frozen):
-    """A request as a train schedule: time to the right, a lane a component."""
+    """A request drawn as a train schedule: time runs to the right, each component is a lane."""
 
     request_id: str | None
     """Id of the request; None for the mean of many requests."""
     response_us: float
     message_us: float
-    """Time of the critical path spent in messages, µs."""
+    """Time of the critical path spent in transit between lanes, µs."""
     lanes: tuple[ScheduleLane, ...]
     """Lanes in the order in which the request reaches them."""
     bars: tuple[ScheduleBar, ...]
     messages: tuple[ScheduleMessage, ...]
     cut: int
-    """Bars and messages left out for lack of space."""
+    """Number of bars and messages left out for lack of space."""

@@ -11,91 +11,93 @@ MoveKind = Literal["replaced", "inserted", "removed", "other-steps", "repeats", 
 
 
 class PathAccountRow(Frozen):
-    """Exact account over whole paths, µs a request: the four parts add up to after - before."""
+    """Exact account of the mean's change over whole paths, µs a request: four parts that add up to after -
+    before.
+    """
 
     before_us: float
     after_us: float
     mix_us: float
-    """Part from the mix of root types."""
+    """Contribution of a changed mix of root types."""
     structure_us: float
-    """Part from requests that took another path."""
+    """Contribution of requests that took another path."""
     timing_us: float
-    """Part from changed times of the same paths, where significant."""
+    """Contribution of changed times on the same paths, as far as they are significant."""
     rest_us: float
-    """Part that no test attributes: noise, and changes too small to see."""
+    """Part that no test attributes: noise, and changes too small to detect."""
 
 
 class PathEnd(Frozen):
-    """A category as source or target of a move."""
+    """A category that requests left, or to which they moved."""
 
     category: str
     requests0: int
     requests1: int
     share0: float
-    """Weighted share of its root type's requests in the reference."""
+    """Weighted share of the root type's requests that took the path in the reference, 0 to 1."""
     share1: float
     mean0_us: float | None
     mean1_us: float | None
     p: float
     """p-value of the change of the share, against the history."""
     q: float | None
-    """q-value of the change of the share; None if not tested individually."""
+    """q-value of the change of the share; None if the path was not tested individually."""
 
 
 class PathMoveRow(Frozen):
-    """Requests that took another path: precursor → mutation."""
+    """Requests that moved from one path (precursor) to another (mutation)."""
 
     root: str
     source: PathEnd | None
-    """Precursor; None: no path lost as many requests."""
+    """Path that lost the requests; None: no path lost as many requests."""
     target: PathEnd | None
-    """Mutation; None: the requests are spread over paths that did not change by test."""
+    """Path that gained the requests; None: they are spread over paths without a significant change."""
     share: float
-    """Share of all requests that moved."""
+    """Share of all requests that moved, 0 to 1."""
     contribution_us: float
     confidence: float | None
-    """Share of resamples in which at least half of this move occurs; None: not resampled."""
+    """Share of resamples in which at least half of the move occurs, 0 to 1; None: not resampled."""
 
 
 class DifferenceRow(Frozen):
-    """One step of the difference of two paths, or a run of steps left out."""
+    """One step in the difference of two paths, or a run of steps that are not shown."""
 
     fate: StepFate
     before: NodeName | None
     after: NodeName | None
     steps: int
     differing: int
-    """Number of differing steps in a run (if the view is cut)."""
+    """Number of differing steps in a run of steps that are not shown."""
 
 
 class PathGroupRow(Frozen):
-    """Moves that make the same change, in any number of categories."""
+    """Moves with the same difference between source and target, in any number of categories."""
 
     rank: int
     kind: MoveKind
     title: str
-    """Sentence: the steps done now, and the steps they replace."""
+    """Sentence that names the new steps and the steps they replace."""
     new: bool
-    """True if there is no precursor: compared with the usual path of its root type."""
+    """True if the moves have no precursor: they are compared with the usual path of their root type."""
     lost: bool
     roots: tuple[str, ...]
     roots_total: int
     share: float
-    """Share of all requests that moved in the group."""
+    """Share of all requests that the moves of the group cover, 0 to 1."""
     contribution_us: float
     anchor: NodeName | None
-    """Last common step before the first difference."""
+    """Last step that both paths share before their first difference; None if there is none."""
     inserted: tuple[NodeName, ...]
     removed: tuple[NodeName, ...]
     replaced: tuple[tuple[NodeName, NodeName], ...]
     moves: tuple[PathMoveRow, ...]
     moves_total: int
     difference: tuple[DifferenceRow, ...]
-    """Differences between the first move's paths, with the steps around them."""
+    """Steps in which the paths of the first move differ, with the steps around them."""
 
 
 class PathTimeRow(Frozen):
-    """A path whose response times changed by test."""
+    """A path whose response times changed significantly."""
 
     category: str
     root: str
@@ -116,9 +118,9 @@ class RepeatsRow(Frozen):
     roots: tuple[str, ...]
     roots_total: int
     operation: NodeName
-    """Outermost of the operations that repeat together."""
+    """Outermost operation among those that repeat together."""
     operations: int
-    """Number of operations that repeat together; in the family of categories with most."""
+    """Number of operations that repeat together, in the largest family of categories."""
     categories: int
     before: float
     """Mean number of repetitions per request, in the reference."""
@@ -134,13 +136,13 @@ class RepeatsRow(Frozen):
 
 
 class RarePathsRow(Frozen):
-    """Rare paths of a root type together, whose joint share changed by test."""
+    """Rare paths of one root type, pooled, whose joint share changed by test."""
 
     root: str
     expected: float
     seen: float
     new_kinds: int
-    """Number of distinct paths that occur in the problem only."""
+    """Number of distinct rare paths that occur in the problem only."""
     p: float
     q: float
 
@@ -159,11 +161,13 @@ class PathsSection(Section):
     repeats_total: int
     rare: tuple[RarePathsRow, ...]
     moves_not_compared: int
-    """Small moves for which no step-by-step comparison was made."""
+    """Number of small moves without a step-by-step comparison."""
     not_compared_us: float
     paths_tested: int
     paths_total: int
     windows: int
     """Number of blocks of ordinary times from which the noise of shares and times was estimated."""
     no_baseline: bool
-    """True if there were too few windows to estimate the noise: it is assumed, so confidence is low."""
+    """True if there were too few windows to estimate the noise: an assumed value is used, so confidence is
+    low.
+    """

@@ -10,37 +10,38 @@ from schemas.report.parts import Frozen, Histogram
 
 
 class FlowStep(Frozen):
-    """Call site (of activity records: the step to a trace point) in the graph."""
+    """Box in the graph: a call site, or for activity records the step to a trace point."""
 
     component: str
     operation: str
     above: int | None
-    """Index in the picture of the preceding or calling step; None: the first of a request."""
+    """Index in `FlowPicture.steps` of the calling or preceding step; None: first step of a request."""
     skipped: int = 0
-    """Number of steps between `above` and this one that are not drawn."""
+    """Number of undrawn steps between `above` and this step."""
     hidden: int = 0
-    """Number of steps after this one that are not drawn."""
+    """Number of undrawn steps after this step."""
     only: Literal["", "before", "after"] = ""
-    """The only period with the step; empty: both."""
+    """`before` or `after` if the step occurs in that period only; empty: in both."""
     change: ChangeKind | None = None
     """Significant change at the step; None without one."""
     finding: int | None = None
-    """Rank of the finding that the change belongs to."""
+    """Rank of the finding that the change belongs to; None without a change."""
     leads: bool = False
-    """True if the change leads its finding."""
+    """True if the change is the leading evidence of its finding."""
     where: str = ""
-    """Instance or segment to which the change is limited; empty: all show it."""
+    """Instance or segment to which the change is limited; empty: it is not limited to one."""
     unit: Unit | None = None
-    """Unit of `before` and `after`."""
+    """Unit of `before` and `after`; None without a change."""
     before: float | None = None
-    """Changed value in the reference, as in the finding's evidence; None without a change."""
+    """Value before the change, in `unit`, as in the finding's evidence; None without a change."""
     after: float | None = None
     calls0: float | None
-    """Mean number of times that the step follows a pass of `above`, in the reference; None for a first
-    step."""
+    """Mean number of occurrences of the step per occurrence of `above`, in the reference; None for a first
+    step.
+    """
     calls1: float | None
     time0_us: float | None
-    """Median own time per request in the reference; None without a value."""
+    """Median self time of the step per request in the reference, µs; None without a value."""
     time1_us: float | None
 
 
@@ -53,7 +54,8 @@ class FlowPicture(Frozen):
     nested: bool
     """True: steps are calls, each inside the call `above`; False: each step follows the step `above`."""
     steps: tuple[FlowStep, ...]
-    """Steps, each after its `above`; of several with the same `above`, the one on the path to the first
-    finding comes last."""
+    """Steps in drawing order, each after its `above`; among siblings, the step on the path to the first
+    finding is last.
+    """
     responses: Histogram
     """Response times of all root types in which the first finding occurs."""

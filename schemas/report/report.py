@@ -17,34 +17,34 @@ from schemas.report.picture import FlowPicture
 from schemas.report.time_strip import TimeStrip
 
 REPORT_VERSION: Final = 3
-"""Version of the model; every change of the model increments it."""
+"""Version of the report model; incremented by every change to it."""
 
 S = TypeVar("S", bound=Section)
 
 
 class SampleSummary(Frozen):
-    """One sample, over the flows that were tested."""
+    """One sample: its period, filter, and statistics of the flows that were tested."""
 
     name: str
     """Name of the sample: `reference`, `problem`, or as given by the analysis."""
     text: str
-    """Period as a person would write it (UTC)."""
+    """Period in the notation of the command line (UTC)."""
     start_ns: int
     end_ns: int
     """End of the sample, exclusive, ns since the epoch."""
     where: str
-    """Filter expression; empty for none."""
+    """Filter expression of the sample; empty without a filter."""
     requests: int
-    """Number of flows as recorded (n)."""
+    """Number of recorded flows that were tested."""
     weighted_requests: float
-    """Sum of the flows' weights (Y)."""
+    """Sum of the flows' weights (1 / sampling probability)."""
     mean_us: float | None
     """Weighted mean response time; None without requests."""
     median_us: float | None
     p99_us: float | None
     """99th percentile of the response times as recorded, unweighted (`median_us`: their median)."""
     total_us: float
-    """n times mean: the summed response time of the recorded flows."""
+    """Summed response time of the recorded flows, `requests` times `mean_us`, µs."""
     failed: int
     """Number of flows whose root did not end `ok`."""
     failed_share: float | None
@@ -55,20 +55,20 @@ class SampleSummary(Frozen):
 
 
 class PeriodChange(Frozen):
-    """Change of the mean response time, and of the load, from the first sample to the second."""
+    """Change of the mean response time and of the load, from the first sample to the second."""
 
     mean0_us: float | None
     mean1_us: float | None
     delta_us: float | None
     delta_share: float | None
-    """Relative change of the mean, delta / mean0."""
+    """Change of the mean relative to the first sample, `delta_us` / `mean0_us`."""
     requests0: int
     requests1: int
     load_ratio: float | None
     """Weighted requests per second, problem / reference, each over the recorded part of its period (the rates
     of `AccountSection`); None if a period has fewer than two requests."""
     total_change_us: float
-    """Change of the summed response time, n1·mean1 - n0·mean0."""
+    """Change of the summed response time, requests1·mean1 - requests0·mean0, µs."""
 
 
 class Headline(Frozen):
@@ -89,7 +89,7 @@ class Verdict(Frozen):
 
 
 class MethodRun(Frozen):
-    """One method as it was run."""
+    """One method of the report: its settings and verdict."""
 
     name: str
     title: str
@@ -102,13 +102,13 @@ class Preparation(Frozen):
     """Preparation of the samples before the comparison."""
 
     level: str
-    """Level of detail: L0: every node. L3: component boundaries only."""
+    """Level of detail of the graphs. L0: every node; L3: component boundaries only."""
     refine: dict[str, str]
-    """Other settings of the refinement, as text."""
+    """Other refinement settings: name -> value as text."""
 
 
 def _by_tag(value: Any, info: ValidationInfo) -> Any:
-    """Parse a section as the model of its tag if the reader knows the tag, else as `ForeignSection`."""
+    """Parse a section as the model that the context maps its tag to; without one, as `ForeignSection`."""
     if not isinstance(value, dict):
         return value
     known: dict[str, type[Section]] = (info.context or {}).get("sections", {})
@@ -126,11 +126,11 @@ class Report(Frozen):
     """First 16 hex digits of the SHA-256 of everything but `id`, `source`, `trace_url`, `strip` and
     `picture`."""
     source: str
-    """Name of the lake(s), for people."""
+    """Name of the lake or lakes, for display."""
     trace_url: str = ""
     """Address of a request's trace, `{trace_id}` in place of its id."""
     preparation: Preparation | None
-    """None where the samples were not loaded from a lake."""
+    """Preparation of the samples; None if they were not loaded from a lake."""
     samples: tuple[SampleSummary, ...]
     notes: tuple[str, ...]
     """Notes on data quality, one sentence each."""
@@ -174,7 +174,7 @@ _NOT_IN_ID: Final = {"id", "source", "trace_url", "strip", "picture"}
 
 
 def content_id(report: Report) -> str:
-    """Id of a report, computed from its content."""
+    """Compute the id of a report from its content (see `Report.id`)."""
     plain = report.model_copy(update={"sections": tuple(section.content() for section in report.sections)})
     content = plain.model_dump_json(exclude=_NOT_IN_ID)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -191,7 +191,8 @@ def to_json(report: Report) -> str:
 
 
 def from_json(text: str | bytes, sections: Iterable[type[Section]]) -> Report:
-    """Parse JSON of `to_json`: sections as the models given, others as `ForeignSection`.
+    """Parse the JSON that `to_json` writes: sections whose model is in `sections`, others as
+    `ForeignSection`.
 
     Raises pydantic.ValidationError for another version, or JSON that is no report.
     """

@@ -57,4 +57,4 @@ REPORT_TABLES: Final = {
         "kinds": KINDS,
     }.items()
 }
-"""Schemas of the tables `reports/<id>/<name>.parquet`, by name; a method may add tables."""
+"""Table name -> schema of `reports/<id>/<name>.parquet`; a method may add further tables."""

@@ -37,7 +37,9 @@ class Suspect(Frozen):
             "count", "requests of the problem at the call site that would settle it; null: no number would"
         ),
     ]
-    """Assumes that the reference grows by as much, and that the change is as large as estimated."""
+    """Number of problem requests at the call site that would make the change significant, if the reference
+    grew by as much and the estimate held; None: no number would.
+    """
     is_hidden: Annotated[
         bool, column("flag", "it is significant against the reference alone, and ordinary times hide it")
     ] = False

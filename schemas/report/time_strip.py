@@ -6,7 +6,9 @@ from schemas.report.parts import Frozen
 
 
 class Course(Frozen):
-    """One sample over time, in ticks of equal length; lists are [ticks], None where no request began."""
+    """One sample over time, in ticks (intervals of equal length); lists have one value per tick, None without
+    a request.
+    """
 
     start_ns: int
     """Start of the first tick, ns since the epoch."""
@@ -17,13 +19,13 @@ class Course(Frozen):
     mean_us: tuple[float | None, ...]
     """[ticks] weighted mean response time, µs."""
     p95_us: tuple[float | None, ...]
-    """95th percentile of the response times as recorded."""
+    """[ticks] 95th percentile of the response times, unweighted, µs."""
     failed_share: tuple[float | None, ...]
-    """Weighted share of requests whose root failed, 0 to 1."""
+    """[ticks] weighted share of requests whose root failed, 0 to 1."""
 
     @property
     def end_ns(self) -> int:
-        """End of the last tick."""
+        """End of the last tick, ns since the epoch."""
         return self.start_ns + len(self.requests) * self.tick_ns
 
 
@@ -36,7 +38,7 @@ class Mark(Frozen):
 
 
 class TimeStrip(Frozen):
-    """Course of each of two samples."""
+    """Courses of the two samples over time, and deployments."""
 
     before: Course
     after: Course

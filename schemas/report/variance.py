@@ -16,7 +16,7 @@ from schemas.report.parts import Frozen, Histogram, Section
 
 
 class MarkerKind(StrEnum):
-    """The three I's of variance (VF §3)."""
+    """Kind of variance by its cause: the three I's of the VarianceFinder paper (§3)."""
 
     INTENTIONAL = "intentional"
     """Variance from a deliberate trade: a cache, a scheduler, a back-off."""
@@ -31,11 +31,11 @@ OfMarker = Annotated[
 ]
 C2_ABOUT = "squared coefficient of variation; more than 10 requests only"
 Ends = Annotated[Interval | None, Inside("c2_")]
-"""Interval of a C²; None if unknown."""
+"""Type of a field with the interval of a C², None if unknown; columns `c2_low` and `c2_high`."""
 
 
 class MarkerRow(Frozen):
-    """User's judgement of a source of variance."""
+    """A user's judgement on a source of variance, from the settings."""
 
     label: str
     kind: MarkerKind
@@ -44,30 +44,30 @@ class MarkerRow(Frozen):
     expires: str | None
     """ISO date of expiry; None: never."""
     state: Literal["holds", "expired", "unused"]
-    """State of the marker; unused: no edge and no site has its label."""
+    """State of the marker: in force, expired, or unused (no edge and no site has its label)."""
 
 
 class VariancePart(Frozen):
-    """One part of the sample's variance; the parts add up to 1."""
+    """One part of the sample's variance. Parts of the whole sample add up to 1."""
 
     kind: Literal["roots", "paths", "within"]
-    """Between root types; between paths of a root type; within paths."""
+    """Variance between root types, between paths of a root type, or within paths."""
     root: str | None
-    """Root type that the part belongs to; None: all."""
+    """Root type of the part; None: all root types."""
     share: float
 
 
 class VariableSite(Frozen):
-    """A call site or edge, and its contribution to the variance."""
+    """A call site, or edge between trace points, and its contribution to the variance."""
 
     label: Annotated[str, column("name", "edge between two trace points, or call")]
-    """`a/x -> b/y`, or a call: the label that a marker uses."""
+    """Label, as used by markers: `a/x -> b/y` for an edge, or the name of a call."""
     caller: Annotated[str | None, column("name", "who calls")]
     requests: Annotated[int, column("count", "recorded requests", label="Requests", far=2)]
-    """Requests that waited for the site."""
+    """Number of requests that waited for the site."""
     mean_us: Annotated[float, column("us", "weighted mean, µs")]
     sd_us: Annotated[float, column("us", "weighted standard deviation, µs")]
-    """Standard deviation of the waiting times for the site."""
+    """Standard deviation of the waiting times for the site, µs."""
     c2: Annotated[float | None, column("c2", C2_ABOUT, label="C²", far=1, interval="c2_interval")]
     c2_interval: Ends
     within: Annotated[
@@ -77,7 +77,7 @@ class VariableSite(Frozen):
         ),
     ]
     within_interval: Annotated[Interval | None, Inside("within_")]
-    """Interval of the site's share within paths, by which sites are ordered."""
+    """95 % interval of `within`."""
     paths: Annotated[float, column("part", "between paths of a root type", label="Between paths", far=2)]
     roots: Annotated[float, column("part", "between root types", label="Between root types", far=3)]
     total: Annotated[float, column("share", "all three; 1 over all sites")]
@@ -85,15 +85,17 @@ class VariableSite(Frozen):
         float | None,
         column("part", "part of what is left without marked sources", label="Of what is left"),
     ]
-    """Share of the residual variance within paths; None unless a marker applies."""
+    """Share of the variance within paths that remains without marked sources; None unless a marker
+    applies.
+    """
     marker: OfMarker
 
 
 class VariableCategory(Frozen):
-    """A category, or all rare ones of a root type together."""
+    """A category, or all rare categories of a root type together."""
 
     category: Annotated[str | None, column("key", "key after refinement; null: rare ones of a root type")]
-    """Category key; None for the rare categories, with at most 10 requests each."""
+    """Category key; None for the row of a root type's rare categories (at most 10 requests each)."""
     members: Annotated[int, column("count", "categories in it")]
     root: Annotated[str, column("name", "root type", label="Root type")]
     canonical: str
@@ -103,28 +105,28 @@ class VariableCategory(Frozen):
     c2: Annotated[float | None, column("c2", C2_ABOUT, label="C²", interval="c2_interval")]
     c2_interval: Ends
     c2_residual: Annotated[float | None, column("c2", "without marked sources", label="Without markers")]
-    """C² of the category without the marked sources; None unless a marker applies."""
+    """C² of the category without the variance of marked sources; None unless a marker applies."""
     impact: Annotated[
         float, column("part", "p·σ²/Var(T): part of the variance, within paths", label="Impact")
     ]
 
 
 class C2Curve(Frozen):
-    """Distribution of C² over large categories (TR Figure 6)."""
+    """Cumulative distribution of C² over large categories (technical report, Figure 6)."""
 
     sample: str
     categories: int
     below_one: float | None
-    """Share of large categories with C² < 1; None without a large category."""
+    """Share of large categories that have C² < 1; None without a large category."""
     requests_below_one: float | None
-    """Share of the requests of large categories that lie in categories with C² < 1."""
+    """Share of the requests in large categories whose category has C² < 1; None without a large category."""
     largest: float | None
     points: tuple[tuple[float, float], ...]
     """Points of the curve: (C², share of the categories with at most this C²), ascending."""
 
 
 class WatchedSource(Frozen):
-    """A source marked inadvertent, listed first until its C² has fallen below 1."""
+    """Source marked inadvertent, listed first until its C² has fallen below 1."""
 
     marker: MarkerRow
     site: str
@@ -135,7 +137,7 @@ class WatchedSource(Frozen):
 
 
 class VarianceSection(Section):
-    """Tier 1: exact decomposition, sites, categories, C² curve."""
+    """Exact decomposition of the variance: by part, site and category, with C² curves."""
 
     section: Literal["variance"] = "variance"
     sample: str
@@ -144,10 +146,11 @@ class VarianceSection(Section):
     c2: float
     residual_sd_us: float | None
     residual_within: float | None
-    """Share within paths of the variance without marked sources (`residual_sd_us`: its standard
-    deviation)."""
+    """Share, in the variance that remains without marked sources, of the variance within paths
+    (`residual_sd_us`: standard deviation that remains).
+    """
     marked_share: float | None
-    """Share of the variance removed by excluding marked sources: 1 - Var(T')/Var(T)."""
+    """Share of the variance removed by excluding marked sources, 1 - (remaining variance) / (variance)."""
     parts: tuple[VariancePart, ...]
     """Parts of the whole sample's variance, then those of each root type."""
     sites: tuple[VariableSite, ...]
@@ -163,13 +166,13 @@ class VarianceSection(Section):
 
 
 class VariableEdge(Frozen):
-    """A part of a category's response time; shares of one category add up to 1."""
+    """A call site or edge within one category; the shares of all of a category add up to 1."""
 
     number: Annotated[int, column("place", "from 1, by share")]
     label: Annotated[str, column("name", "edge or site")]
     site: Annotated[str, column("name", "site")]
     mean_us: Annotated[float, column("us", "mean time on the critical path, µs")]
-    """Mean time on the critical path, with 0 for requests that do not have it there."""
+    """Mean time on the critical path, µs; a request without it there counts as 0."""
     sd_us: Annotated[float, column("us", "its standard deviation, µs")]
     critical: Annotated[
         float, column("share", "share of requests with it on the critical path", label="Critical in", far=2)
@@ -185,26 +188,28 @@ class VariableEdge(Frozen):
         ),
     ]
     highest: bool
-    """True for the edges of the highest variance, which the paper highlights."""
+    """True for the edges with the largest variance, which are highlighted."""
     inherits: int | None
-    """Number of the preceding edge that this one waits for, and whose variance it therefore has."""
+    """`number` of the preceding edge that this one waits for and inherits its variance from; None without
+    one.
+    """
     marker: OfMarker
 
 
 class EdgePair(Frozen):
-    """Two parts of a category's response time that vary together."""
+    """Two edges or sites of a category whose times are correlated."""
 
     one: int
     other: int
-    """Number of the second edge (`one`: of the first)."""
+    """`VariableEdge.number` of the second one (`one`: of the first)."""
     rho: float
-    """Spearman's rank correlation of the two times."""
+    """Spearman's rank correlation of the times of the two edges."""
     q: float
     covariance_us2: float
 
 
 class EdgeAdvice(Frozen):
-    """An edge whose times mix two behaviours."""
+    """Edge whose times mix two behaviours (are bimodal)."""
 
     category: str | None
     """Category in which the edge adds most to the variance; None: rare paths of a root type."""
@@ -212,11 +217,11 @@ class EdgeAdvice(Frozen):
     """Number of categories in which the edge's times are bimodal."""
     label: str
     worth: float
-    """Share of the total variance due to the edge."""
+    """Share of the total variance due to the edge, 0 to 1."""
     delta_bic: float
     low_us: float
     high_us: float
-    """Median of the slower behaviour (`low_us`: of the faster)."""
+    """Median time of the slower behaviour, µs (`low_us`: of the faster)."""
     high_share: float
     cut_us: float
     explanation: Explanation | None
@@ -224,7 +229,7 @@ class EdgeAdvice(Frozen):
 
 
 class VarianceDetail(Frozen):
-    """Tier 2: one category and its parts."""
+    """Variance of one category, by edge or site."""
 
     category: str | None
     root: str
@@ -234,19 +239,21 @@ class VarianceDetail(Frozen):
     by: Literal["edges", "sites"]
     sd_us: float
     kept: float
-    """Share of the variance left after clipping the longest 0.5 % of each part: low for heavy tails."""
+    """Share of the variance that remains if the longest 0.5 % of each part's times are clipped; low: heavy
+    tails.
+    """
     edges: tuple[VariableEdge, ...]
     edges_total: int
     edges_share: float
-    """Sum of the shares of the edges shown."""
+    """Sum of `share` over the edges in `edges`."""
     pairs: tuple[EdgePair, ...]
     pairs_total: int
     histogram: Histogram | None
-    """Histogram of the times of the part with the largest share."""
+    """Histogram of the times of the edge or site with the largest share."""
 
 
 class MarkerSuggestion(Frozen):
-    """Marker suggested by the name of a source. Never applied: for the user to copy."""
+    """Marker suggested by the name of a source, for the user to copy; never applied."""
 
     label: str
     kind: MarkerKind
@@ -255,7 +262,7 @@ class MarkerSuggestion(Frozen):
 
 
 class VarianceDetailsSection(Section):
-    """Tier 2: edges or sites of some categories, advice, suggested markers."""
+    """Edges or sites of single categories, advice, suggested markers."""
 
     section: Literal["variance-details"] = "variance-details"
     details: tuple[VarianceDetail, ...]
@@ -264,17 +271,18 @@ class VarianceDetailsSection(Section):
 
 
 class SiteChange(Frozen):
-    """A site before and after; parts are shares of the variance before."""
+    """Variance of a site before and after; contributions are shares of the variance before."""
 
     label: str
     caller: str | None
     within0: float
     within1: float
     change: float
-    """Change of the site's whole contribution, within and between paths; the changes of all sites, which are
-    ordered by it, add up to the change of the variance."""
+    """Change of the site's contribution within and between paths, as a share of the variance before; sites
+    are ordered by it, and over all sites it sums to the change of the variance.
+    """
     ratio: float
-    """Ratio after/before of the variance of the waiting times for the site: the quantity tested."""
+    """Variance of the waiting times for the site, after / before: the tested quantity."""
     interval: Interval
     """95 % interval of `ratio`."""
     q: float
@@ -285,7 +293,7 @@ class SiteChange(Frozen):
 
 
 class CategoryChange(Frozen):
-    """C² of a category before and after."""
+    """C² of a category before and after, and the test of their ratio."""
 
     category: str
     root: str
@@ -307,17 +315,18 @@ class VarianceChangeSection(Section):
     sd0_us: float
     sd1_us: float
     ratio: float
-    """Ratio of the variances, after over before."""
+    """Variance of all response times, after / before."""
     interval: Interval | None
     between: float | None = None
-    """Part of the change that is between paths and root types; above 1 if the part within paths changed in
-    the other direction. None if the variance did not change significantly (see `interval`)."""
+    """Share of the change that is between paths and root types; above 1 if the variance within paths changed
+    in the other direction. None if the variance did not change significantly (see `interval`).
+    """
     sites: tuple[SiteChange, ...]
-    """Sites that changed significantly and beyond the floor; more variable ones first."""
+    """Sites that changed significantly and beyond the floor, more variable ones first."""
     sites_total: int
     sites_tested: int
     categories: tuple[CategoryChange, ...]
     categories_total: int
     categories_tested: int
     ks_p: float | None
-    """p of a KS test between the variances of large categories before and after (NSDI §8.7)."""
+    """p-value of a KS test between the variances of large categories before and after (NSDI'11, §8.7)."""

@@ -45,11 +45,11 @@ def hash_word(text: str | None) -> int:
 
 
 Words = Callable[[pa.Array], U8]
-"""Function from distinct words to their hashes."""
+"""Function that returns a uint64 hash for each of an array of distinct words."""
 
 
 def hash_words(words: pa.Array) -> U8:
-    """[words] `hash_word` of each word."""
+    """[words] uint64 `hash_word` of each word."""
     return np.array([hash_word(word) for word in words.to_pylist()], dtype=np.uint64)
 
 
@@ -85,7 +85,7 @@ def hash_rows(events: pa.Table, words: Words = hash_words) -> U8:
 
 
 def _hash_values(array: pa.Array, words: Words) -> U8:
-    """[values] hash of one column of any type of the event schema."""
+    """[values] uint64 hash of each value of a column; any type of EVENT_SCHEMA."""
     kind = array.type
     is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
     if array.null_count == len(array) and not pa.types.is_dictionary(kind):
@@ -111,7 +111,7 @@ def _hash_values(array: pa.Array, words: Words) -> U8:
 
 
 def _hash_lists(array: pa.Array, words: Words) -> U8:
-    """[lists] hash of a list: its length and its values with their positions."""
+    """[lists] uint64 hash of each list, over its length, its values and their positions."""
     lengths = list_lengths(array)
     values = _hash_values(pc.list_flatten(array), words)
     ends = np.cumsum(lengths)

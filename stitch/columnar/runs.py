@@ -32,11 +32,10 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 def connected_components(a: I8, b: I8, n: int) -> tuple[int, I8]:
     """`(number of components, component)`: [n] component of each vertex, numbered by smallest vertex.
 
-    `a`, `b` [edges] are vertices 0 … n - 1; direction, repeats and loops do not matter. Each round hangs
-    every root onto its smallest neighbour and flattens. A root with a neighbour that is left after two rounds
-    has
-    absorbed another one, so the number of roots halves: O((n + edges) log n), three or four rounds in
-    practice.
+    `a`, `b` [edges] are vertices 0 … n - 1; direction, repeats and loops do not matter. Each round makes
+    every root a child of its smallest neighbour and flattens the trees. A root that still has a neighbour
+    after two rounds has absorbed another one, so the number of roots halves: O((n + edges) log n), in
+    practice three or four rounds.
     """
     root = np.arange(n, dtype=np.int64)
     while True:
@@ -54,7 +53,7 @@ def connected_components(a: I8, b: I8, n: int) -> tuple[int, I8]:
 
 
 _DENSE = 1 << 16
-"""Maximum range of values counted in an array instead of by sorting."""
+"""Range of values up to which `count_values` counts in an array; wider ranges are sorted."""
 
 
 def ranges(first: I8, count: I8) -> I8:
@@ -100,7 +99,7 @@ def run_starts(*keys: npt.NDArray[np.generic]) -> B1:
 
 
 def in_long_runs(starts: B1) -> B1:
-    """[rows] True in runs of two or more rows; `starts` as from `run_starts`."""
+    """[rows] True in runs of two or more rows; starts: [rows] True where a run begins."""
     found: B1 = ~starts
     found[:-1] |= ~starts[1:]
     return found
@@ -115,7 +114,7 @@ def sum_runs(values: U8, first: I8) -> U8:
 
 
 def inverse(order: npt.NDArray[np.integer]) -> I8:
-    """[rows] place of each row in a permutation."""
+    """[rows] inverse of a permutation: the position of each row in `order`."""
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     return place
@@ -148,7 +147,7 @@ def count_values(values: I8) -> tuple[I8, I8]:
 
 
 def deal(table: pa.Table, codes: npt.NDArray[np.integer], n: int) -> Iterator[pa.Table]:
-    """Split a table into `n` parts by code [rows], order kept. Rows are moved once."""
+    """Yield `n` tables; table i has the rows whose code [rows] is i, order kept. Each row is moved once."""
     if n == 1:
         yield table
         return
@@ -158,9 +157,10 @@ def deal(table: pa.Table, codes: npt.NDArray[np.integer], n: int) -> Iterator[pa
 
 
 def own_words(table: pa.Table) -> pa.Table:
-    """Reduce dictionaries longer than the rows to the words in use.
+    """Copy of a table in which dictionaries that are longer than their values are reduced to the words in
+    use.
 
-    This includes dictionaries inside lists and structs that are longer than their values.
+    This includes dictionaries inside lists and structs.
     """
     for place, field in enumerate(table.schema):
         if _holds_words(field.type):
@@ -203,7 +203,7 @@ def _with_own_words(array: pa.Array) -> pa.Array:
 
 
 def struct_arrays(kind: pa.StructType, columns: Mapping[str, pa.Array]) -> pa.StructArray:
-    """Struct array of a type from columns by the names of its fields."""
+    """Struct array of type `kind`; columns: field name -> values, cast to the field's type."""
     return pa.StructArray.from_arrays(
         [columns[field.name].cast(field.type) for field in kind], fields=list(kind)
     )
@@ -221,7 +221,7 @@ def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:
 
 
 def sorted_words(words: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Reduce the dictionary to the words in use, sorted; values stay equal. O(rows + words log words).
+    """Dictionary array with the words in use only, sorted; values stay equal. O(rows + words log words).
 
     The bytes of a table then do not depend on the order in which words were added.
     """

@@ -48,7 +48,7 @@ from stitch.scratch import Scratch
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
 _HELD_SHARE: Final = 16
-"""Divisor of an import's memory budget: the share for parts of small windows that wait."""
+"""Divisor of the memory budget: bytes of small windows' parts that may wait until all groups are stitched."""
 
 
 def import_into(
@@ -126,7 +126,7 @@ def _into_folder(lake: Path, run: Callable[..., ImportSummary]) -> ImportSummary
 
 
 def worth_processes(workers: int, sources: Sequence[Source]) -> bool:
-    """True if the input is worth starting `workers` processes; the size of a topic is unknown."""
+    """True if the input is large enough to repay the start of `workers` processes; topics count as large."""
     sizes = [source.size for source in sources]
     if workers == STITCHED_AT_ONCE:
         return sum(sizes) - max(sizes) >= TWO_FROM_BYTES
@@ -152,9 +152,8 @@ def import_files(
     """Import as `import_into` does, on any store; the caller holds the lock and clears `scratch`.
 
     copies: local copies to read files of the lake from, if not from the store. With several `workers`, each
-    opens the lake by its name. sweep: removes what a dead import left beside `scratch`. A worker of it that
-    is still running then misses a file of its task, and must find that its queue, on the stage, is already
-    gone.
+    opens the lake by its name. sweep: removes files that a dead import left beside `scratch`. If a worker of
+    that import still runs, it then misses a file of its task; so its queue, on the stage, is removed first.
     """
     ensured = partial(ensure_lake, store, settings.window_length_ns, DEFAULT_WINDOW_NS, created_by, lake)
     info = ensured() if read_info(store, lake) is not None else None
@@ -226,7 +225,7 @@ def _stitch(
     running: deque[tuple[int, Group, Callable[[], GroupOutcome]]] = deque()
 
     def finish() -> None:
-        """Book the group begun first, even if a later one ended before it."""
+        """Record the outcome of the group begun first, even if a later one ended before it."""
         part, group, ended = running.popleft()
         outcome = ended()
         group.forget()
@@ -267,8 +266,9 @@ class _SmallWindows:
         return self._bytes > self.limit_bytes
 
     def take(self) -> list[WindowParts]:
-        """Remove and return all waiting parts, by window in order of time: (number of its first group,
-        parts)."""
+        """Remove and return all waiting parts: for each window, in order of time, (number of the first group
+        that has a part of it, parts).
+        """
         waiting = [(parts[0][0], [part for _, part in parts]) for _, parts in sorted(self._parts.items())]
         self._parts, self._bytes = {}, 0
         return waiting

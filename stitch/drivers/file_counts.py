@@ -23,7 +23,7 @@ _NAMED: Final = 5
 
 @dataclass(slots=True)
 class FileCounts:
-    """Counts of a file's content, beside its events and dead letters."""
+    """Counts of one input file: its events, their days, its oddities, and its first reject."""
 
     events: int = 0
     days: DaysSeen = field(default_factory=DaysSeen)
@@ -32,7 +32,7 @@ class FileCounts:
     """(reason, detail) of the file's first reject."""
 
     def add(self, decoded: DecodedBatch) -> None:
-        """Count a batch of the file."""
+        """Add a decoded batch of the file to the counts."""
         self.events += decoded.events.num_rows
         self.oddities.update(decoded.oddities)
         if decoded.events.num_rows:
@@ -42,7 +42,7 @@ class FileCounts:
             self.refusal = first["reason"], first["detail"]
 
     def input_file(self, source: Source, settings: ImportSettings, absurd_days: I8) -> InputFile:
-        """Entry of the file for the commit record."""
+        """Entry of the file for the commit record; absurd_days: days since the epoch with refused events."""
         return InputFile(
             name=source.name,
             sha256=source.sha256,

@@ -13,12 +13,13 @@ from schemas.config import MAX_KEPT, Config, DecodeConfig, SpanColumns, StitchCo
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 STITCHED_AT_ONCE: Final = 2
-"""Groups of requests stitched at once within one memory budget."""
+"""Number of groups of requests stitched at once within one memory budget."""
 _BUDGET_PER_PAYLOAD_BYTE: Final = 6
-"""Peak of kernel and writer over the payload of the group they work on,
-measured (docs/internals/performance.md)."""
+"""Peak memory of kernel and writer, in bytes per byte of payload of the group they work on; measured
+(docs/internals/performance.md).
+"""
 DECODERS: Final = 2
-"""Chunks decoded at once, each in a thread: DuckDB and Arrow free the lock, ptars partly."""
+"""Chunks decoded at once, each in a thread: DuckDB and Arrow release Python's lock, ptars partly."""
 MAX_WINDOWS: Final = 2_016
 """Maximum windows of an import, a week of five-minute ones: ten seconds of CPU and 8,000 syncs beside the
 data."""
@@ -28,23 +29,23 @@ class ImportSettings(Config):
     """Settings of an import."""
 
     format: str | None = None
-    """Format of every file; else recognised by content, file by file."""
+    """Format of every file; none: recognised from the content of each file."""
     window_length_ns: int | None = None
     """Window length of a new lake: 1m, 5m (default), 15m, 1h, 1d."""
     memory_bytes: int = Field(default=2**30, ge=LEAST_MEMORY_BYTES)
-    """Memory budget beside the 180 MB of the idle process; larger inputs go by way of the disk."""
+    """Memory budget beside the 180 MB of the idle process; larger inputs spill to disk."""
     params_share: float = Field(default=1.0, ge=0, le=1)
-    """Share of requests, by a hash of the id, whose parameters are kept."""
+    """Share of requests, chosen by a hash of the request id, whose parameters are kept."""
     max_windows: int = Field(default=MAX_WINDOWS, ge=1)
-    """Most windows of one import: each costs three files and folders, synced one by one."""
+    """Maximum number of windows of one import; each costs three files and folders, synced one by one."""
     any_time: bool = False
-    """Keep records of any time, also months or years away from the bulk of their file."""
+    """Keep records of any time, also those months or years away from most of their file."""
     max_dead_letters_per_file: int = Field(default=MAX_KEPT, ge=0, le=MAX_KEPT)
-    """Dead letters kept of one input file; more are counted only."""
+    """Maximum number of dead letters kept per input file; further ones are only counted."""
     columns: SpanColumns = SpanColumns()
-    """Columns of tables of spans (Parquet)."""
+    """Columns of span tables (Parquet)."""
     kafka: KafkaSettings = KafkaSettings(topic_pattern=".*")
-    """Connection to brokers; their addresses and the topics are in the names of the input."""
+    """Connection to brokers, whose addresses and topics are part of the inputs' names."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()
 
@@ -58,7 +59,7 @@ class ImportSettings(Config):
         )
 
     def most_workers(self, workers: int) -> int:
-        """Maximum workers, up to `workers`, that the memory budget allows."""
+        """Maximum number of workers, up to `workers`, that the memory budget allows."""
         return min(workers, STITCHED_AT_ONCE * self.memory_bytes // LEAST_MEMORY_BYTES)
 
     def shared_among(self, workers: int) -> ImportSettings:
@@ -69,19 +70,17 @@ class ImportSettings(Config):
 
     @property
     def payload_bytes(self) -> int:
-        """Maximum payload of events that the memory budget allows, in STITCHED_AT_ONCE groups."""
+        """Maximum payload of events, bytes, that the budget allows for STITCHED_AT_ONCE groups together."""
         return self.memory_bytes // _BUDGET_PER_PAYLOAD_BYTE
 
     @property
     def chunk_bytes(self) -> int:
-        """Text decoded at a time by each of DECODERS: 8 MB for the default budget, at a peak of some 50
-        MB."""
+        """Bytes of text that each of DECODERS decodes at a time: 8 MB by default, at a peak of some 50 MB."""
         return min(8 * 2**20, self.memory_bytes // (64 * DECODERS))
 
     @property
     def page_bytes(self) -> int:
-        """Largest page of a Parquet file that is unpacked: Arrow holds both the page and its decoded
-        values."""
+        """Maximum bytes of a Parquet page that is unpacked: Arrow holds the page and its decoded values."""
         return self.memory_bytes // 4
 
 
@@ -89,24 +88,24 @@ class ImportSummary(Config):
     """Counts of a finished import."""
 
     commit: int | None
-    """Number of the commit; None: every file was in the lake, nothing was done."""
+    """Number of the commit; None: every file was in the lake already and nothing was written."""
     files_imported: tuple[str, ...]
     files_known: tuple[str, ...]
-    """In the lake already (by content), or given twice."""
+    """Names of files whose content was in the lake already, or that were given twice."""
     windows: int
     bytes_written: int
     spilled: bool
-    """True if events went to disk on their way."""
+    """True if events were written to disk before they were stitched."""
     counters: Counters
     changed_settings: str = ""
-    """Settings that files were imported with until now, and those of now; empty: the same."""
+    """Settings of earlier imports and of this one where they differ; empty: they are the same."""
 
 
 class Progress(Protocol):
     """Observer of an import's progress."""
 
     def begin(self, total_bytes: int) -> None:
-        """Called when reading starts."""
+        """Called when reading starts; total_bytes: size of all input files."""
         ...
 
     def decoded(self, file_bytes: int, events: int) -> None:
@@ -114,5 +113,5 @@ class Progress(Protocol):
         ...
 
     def stitched(self, flows: int) -> None:
-        """Called after a group of events became flows."""
+        """Called after a group of requests was stitched; flows: number of its flows."""
         ...

@@ -26,18 +26,20 @@ from stitch.scratch import Scratch
 
 STDIN: Final = "-"
 _CHUNK_BYTES_PER_EVENT: Final = 160
-"""Typical bytes of an event in a chunk of lines; determines the least size of batches passed on."""
+"""Typical bytes of an event in a chunk of lines; chunk size divided by it: minimum events of a
+decoded batch.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file in a remote store: folder (`s3://…`) and name below it."""
+    """A file in a remote store: URL of its folder (`s3://…`), and name below that."""
 
     folder: str
     name: str
 
     def copy(self, out: IO[bytes] | None = None) -> tuple[str, int]:
-        """Write the content to `out`; return its SHA-256 and its size. Raises OSError, LakeError."""
+        """Download the file into `out`, if given; return (hex SHA-256, bytes). Raises OSError, LakeError."""
         hashed = _Hashed(out)
         remote_store(self.folder).download(self.name, hashed)  # type: ignore[arg-type] # it only writes
         return hashed.sha256.hexdigest(), hashed.size
@@ -69,7 +71,7 @@ class Source:
     size: int
     """Size in bytes; 0 for a part of a log, where it is unknown before reading."""
     mtime_ns: int
-    """Modification time; 0 unless a file of this machine."""
+    """Modification time of a file of this machine, ns since the epoch; 0 for other inputs."""
     spooled: bool = False
     """True if `path` is a copy below `scratch` of an input that can be read only once."""
 
@@ -110,7 +112,8 @@ class Source:
     def at_hand(self) -> Iterator[Path]:
         """Local path of the input's content during the block; a remote file is downloaded.
 
-        Raises InputError if the content is gone or differs from the hash, which would be committed.
+        Raises InputError if the content is gone or no longer has the hash `sha256`, which the commit would
+        record.
         """
         assert not isinstance(self.path, LogPart), "a log is no file"
         if isinstance(self.path, Path):
@@ -144,13 +147,13 @@ class Sources:
     """Inputs of an import: new ones, and known ones."""
 
     fresh: tuple[Source, ...]
-    """Inputs not in the lake yet, by SHA-256."""
+    """Inputs not in the lake yet, sorted by SHA-256; equal files once."""
     known: tuple[Source, ...]
     """Inputs that the lake has already, or that were given twice."""
 
 
 def open_sources(names: Iterable[str | LogPart], scratch: Path, stdin: BinaryIO) -> list[Source]:
-    """Hash every file (about 1 GB/s); a file in a bucket is downloaded for that.
+    """Open inputs: hash every file (about 1 GB/s); a file in a bucket is downloaded for that.
 
     Inputs that can be read only once, `-` (`stdin`) and pipes, are first copied to a file below `scratch`.
     Raises InputError.
@@ -177,7 +180,7 @@ def files_named(pattern: str) -> list[str]:
 
 
 def input_file(name: str) -> Path | RemoteFile:
-    """Path of a named file on this machine, or its address in a remote store."""
+    """Path of a named file of this machine, or folder and name of a file in a remote store."""
     path = local_path(name)
     if path is not None:
         return path.absolute()
@@ -191,7 +194,7 @@ def sort_out(
     known: Mapping[str, InputFile],
     settings: ImportSettings,
 ) -> Sources:
-    """Separate new files from files that the lake has already (`InputFile.is_settled`)."""
+    """Separate new inputs from those that the lake has (`InputFile.is_settled`) or that are given twice."""
     fresh: dict[str, Source] = {}
     seen: list[Source] = []
     for source in sources:
@@ -207,7 +210,7 @@ def sort_out(
 
 
 def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
-    """Path of the file itself, or of a copy if it can be read only once."""
+    """Path of the file `name`; of a copy at `spool` if it can be read only once (stdin, pipe)."""
     if name == STDIN:
         _copy(name, stdin, spool)
         return spool
@@ -224,7 +227,7 @@ def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
 
 
 def _copy(name: str, stream: BinaryIO, spool: Path) -> None:
-    """Copy a pipe to a file.
+    """Copy the input `name`, a pipe, to the new file `spool`.
 
     A pipe that cannot be read is an InputError, a full disk an OSError.
     """

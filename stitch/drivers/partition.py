@@ -16,7 +16,7 @@ from stitch.columnar.runs import whole
 BITS_PER_LEVEL: Final = 5
 FANOUT: Final = 1 << BITS_PER_LEVEL
 MAX_LEVEL: Final = 3
-"""Four levels are about a million buckets; past them only single requests are too large."""
+"""Last level of partitioning: four levels are a million buckets; a larger one is a single request."""
 
 
 def hash_texts(texts: pa.StringArray) -> U8:
@@ -50,19 +50,22 @@ def hash_requests(events: pa.Table) -> U8:
 
 
 def bucket_of(hashes: U8, level: int) -> I8:
-    """[hashes] bucket 0 … FANOUT-1; every level uses other bits of the hash."""
+    """[hashes] bucket, 0 … FANOUT-1, at a level of partitioning; every level uses other bits of the hash."""
     shift = np.uint64(BITS_PER_LEVEL * level)
     return ((hashes >> shift) & np.uint64(FANOUT - 1)).astype(np.int64)
 
 
 def share_of(hashes: U8, share: float) -> B1:
-    """[hashes] True for requests in a sample of `share` of all requests: the same ones in every run."""
+    """[hashes] True for requests in a sample of all requests; share: size of the sample, in [0, 1].
+
+    The same requests are in the sample in every run.
+    """
     # The top 53 bits are exact as a float, and no bucket reads them.
     return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share
 
 
 def shared_params(params: pa.Table, share: float) -> pa.Table:
-    """Parameters of the sampled `share` of requests."""
+    """Rows of `params` whose request is in the sample of `share` (`share_of`), a share in [0, 1]."""
     return params if share >= 1 else params.filter(pa.array(share_of(hash_requests(params), share)))
 
 

@@ -46,17 +46,18 @@ from stitch.lake.staging import Staging
 from stitch.structures import StructureMemo
 
 MAX_GAP_DAYS: Final = 31
-"""Most days without events inside an island: a recording may pause for a month; wrong clocks are off by
-years."""
+"""Maximum days without events inside an island: a recording may pause for a month; wrong clocks are off by
+years.
+"""
 BULK_SHARE: Final = 0.1
-"""Least share of a file's events in an island of the bulk."""
+"""Minimum share, in [0, 1], of a file's events in an island of the bulk."""
 ABSURD_DETAIL: Final = (
     "far away from the bulk of its file: a wrong clock, or a wrong unit; --any-time keeps it"
 )
 
 
 class DaysSeen:
-    """Counts of a file's events by day. Memory: 584 years have 213,504 days."""
+    """Counts of a file's events by day (UTC, days since the epoch); int64 ns allow 213,504 days."""
 
     def __init__(self) -> None:
         self._events: Counter[int] = Counter()
@@ -66,7 +67,7 @@ class DaysSeen:
 
     @classmethod
     def of(cls, events: Mapping[int, int], ends: Mapping[int, int]) -> DaysSeen:
-        """Counts from the result of `counts`."""
+        """Instance from the two mappings that `counts` returns."""
         seen = cls()
         seen._events.update(events)
         seen._ends.update(ends)
@@ -86,11 +87,13 @@ class DaysSeen:
         self._events.update(dict.fromkeys(self._ends, 0))
 
     def count(self, absurd_days: I8) -> int:
-        """Number of event times on the given days; a span that starts and ends on one of them counts once."""
+        """Number of starts and ends of events on the given days; a start and an end on the same day count
+        once.
+        """
         return sum(self._events[day] + self._ends[day] for day in absurd_days.tolist())
 
     def judged(self) -> tuple[set[int], set[int]]:
-        """(absurd days, other days) of this file."""
+        """(absurd days, other days) of this file, by the rule of the module docstring."""
         days = np.array(sorted(self._events), dtype=np.int64)
         if not len(days):
             return set(), set()
@@ -103,7 +106,7 @@ class DaysSeen:
 
 
 def absurd_days(files: Iterable[DaysSeen]) -> I8:
-    """Days whose events are refused as absurd, ascending; mostly none."""
+    """Days since the epoch whose events are refused as absurd, over all files, ascending; mostly none."""
     judged = [each.judged() for each in files]
     far = set[int]().union(*(absurd for absurd, _ in judged))
     return np.array(sorted(far.difference(*(fine for _, fine in judged))), dtype=np.int64)
@@ -153,7 +156,9 @@ def of_retired(events: pa.Table, retired_to_ns: int, config: StitchConfig, memo:
 def refuse_all_retired(
     counters: Counters, sources: Sequence[Source], retired_to_ns: int | None, window_length_ns: int
 ) -> None:
-    """Refuse an import whose events were all refused: its files do not count as known. Raises InputError."""
+    """Raise InputError if all requests of an import were refused as retired: its files must not count as
+    known.
+    """
     retired = counters.rejects.get(Reason.RETIRED.value, 0)
     if not retired or retired_to_ns is None:
         return
@@ -168,11 +173,11 @@ def refuse_all_retired(
 
 
 FLUSH_BYTES: Final = 32 * 2**20
-"""Maximum bytes of dead letters in memory; the size of their file before compression."""
+"""Maximum bytes of dead letters in memory; more are written to a file of the stage."""
 FLUSH_ROWS: Final = 100_000
-"""Maximum dead letters in memory."""
+"""Maximum number of dead letters in memory; more are written to a file of the stage."""
 KERNEL_SOURCE: Final = "(stitched)"
-"""`source` of dead letters found when stitching events of several files."""
+"""Value of `source` in dead letters found when events of several files are stitched."""
 _ORDER: Final = [(name, "ascending") for name in ("source", "position", "item", "sha256", "detail")]
 
 

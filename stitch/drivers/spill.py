@@ -31,22 +31,26 @@ from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 from stitch.records.components import assign_requests, flat_list
 
 _SMALL_BYTES: Final = 16 * 2**20
-"""Payload bytes stitched as one group: a second core would not make up for files split in two."""
+"""Payload bytes up to which all events are one group: a second core would not repay splitting the files."""
 _MAX_GROUP_BYTES: Final = 2**29
 """Maximum payload of a group, whatever the budget: Arrow's offsets of a text column have 31 bits."""
 _LEAST_GROUPS: Final = 2
-"""Groups to partition the payload into, doubled while they are too large: with a power of two, as there are
-buckets, groups are even and none is left for one core alone."""
+"""Minimum number of groups, doubled while groups are too large: as a power of two, like the number of
+buckets, it makes even groups, and none is left for one core alone.
+"""
 _ROUNDS: Final = 4
-"""Divisor of the memory limit: payload partitioned at a time, at least `_SMALL_BYTES`, as writing a piece of
-a bucket takes 2 ms however small it is."""
+"""Divisor of the memory limit: payload gathered before it is partitioned, at most `_SMALL_BYTES`; the more
+the better, as writing a piece of a bucket takes 2 ms however small it is.
+"""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _LINKING = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
 
 
 @dataclass(slots=True)
 class Group:
-    """Events of whole requests, in memory and in streams on disk, until they are loaded."""
+    """Requests to be stitched together: their events, in memory and in streams on disk, until they are
+    loaded.
+    """
 
     held: list[pa.Table] = field(default_factory=list)
     paths: list[HandedFile] = field(default_factory=list)
@@ -66,19 +70,22 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """Events that one process has partitioned to disk, for the process that collects them."""
+    """Events that one process partitioned into buckets on disk, for the process that collects them."""
 
     sizes: list[int]
     """[FANOUT] payload bytes of each bucket."""
     paths: list[list[HandedFile]]
-    """[FANOUT] streams on disk of each bucket."""
+    """[FANOUT] streams on disk, a list for each bucket."""
     loose: list[HandedFile]
-    """Streams of records without a request id."""
+    """Streams on disk with the records without a request id."""
     n_loose: int
     """Number of records without a request id."""
 
     def handed_on(self, exchange: Exchange) -> Dealt:
-        """Hand on the streams through an exchange, all at once. Raises OSError."""
+        """Copy whose streams were handed on to other tasks through `exchange`, all at once.
+
+        Raises OSError.
+        """
         ends = np.cumsum([len(paths) for paths in self.paths]).tolist()
         files = exchange.hand_on([*chain.from_iterable(self.paths), *self.loose])
         paths = [files[start:end] for start, end in pairwise([0, *ends])]
@@ -86,7 +93,7 @@ class Dealt:
 
 
 class _Pile:
-    """Batches in order of arrival, in memory or in streams on disk."""
+    """Batches of events in order of arrival, in memory or in streams on disk."""
 
     def __init__(self, path: Path, *, on_disk: bool = False) -> None:
         """path: prefix of the streams' file names, to which numbers are appended."""
@@ -129,7 +136,7 @@ class _Pile:
         self._held = []
 
     def adopt(self, paths: list[HandedFile], size: int, n_events: int) -> None:
-        """Append streams written by another process."""
+        """Append streams written by another process: files, payload bytes, number of events."""
         self._paths += paths
         self.size += size
         self.n_events += n_events
@@ -181,12 +188,12 @@ class Buckets:
             pass
 
     def adopt(self, dealt: Dealt) -> None:
-        """Append events partitioned by the same bits in another process, on disk."""
+        """Append events that another process partitioned by the same bits of the hash and wrote to disk."""
         for pile, paths, size in zip(self._piles, dealt.paths, dealt.sizes, strict=True):
             pile.adopt(paths, size, 0)
 
     def dealt(self) -> tuple[list[int], list[list[HandedFile]]]:
-        """([FANOUT] payload bytes, [FANOUT] streams on disk). Nothing may be added after."""
+        """Finish all streams; return ([FANOUT] payload bytes, [FANOUT] lists of streams)."""
         return [pile.size for pile in self._piles], [pile.close() for pile in self._piles]
 
     def batches(self) -> Iterator[pa.Table]:
@@ -228,9 +235,10 @@ def _group(piles: list[_Pile]) -> Group:
 
 
 class EventSpill:
-    """Collects batches and yields them in groups small enough for the kernel.
+    """Collector of batches of events, which yields them in groups small enough for the kernel.
 
-    Records without a request id are kept apart until all is read; then they are named, and join the others.
+    Records without a request id are buffered apart until all is read; then they are named, and join the
+    others.
     """
 
     def __init__(self, scratch: Path, limit_bytes: int, pool: Executor | None = None) -> None:
@@ -253,7 +261,7 @@ class EventSpill:
         return self._loose.on_disk or (self._buckets is not None and self._buckets.on_disk)
 
     def add(self, events: pa.Table) -> None:
-        """Add a batch. O(events)."""
+        """Add a batch of events. O(events)."""
         if events["request_id"].null_count:
             loose = pc.and_(pc.is_null(events["request_id"]), pc.less(events["kind"], SPAN_KIND_BASE))
             self._loose.add(events.filter(loose).unify_dictionaries().combine_chunks())
@@ -290,7 +298,7 @@ class EventSpill:
         return Dealt(*buckets.dealt(), self._loose.close(), self._loose.n_events)
 
     def adopt(self, dealt: Dealt) -> None:
-        """Add events partitioned by another process."""
+        """Add events that another process partitioned to disk."""
         self._size += sum(dealt.sizes)
         if self._buckets is None:
             self._buckets = Buckets(self._scratch / "events", level=0, on_disk=True)
@@ -313,8 +321,9 @@ class EventSpill:
             yield Group(held)
 
     def _group_bytes(self) -> int:
-        """Payload of a group: an even part of the total, at most half of the limit, as two groups are
-        stitched at once."""
+        """Maximum payload of a group, bytes: an even part of the total, at most half of the limit, as two
+        groups are stitched at once.
+        """
         if self._size <= min(_SMALL_BYTES, self._limit_bytes):
             return self._size
         most = min(self._limit_bytes // 2, _MAX_GROUP_BYTES)
@@ -332,8 +341,9 @@ class EventSpill:
 
 
 def new_stream(path: Path, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
-    """Writer of an Arrow IPC stream in a new file; creates its folders. Both are readable by the owner
-    only."""
+    """Writer of an Arrow IPC stream in a new file; creates its folders. All are readable by the owner
+    only.
+    """
     path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
     return pa.ipc.new_stream(str(path), schema, options=_OPTIONS)
@@ -347,7 +357,10 @@ def read_stream(path: HandedFile) -> Iterator[pa.Table]:
 
 
 def _touching(named: Iterator[pa.Table], loose: _Pile) -> Iterator[pa.Table]:
-    """Linking columns of named records that share a breadcrumb or id with a record in `loose`. O(records)."""
+    """Linking columns of records with a request id that share a breadcrumb or id with a record in `loose`.
+
+    O(records).
+    """
     words = _words(loose)
     for events in named:
         records = events.select(_LINKING).filter(pc.less(events["kind"], SPAN_KIND_BASE))

@@ -61,17 +61,17 @@ from stitch.graph.series_parallel import Block, Item, SeriesParallel
 from stitch.graph.template import Template, digest
 
 _MAX_PERIOD = 16
-"""Longest loop body, in symbols; a span or a parallel block counts as one."""
+"""Maximum length of a loop body, in symbols; a span or a parallel block counts as one."""
 _MAX_DEPTH = 3
 """Maximum nesting depth of loops; deeper ones stay unrolled."""
 _MAX_OPEN, _MAX_WIRED = 64, 4096
-"""Maximum open joins, and folded nodes, of a piece with references that may be folded."""
+"""Bounds of a piece with references that may be folded: open joins, nodes after folding."""
 _NEVER = -2
-"""Key in `StructurePiece.open` of a piece that is never treated as closed."""
+"""Key in `StructurePiece.open` that marks a piece as never closed."""
 
 
 class Repeat(NamedTuple):
-    """`copies` times `period` symbols from `start` on."""
+    """Run of `copies` equal blocks of `period` symbols each, from index `start`."""
 
     start: int
     period: int
@@ -123,18 +123,18 @@ class Folded:
     wiring: bytes = field(repr=False)
     """Serialised links from references to joins; empty without any."""
     made: list[StructurePiece] = field(repr=False)
-    """Composite pieces, inner ones first."""
+    """Composite pieces of the structure, inner before outer."""
 
 
 def fold_levels(tree: SeriesParallel, words: list[Word]) -> tuple[Folded, Folded, Folded]:
-    """Structure of `words` [nodes] folded at L0, L1 and L2. Levels share `pieces` where nothing folds."""
+    """Fold the structure of `words` [nodes] at L0, L1 and L2. Levels share `pieces` where nothing folds."""
     l0 = _fold_exact(tree, words)
     l1 = _relax(l0, tree, POWER_OF_TWO)
     return l0, l1, _relax(l1, tree, AT_LEAST_TWO)
 
 
 def node_words(template: Template) -> list[Word]:
-    """[nodes] word of each node."""
+    """[nodes] `Word` of each node of a template."""
     awaited = {src for src, dst in template.edges if not template.deferred[dst]}
     responses = set(template.responses)
     return [
@@ -199,7 +199,7 @@ def _fold_exact(tree: SeriesParallel, words: list[Word]) -> Folded:
 
 
 def _relax(folded: Folded, tree: SeriesParallel, level: int) -> Folded:
-    """Structure at the next level: counts are coarsened, and parts made equal by that are folded."""
+    """Fold a structure at the next level: coarsen counts, and fold parts that become equal by that."""
     if all(piece.depth == 0 for piece in folded.pieces):
         key = _level_key(level, folded.pieces, folded.wiring)
         return Folded(folded.pieces, key, folded.wiring, folded.made)
@@ -262,7 +262,7 @@ def _gather(branches: list[Pieces], level: int, made: list[StructurePiece]) -> l
 
 
 def _fold_series(pieces: Pieces, level: int, made: list[StructurePiece]) -> Pieces:
-    """Fold the repeats of a sequence."""
+    """Fold the repeats in a sequence of pieces; appends the composite pieces that this makes to `made`."""
     if level != EXACT and any(piece.kind == LOOP for piece in pieces):
         pieces = _absorb(pieces, level, made)
     if len(pieces) < 2 or len({piece.symbol for piece in pieces}) == len(pieces):
@@ -280,9 +280,7 @@ def _fold_series(pieces: Pieces, level: int, made: list[StructurePiece]) -> Piec
 
 
 def _codes(pieces: Pieces) -> list[int]:
-    """Small integers, equal iff the pieces are interchangeable; a piece with open references is equal to no
-    other.
-    """
+    """[pieces] integers, equal iff the pieces are interchangeable; open references make a piece unique."""
     seen: dict[bytes | int, int] = {}
     return [
         seen.setdefault(piece.symbol if piece.open is None else i, len(seen))
@@ -293,7 +291,7 @@ def _codes(pieces: Pieces) -> list[int]:
 def _fold_period(
     pieces: Pieces, codes: list[int], period: int, level: int, made: list[StructurePiece]
 ) -> Pieces:
-    """Replace the repeats of one period by loops; the same list if there is none."""
+    """Replace the repeats of one period by loops; returns `pieces` itself if there is none."""
     result: Pieces = []
     done = 0
     for start, _, count in repeats(codes, period):

@@ -23,7 +23,7 @@ _SIDES = ("", ">", "<")
 
 
 class Word(NamedTuple):
-    """A node as a symbol of folding and as text."""
+    """Symbol and text of one node, for folding and for display."""
 
     symbol: bytes
     """[16] digest of name, kind, side and flags."""
@@ -54,7 +54,10 @@ def quote(component: str, point: str, label: str | None) -> str:
 def word(
     component: str, point: str, label: str | None, kind: int, side: int, deferred: bool, marked: bool
 ) -> Word:
-    """Word of a node. marked: the node's being a response differs from what the deferred flags imply."""
+    """Symbol and texts of a node.
+
+    marked: True if the node's being a response differs from what the deferred flags imply.
+    """
     flags = ("~" if deferred else "") + ("!" if marked else "")
     symbol = digest(b"n", bytes([kind, side, deferred, marked]), name_bytes(component, point, label))
     name = quote(component, point, label)
@@ -96,13 +99,17 @@ class StructurePiece:
         self.start = start
         self.end = end
         self.words = words
-        """NODE: the node's word; SPAN: words of start and end."""
+        """Words of the piece: NODE has one, SPAN two (of its start and end), other kinds none."""
         self.size = len(words)
         """Number of folded positions in the piece."""
         self.depth = 0
         """Nesting depth of loops in the piece, itself included."""
         self.open: dict[int, int] | None = None
-        """Join -> number of references to it that are open (negative: the join is outside); None: closed."""
+        """Join -> number of open references: those outside, if the join is in the piece; else minus those
+        inside.
+
+        None: all references are closed.
+        """
         if branches and branches[0]:  # a span without anything inside has one empty branch
             repeated = kind in (LOOP, COPIES)
             size = depth = 0
@@ -116,30 +123,30 @@ class StructurePiece:
 
 
 def node_piece(position: int, name: Word) -> StructurePiece:
-    """A single node."""
+    """Piece of a single node."""
     return StructurePiece(NODE, name.symbol, [], words=(name,), start=position)
 
 
 def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) -> StructurePiece:
-    """A span: start, inner items, end."""
+    """Piece of a span: start, inner items, end."""
     symbol = digest(b"S", words[0].symbol, words[1].symbol, symbols_of(items))
     return StructurePiece(SPAN, symbol, [items], words=words, start=start, end=end)
 
 
 def reference_piece(target: int, name: Word) -> StructurePiece:
-    """Reference, by name only, to a join printed elsewhere; the wiring says which join."""
+    """Piece that refers, by name only, to a join printed elsewhere; the wiring says which join."""
     return StructurePiece(REFERENCE, digest(b"R", name.symbol), [], start=target)
 
 
 def branching_piece(kind: int, branches: list[tuple[bytes, Pieces]]) -> StructurePiece:
-    """A PARALLEL or SPAWN piece of branches with their symbols, in the order its text shows them."""
+    """PARALLEL or SPAWN piece; branches: (symbol, pieces) of each, in the order of the text."""
     tag = b"P" if kind == PARALLEL else b"W"
     symbol = digest(tag, *[symbol for symbol, _ in branches])
     return StructurePiece(kind, symbol, [branch for _, branch in branches])
 
 
 def repeat_piece(kind: int, iterations: list[Pieces], level: int) -> StructurePiece:
-    """A LOOP or COPIES piece of two or more iterations."""
+    """LOOP or COPIES piece of two or more iterations, which have one folded form."""
     count = shown_count(len(iterations), level).to_bytes(4, "little")
     tag = b"L" if kind == LOOP else b"C"
     return StructurePiece(kind, digest(tag, count, symbols_of(iterations[0])), iterations)
@@ -173,7 +180,8 @@ def first_word(pieces: Pieces) -> str:
 
 
 def walk(pieces: Sequence[StructurePiece]) -> Iterator[tuple[StructurePiece, int]]:
-    """Pieces in the order of the text, outer before inner, with the folded position of their first node.
+    """Yield pieces in the order of the text, outer before inner, with the folded position of their first
+    node.
 
     Every iteration of a loop is walked, all from the same position. Iterative: nesting has no bound.
     """

@@ -54,27 +54,27 @@ class PlacedNodes:
     mate: I4
     """[nodes] position, in the flow, of the other side of the span; -1 for points."""
     parent: I4
-    """[nodes] spans and marks: position of the parent's start; -1 for roots and records."""
+    """[nodes] position of the parent span's start, for spans and marks; -1 for roots and records."""
     deferred: B1
-    """[nodes] the response does not wait for this node."""
+    """[nodes] True if the response does not wait for the node."""
     response: B1
-    """[nodes] the response may leave from this node."""
+    """[nodes] True if the response may leave from the node."""
     src: I4
-    """[edges] position in its flow; edges sorted by (flow, dst, src), transitively reduced."""
+    """[edges] position of the source in its flow; edges sorted by (flow, dst, src), transitively reduced."""
     dst: I4
     """[edges] position of the destination in its flow."""
 
     def flow_of(self, nodes: I8) -> I8:
-        """[given nodes] flow of each node."""
+        """[nodes] index of the flow to which each of `nodes` belongs."""
         flow: I8 = np.searchsorted(self.first_node, nodes, side="right") - 1
         return flow
 
     def nodes_of(self, flows: I8) -> I8:
-        """Nodes of the given flows, in order."""
+        """Node indices of the given flows, concatenated in the order of `flows`."""
         return ranges(self.first_node[flows], np.diff(self.first_node)[flows])
 
     def taken(self, flows: I8) -> PlacedNodes:
-        """Copy of the given flows, in order."""
+        """Copy of the nodes and edges of the given flows, in the order of `flows`."""
         nodes, n_edges = self.nodes_of(flows), np.diff(self.first_edge)[flows]
         edges = ranges(self.first_edge[flows], n_edges)
         return PlacedNodes(
@@ -110,15 +110,15 @@ class PlacedFlows(PlacedNodes):
     copies: I8
     """Rows of the event batch dropped as exact duplicates."""
     timeless: I8
-    """Rows left out because no event of their request has a time."""
+    """Rows of the event batch left out because no event of their request has a time."""
     mark_names: tuple[str, ...] = ()
-    """Names of span-event nodes."""
+    """Names of span-event nodes (marks), indexed by `point_code`."""
     merged: tuple[I8, I8] = field(default_factory=lambda: (no_rows(), no_rows()))
-    """Spans: event rows of partial reports, and the event rows they were merged into."""
+    """(Event rows of partial reports of spans, event rows of the spans they were merged into)."""
 
     @classmethod
     def of_nodes(cls, nodes: PlacedNodes, **more: Any) -> PlacedFlows:
-        """Flows from placed nodes."""
+        """Placed flows from their nodes; more: the fields that PlacedFlows has beside them."""
         return cls(**{each.name: getattr(nodes, each.name) for each in fields(PlacedNodes)}, **more)
 
     @property
@@ -134,19 +134,19 @@ class PlacedFlows(PlacedNodes):
 
 
 def rows_of_nodes(event: I8, rows: I8) -> I8:
-    """[nodes] `event` in a batch of which only `rows` were placed; synthetic nodes unchanged."""
+    """[nodes] rows of the whole batch, for `event` rows of its part `rows`; synthetic nodes unchanged."""
     return np.where(event >= 0, np.append(rows, [0, 0])[event], event)
 
 
 _word = pa.dictionary(pa.int32(), pa.string())
 
 LABEL_SCHEMA = pa.schema([("component", _word), ("point", _word), ("label", _word), ("kind", pa.uint8())])
-"""Columns of a node's label."""
+"""Schema of a label: a node's component, point, label and kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelCodes:
-    """Labels of events, or of the nodes of placed flows.
+    """Labels of events, or of the nodes of placed flows, as codes into a table of distinct labels.
 
     Codes are local to the batch; hashes are stable everywhere.
     """
@@ -154,9 +154,9 @@ class LabelCodes:
     code: I8
     """[events or nodes] index into `hashes` and `words`."""
     hashes: U8
-    """[codes] `stitch.columnar.hashing.hash_labels` of the label."""
+    """[codes] `stitch.columnar.hashing.hash_labels` of each label."""
     words: pa.Table
-    """[codes] label as columns of LABEL_SCHEMA."""
+    """[codes] distinct labels, columns of LABEL_SCHEMA."""
 
 
 def encode_labels(events: pa.Table) -> LabelCodes:
@@ -191,7 +191,7 @@ def encode_labels(events: pa.Table) -> LabelCodes:
 NO_COMPONENT = "?"
 """Component of synthetic nodes, and of spans without a service name."""
 SYNTHETIC_POINTS = {MISSING_EVENT: "missing", ROOT_EVENT: "root"}
-"""Point of the synthetic nodes, by `event`; their component is `?`."""
+"""Event code of a synthetic node -> its point; the component of both is `?`."""
 
 
 def synthetic_hash(event: int, kind: int) -> int:
@@ -206,7 +206,7 @@ def is_made_up(component: str, point: str) -> bool:
 
 
 def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
-    """Rows like `LabelCodes.words` for synthetic nodes, given as (event, kind)."""
+    """Rows of LABEL_SCHEMA for synthetic nodes, given as (event, kind)."""
     columns = {
         "component": [NO_COMPONENT] * len(nodes),
         "point": [SYNTHETIC_POINTS[event] for event, _ in nodes],
@@ -217,8 +217,11 @@ def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
 
 
 def label_nodes(placed: PlacedFlows, labels: LabelCodes) -> LabelCodes:
-    """Labels of nodes: of events their own; of synthetic nodes `?/missing` and `?/root`; of marks the span's
-    with the mark's name as point."""
+    """Labels of the nodes of placed flows, from the labels of events.
+
+    A node has its event's label. Synthetic nodes are `?/missing` and `?/root`. A mark has its span's label,
+    with the mark's name as point.
+    """
     # Synthetic nodes have the kind of their surroundings: spans have sides, records are points.
     n = len(labels.hashes)
     extended = np.append(labels.code, np.zeros(2, np.int64))

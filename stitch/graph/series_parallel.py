@@ -44,18 +44,18 @@ _NO_EXIT, _IRREGULAR = -1, -2
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Chains numbered by their first positions, which is a topological order."""
+    """Chains of a DAG, in the sense of the module docstring, numbered in topological order."""
 
     positions: list[list[int]]
-    """[chains] positions of the nodes, in order."""
+    """[chains] positions of the chain's nodes, ascending."""
     of_node: list[int]
-    """[nodes] chain of the node."""
+    """[nodes] index of the chain that contains the node."""
     predecessors: list[list[int]]
-    """[chains] chains before its first node, in the order of the edges."""
+    """[chains] chains before the chain's first node, in the order of the edges."""
 
 
 def _find_chains(n_nodes: int, edges: Sequence[tuple[int, int]]) -> Chains:
-    """Chains of a DAG in topological positions. O(nodes + edges)."""
+    """Contract the DAG `edges` (topological positions) to its chains. O(nodes + edges)."""
     before: list[list[int]] = [[] for _ in range(n_nodes)]
     n_after = [0] * n_nodes
     for src, dst in edges:
@@ -76,7 +76,7 @@ def _find_chains(n_nodes: int, edges: Sequence[tuple[int, int]]) -> Chains:
 
 @dataclass(frozen=True, slots=True)
 class ChainGraph:
-    """Chains and dummies as vertices, numbered in a topological order."""
+    """Graph whose vertices are chains and dummies, numbered in a topological order."""
 
     chain: list[int]
     """[vertices] chain of the vertex; -1 for a dummy."""
@@ -140,7 +140,7 @@ class Dominators:
     """Immediate dominators, with skew-binary jump pointers (Myers 1983) for O(log n) ancestor queries."""
 
     parent: list[int]
-    """Immediate dominator, which every path from the root must pass; 0 for the root, vertex 0."""
+    """[vertices] immediate dominator: the last vertex on every path from the root; 0 for the root itself."""
     depth: list[int]
     jump: list[int]
 
@@ -185,17 +185,18 @@ def _dominators(predecessors: Sequence[Sequence[int]]) -> Dominators:
 
 @dataclass(slots=True)
 class Block:
-    """A composite item. `branches`: PARALLEL and SPAWN two or more (SPAWN one or more), SPAN exactly one.
+    """Composite item of a sequence.
 
-    Branches are lists of items: a node is its position >= 0, a reference `~position`, else a `Block`.
+    `branches`: several for PARALLEL, one or more for SPAWN, exactly one for SPAN. A branch is a list of
+    items: a node is its position >= 0, a reference `~position`, else a `Block`.
     """
 
     kind: int
     branches: list[list[Item]]
     start: int = -1
-    """SPAN: position of the start; -1 otherwise."""
+    """Position of the span's start, for SPAN; -1 otherwise."""
     end: int = -1
-    """SPAN: position of the end; -1 otherwise."""
+    """Position of the span's end, for SPAN; -1 otherwise."""
 
 
 Item = int | Block
@@ -203,13 +204,13 @@ Item = int | Block
 
 @dataclass(frozen=True, slots=True)
 class SeriesParallel:
-    """A whole structure as one sequence."""
+    """Structure of a flow as one sequence of items."""
 
     items: list[Item]
     blocks: list[Block]
     """Every block of `items`, inner before outer."""
     referenced: dict[int, int]
-    """Position of a join that references name -> number of references."""
+    """Position of a join -> number of references that name it."""
 
 
 def decompose(
@@ -261,12 +262,13 @@ class _Strand:
     ends: list[int]
     """Indices into `items` of span ends whose start was not met yet, outermost first."""
     heads: list[int]
-    """Children of the fork above that the strand consists of: one, or several merged by a join. Set when
-    that fork is assembled."""
+    """Tree children of the fork above that are in this strand: one, or several merged by a join. Set when
+    that fork is assembled.
+    """
 
 
 class _Regions:
-    """One bottom-up pass over the dominator tree."""
+    """One bottom-up pass over the dominator tree: builds the sequence, or finds joins that do not nest."""
 
     def __init__(
         self,
@@ -286,7 +288,7 @@ class _Regions:
         self.tree = _dominators(graph.predecessors)
         self.blocks: list[Block] = []
         self.failed: dict[int, list[int]] = {}
-        """Join (vertex) -> predecessors (vertices) that it keeps."""
+        """Join -> predecessors that it keeps; both are vertices, after `name_failures` chains."""
 
     def run(self) -> list[Item]:
         """Sequence of the whole structure; correct iff `failed` is empty."""
@@ -324,7 +326,7 @@ class _Regions:
         return root.items[::-1]
 
     def _put_before(self, strand: _Strand, positions: list[int]) -> None:
-        """Prepend a chain; where a start meets its end, contract the span."""
+        """Prepend a chain's nodes to a strand; a span whose start meets its end becomes a block."""
         items, ends, mates = strand.items, strand.ends, self.mate
         for position in reversed(positions):
             mate = mates[position]
@@ -347,7 +349,7 @@ class _Regions:
         outward: list[int],
         cut: Sequence[int],
     ) -> _Strand:
-        """Assemble the children of `fork`; the caller prepends `fork` itself."""
+        """Assemble the strands of `fork`'s children to one strand; the caller prepends `fork` itself."""
         parent, predecessors = self.tree.parent, self.graph.predecessors
         waiting: dict[int, list[_Strand]] = {}  # join under the fork -> strands that go on there
         loose: list[_Strand] = []
@@ -399,7 +401,10 @@ class _Regions:
         strand.items.append(self._block(PARALLEL, arriving))
 
     def _arrange(self, fork: int, going: list[_Strand], closed: list[_Strand], *, continues: bool) -> _Strand:
-        """Strand of the branches of `fork`, without `fork`, that no join below it merged."""
+        """Combine the branches of `fork` that no join below it merged to one strand, without `fork`.
+
+        going: branches that lead to a join. closed: branches that end. continues: True if any edge leaves.
+        """
         if not continues:
             main = self._main(fork, closed)
             if main is None:
@@ -450,7 +455,7 @@ class _Regions:
         self.failed[join] = kept if 0 < len(kept) < len(predecessors) else predecessors[:1]
 
     def name_failures(self, dissolved: set[tuple[int, ...]]) -> None:
-        """Turn vertices in `failed` into chains; a dummy that failed is dissolved instead."""
+        """Convert `failed` from vertices to chains; a dummy that failed is dissolved instead."""
         chain = self.graph.chain
         named: dict[int, list[int]] = {}
         for join, kept in self.failed.items():

@@ -30,7 +30,7 @@ KEY_BYTES = 16
 
 
 def digest(*parts: bytes) -> bytes:
-    """[16] BLAKE2b-128 of the concatenation; callers make it injective."""
+    """[16] BLAKE2b-128 of the concatenated parts; callers make the concatenation injective."""
     return blake2b(b"".join(parts), digest_size=KEY_BYTES).digest()
 
 
@@ -53,7 +53,7 @@ def structure_key(sizes: tuple[int, int, int], numbers: Iterable[bytes], names: 
 
 
 def fingerprint_flows(placed: PlacedFlows, labels: LabelCodes) -> U8:
-    """[flows, 2] uint64, equal iff the structures are, up to hash collisions.
+    """[flows, 2] uint64 fingerprint of each flow's structure: equal iff the structures are, up to collisions.
 
     Sum and sum of squares over mixed terms, one for each node (position, label, side, mate, parent, deferred,
     response) and each edge (src, dst). Stable everywhere. O(nodes + edges).
@@ -85,7 +85,7 @@ def fingerprint_flows(placed: PlacedFlows, labels: LabelCodes) -> U8:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Labelled DAG over canonical positions; column `i` of every tuple is node `i`.
+    """Labelled DAG over canonical positions; element `i` of every node field is node `i`.
 
     Positions are a topological order (src < dst on every edge) and node 0 is the only source. Makers of
     templates guarantee that they are canonical: isomorphic flows must give equal templates.
@@ -101,13 +101,13 @@ class Template:
     mate: tuple[int, ...]
     """[nodes] position of the other side of the span; -1 if there is none or it is unknown."""
     parent: tuple[int, ...]
-    """Position of the parent's start; -1 for the root and for records."""
+    """[nodes] position of the parent's start; -1 for the root and for records."""
     deferred: tuple[bool, ...]
     """[nodes] True if the response does not wait for the node."""
     edges: tuple[tuple[int, int], ...]
-    """(src, dst), sorted by (dst, src), transitively reduced."""
+    """Edges as (source, destination) positions, sorted by (destination, source), transitively reduced."""
     responses: tuple[int, ...]
-    """Positions at which the response may leave, ascending."""
+    """Positions of the nodes from which the response may leave, ascending."""
 
     @property
     def n_nodes(self) -> int:

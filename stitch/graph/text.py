@@ -43,15 +43,16 @@ from stitch.graph.pieces import (
 from stitch.graph.series_parallel import decompose
 
 MAX_TEXT_CHARS = 65_536
-"""Maximum length of a text; a longer one is cut at a word and ends in `…+<nodes left out>`. Keys and folding
-are not affected."""
+"""Maximum characters of a text; a longer one is cut at a word and ends in `…+<nodes left out>`. Keys and
+folding are not affected.
+"""
 _REVISIT_CHARS = 8
 """Characters reserved for a revisit, whose number is known only at the end."""
 _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 
 
 def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
-    """Text of a folded sequence at `level` (for its counts); bounded by MAX_TEXT_CHARS."""
+    """Text of a folded sequence, with counts as shown at `level`; no longer than MAX_TEXT_CHARS."""
     words, order, revisits = _spell(pieces, level, n_words=sys.maxsize)
     n_chars = sum(map(len, words)) + len(words)
     if n_chars + _REVISIT_CHARS * len(revisits) > MAX_TEXT_CHARS:
@@ -69,7 +70,9 @@ def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
 
 
 def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
-    """(First `n_words` words, node of each, revisits as `(index of the word, position)`)."""
+    """(First `n_words` words, positions of the nodes they print, revisits as `(index of the word,
+    position)`).
+    """
     words: list[str] = []
     order: list[int] = []
     revisits: list[tuple[int, int]] = []
@@ -125,7 +128,7 @@ def split_words(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A graph as text, and its keys at L1 and L2."""
+    """Texts of a structure at L0, L1 and L2, and its keys at L1 and L2."""
 
     canonical: str
     category_l1: str

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """Kind of remote store."""
+    """Kind of remote store that can have lakes."""
 
     scheme: str
-    """Scheme of its lakes' names, such as `s3://`."""
+    """Scheme of the names of lakes in such a store: `s3://`."""
     form: str
-    """Name of a lake, for help and messages."""
+    """Form of a lake's name, for help and messages: `s3://BUCKET/PREFIX`."""
     settings_maker: str
-    """`module:function` of a lake's name and the environment; returns hashable settings, of which equal ones
+    """`module:function` that makes hashable settings from a lake's name and the environment; equal settings
     mean the same lake. Needs no client. Raises ConfigError.
     """
     store_class: str
     """`module:class` of the store (`RemoteStore`), constructed from the settings."""
     hint: str = ""
-    """End of the sentence about other stores that this backend can reach."""
+    """Remark on other stores that this backend can reach, for messages; empty: none."""
 
     def settings(self, name: str, environ: Mapping[str, str]) -> Hashable:
         """Settings of a lake, credentials included. Raises ConfigError for a wrong name or setting."""

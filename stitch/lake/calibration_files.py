@@ -28,7 +28,7 @@ def records(store: Store) -> Iterator[bytes]:
 
 
 def calibration_files(store: Store) -> Iterator[str]:
-    """Names of all records. Raises OSError."""
+    """Names of all calibration records. Raises OSError."""
     for name in store.names(CALIBRATION):
         yield f"{CALIBRATION}/{name}"
 

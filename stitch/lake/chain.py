@@ -44,7 +44,7 @@ _BODY: Final = b'", "record": '
 _TAIL: Final = b"}\n"
 _HASH_LENGTH: Final = 64
 _PROBED: Final = 64
-"""Record numbers looked up at once, 3 µs each."""
+"""Number of commit records whose existence is checked at once, 3 µs each on a disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Chained:
     record: CommitRecord
     sha256: str
     size: int
-    """Bytes of the stored record."""
+    """Size of the stored record, bytes."""
 
 
 class CommitTakenError(LakeError):
@@ -71,7 +71,7 @@ def lanes(store: Store) -> list[int]:
 
 
 def encode_record(record: CommitRecord) -> tuple[bytes, str]:
-    """(Bytes of a record, hash of the record)."""
+    """(Stored bytes of a record, SHA-256 of the record in hex)."""
     body = record.model_dump_json(indent=1).encode()
     sha256 = hashlib.sha256(body).hexdigest()
     return _HEAD + sha256.encode() + _BODY + body + _TAIL, sha256
@@ -120,7 +120,7 @@ def last_number(store: Store, lane: int, above: int = 0) -> int:
 
 
 def _probed(store: Store, lane: int, above: int) -> int:
-    """Find `last_number` on a disk, where any listing takes O(all names)."""
+    """Number of the last record above `above`, by probing: on a disk a listing takes O(all names)."""
     while True:
         wanted = range(above + 1, above + 1 + _PROBED)
         # In descending order: a commit made meanwhile is never seen without the one before it.
@@ -135,12 +135,15 @@ def _probed(store: Store, lane: int, above: int) -> int:
 
 
 def read_records(store: Store, lane: int, seqs: Sequence[int]) -> Iterator[Chained]:
-    """Records in the order of `seqs`, prefetched within the store's concurrency. Raises as `read_record`."""
+    """Yield records in the order of `seqs`, prefetched within the store's concurrency.
+
+    Raises as `read_record`.
+    """
     return prefetch(store, lambda seq: read_record(store, lane, seq), seqs)
 
 
 def read_chain(store: Store, lane: int) -> Iterator[Chained]:
-    """Every commit of a lane in order, verified: no gap, each naming the hash of the one before.
+    """Yield every commit of a lane in order, verified: no gap, each naming the hash of the one before.
 
     Raises LakeError at the first violation. O(records of the lane's life).
     """
@@ -161,14 +164,14 @@ def verify_links(chain: Sequence[Chained], previous: str) -> None:
 
 
 def broken(name: str, why: str) -> LakeError:
-    """Error for a chain that is not whole."""
+    """Error for a commit chain with a missing or damaged record; name: the record, why: its defect."""
     return LakeError(
         f"The commit chain is broken at '{name}': {why}.", remedy="Restore control/commits from a backup."
     )
 
 
 def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
-    """Commit (step 3 of the protocol): put the record under its number, unless that is taken.
+    """Commit a record: store it under its number, unless that number is taken.
 
     `stage` is the writer's own folder, for drafts. Raises CommitTakenError: the caller's staged files are
     then garbage. OSError as `Store.put_if_absent`.
@@ -203,22 +206,24 @@ def taken(lane: int, seq: int) -> CommitTakenError:
 
 
 CHECKPOINT_EVERY: Final = 64
-"""Maximum commits between checkpoints."""
+"""Maximum commits of a lane from one checkpoint to the next."""
 BEHIND_BYTES: Final = 128 * 2**10
-"""Maximum bytes of records after a small checkpoint. Reading them costs 0.5 ms at 4 µs a KB: ten small
-records, or four of a live lane that names 120 segments."""
+"""Maximum bytes of records after a checkpoint that is small itself. Reading them costs 0.5 ms at 4 µs a KB:
+ten small records, or four of a live lane that names 120 segments.
+"""
 RECORD_BYTES: Final = 10 * 2**10
 """Fixed cost of reading a record, in equivalent bytes: 0.04 ms."""
 BEHIND_SHARE: Final = 4
-"""Records after a large checkpoint may cost this fraction of its tables' size to read, so that rewriting
-stays a fixed share of all writing."""
+"""Divisor of a large checkpoint's size: records after it may cost that many bytes to read, so that rewriting
+stays a fixed share of all writing.
+"""
 KEPT: Final = 4
-"""Checkpoints that are kept: a reader that listed one can read it until two more are made."""
+"""Number of checkpoints kept: a reader that listed one can read it until two more are made."""
 
 
 @lru_cache(maxsize=4096)
 def _start_ns(window: str | None, length_ns: int) -> int | None:
-    """Start of the named window; cached, as many files share one."""
+    """Start of the window with this name, ns since the epoch; cached, as many files share one."""
     return None if window is None else Window.from_name(window, length_ns).start_ns
 
 
@@ -237,14 +242,16 @@ _FILE_COLUMNS: Final[dict[str, tuple[pa.DataType, Callable[[Publish, CommitRecor
     "seq": (pa.int64(), lambda _, commit: commit.seq),
 }
 FILES_SCHEMA: Final = pa.schema([(name, type_) for name, (type_, _) in _FILE_COLUMNS.items()])
-"""One row a published file; `window_ns` is the start of its window, null for late and dead letters."""
+"""Schema of published files, one row each; `window_ns` is the start of the file's window, null for late
+events and dead letters.
+"""
 _ROW_GROUP: Final = 8192
-"""Files in one row group of a checkpoint: a day's files and more."""
+"""Files (rows) in a row group of a checkpoint: more than those of a day."""
 
 INPUTS_SCHEMA: Final = pa.schema(arrow_types(InputFile))
-"""One row an imported file, in the order of commits."""
+"""Schema of imported files, one row each, in the order of commits."""
 _LAZY_COLUMNS: Final = ("name", "sha256", "footer_size", "footer_sha256", "counts")
-"""Large columns that are read for few files only, and stay in the checkpoint until then."""
+"""Names of large columns that are read for few files only, and stay in the checkpoint until then."""
 _EAGER_COLUMNS: Final = [name for name in FILES_SCHEMA.names if name not in _LAZY_COLUMNS]
 _NO_FILES: Final = FILES_SCHEMA.empty_table()
 PLACE: Final = "place"
@@ -267,7 +274,7 @@ class Listing:
         self._begins = np.cumsum([0, *(table.num_rows for table in tables)])
         whole = pa.concat_tables([_NO_FILES.select(_EAGER_COLUMNS), *tables])
         self.table = whole.append_column(PLACE, pa.array(np.arange(whole.num_rows)))
-        """FILES_SCHEMA without names and hashes, and PLACE."""
+        """FILES_SCHEMA without the large `_LAZY_COLUMNS`, and PLACE."""
 
     def whole(self, some: pa.Table, columns: Sequence[str] = FILES_SCHEMA.names) -> pa.Table:
         """Columns of FILES_SCHEMA for the rows `some` of `table`, in the same order."""
@@ -317,7 +324,7 @@ class Tail:
 
     @property
     def sha256(self) -> str:
-        """Own hash of the last commit."""
+        """SHA-256 of the last commit's record, hex; NO_COMMIT without commits."""
         return self.records[-1].sha256 if self.records else NO_COMMIT
 
     @property
@@ -327,8 +334,9 @@ class Tail:
 
     @property
     def last_files(self) -> tuple[Publish, ...]:
-        """Files published by the last commit and those it carries; files of earlier commits are certainly
-        published."""
+        """Files of the last commit and files carried over by it; files of earlier commits are surely
+        published.
+        """
         if not self.records:
             return ()
         last = self.records[-1].record
@@ -341,7 +349,7 @@ class Tail:
 
 
 def read_tail(store: Store, lane: int) -> Tail:
-    """End of a lane's chain, verified. Raises LakeError.
+    """Read and verify the end of a lane's chain. Raises LakeError.
 
     O(records that `is_due` allows + files of the checkpoint).
     """
@@ -364,16 +372,14 @@ def read_tail(store: Store, lane: int) -> Tail:
 
 
 def _floor(store: Store, lane: int) -> int:
-    """Number of the checkpoint before the last, so that the last checkpoint's commit is above it; 0
-    without.
-    """
+    """Commit number of the last checkpoint but one, so that the last one's commit is above it; 0 without."""
     throughs = sorted({name.partition("-")[0] for name in store.names(checkpoint_folder(lane))})
     known = [int(name) for name in throughs if name.isdecimal()]
     return known[-2] if len(known) > 1 else 0
 
 
 def read_verified(store: Store, name: str, sha256: str) -> pa.Buffer | None:
-    """Table of a checkpoint; None where it is missing or its hash differs from the chain's."""
+    """Content of a checkpoint's table; None where it is missing or its hash differs from the chain's."""
     try:
         data = store.read(name)
         if hashlib.sha256(data).hexdigest() != sha256:
@@ -397,7 +403,7 @@ def verify_window_length(tail: Tail, window_length_ns: int) -> None:
 
 
 def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:
-    """Every file that a lane imported, by SHA-256 of its bytes; the last entry if imported several times."""
+    """SHA-256 of a file's bytes -> last entry of that file, for every file that a lane imported."""
     records: Iterable[Chained] = tail.records
     known: dict[str, InputFile] = {}
     reference = tail.checkpoint
@@ -413,7 +419,7 @@ def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:
 
 
 def files_table(records: Iterable[CommitRecord]) -> pa.Table:
-    """Table of FILES_SCHEMA with the files that records publish."""
+    """Table of FILES_SCHEMA with the files that `records` publish, in order."""
     rows = [(item, record) for record in records for item in record.publish]
     columns = [pa.array([of(*row) for row in rows], type_) for type_, of in _FILE_COLUMNS.values()]
     return pa.table(columns, schema=FILES_SCHEMA)

@@ -50,9 +50,9 @@ class Copies:
         self._cache = cache
         self._lock = threading.Lock()
         self._there: set[str] = set()
-        """Names of copies verified by this process."""
+        """Names of copies verified by this process; for tables of reports, name and version."""
         self._tables: dict[str, Listed] = {}
-        """Name -> entry in the last listing, for tables of reports."""
+        """Name -> entry of a report's table in the last listing."""
         # The last part of its name is that of the lake in messages and reports. Two lakes may have the same.
         short_name = store.url.rpartition("/")[2]
         self.root = cache.session / hashlib.sha256(store.url.encode()).hexdigest()[:16] / short_name
@@ -77,7 +77,7 @@ class Copies:
                 self._cache.evict()
 
     def read(self, name: str, sha256: str) -> pa.Buffer:
-        """Content of a file, mapped."""
+        """Content of a file, memory-mapped; fetched first if missing. sha256: in hex."""
         self.fetch([(name, sha256)])
         return mapped(inside(self.root, name))
 
@@ -108,8 +108,9 @@ class Copies:
                 self._cache.evict()
 
     def _table(self, entry: Listed) -> bool:
-        """Fetch a table of a report; True if it was downloaded. No commit has its hash: the ETag identifies
-        its version.
+        """Fetch a table of a report; True if it was downloaded.
+
+        No commit has a hash of the table: its ETag identifies the version.
         """
         key = hashlib.sha256(f"{self.store.url} {entry.name} {entry.size} {entry.tag}".encode()).hexdigest()
         if f"{entry.name} {key}" in self._there:
@@ -119,7 +120,10 @@ class Copies:
         return fresh
 
     def _got(self, name: str, key: str, is_whole: Callable[[Path], bool]) -> bool:
-        """Put a copy below the root; True if downloaded from the store, False if taken from the cache."""
+        """Put a copy of the file `name` below the root; True if downloaded, False if taken from the cache.
+
+        key: key of the content in the cache. is_whole: checks a copy.
+        """
         target = inside(self.root, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
@@ -167,7 +171,7 @@ class FileCache:
     def take(self, key: str, target: Path, is_whole: Callable[[Path], bool]) -> bool:
         """Link a cached file to `target`, below `session`; False where it is not cached.
 
-        A damaged file is removed from the cache.
+        key: key of the content. A file that `is_whole` refuses is removed from the cache.
         """
         kept = self._object(key)
         try:
@@ -185,8 +189,9 @@ class FileCache:
     def add(
         self, key: str, target: Path, write: Callable[[BinaryIO], None], is_whole: Callable[[Path], bool]
     ) -> bool:
-        """Write a file to `target`, below `session`, and cache it. If it is not whole, discard it and return
-        False."""
+        """Write a file to `target`, below `session`, and cache it under `key`; if `is_whole` refuses it,
+        discard it and return False.
+        """
         draft = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as out:

@@ -1,12 +1,11 @@
 """File system operations that a store on this machine needs.
 
 Names are relative to the root of the lake and use `/`. `LocalDisk` is minimal on purpose: tests replace it by
-a
-disk that stops after any single operation and forgets everything not synced.
+a disk that stops after any single operation and forgets everything not synced.
 
 Durability is explicit: `create` and `rename` promise nothing until `sync_file` on the file *and*
-`sync_folder` on its folder have returned. A sync that failed must not be tried again on the same file
-(Linux drops the dirty pages): write another file.
+`sync_folder` on its folder have returned. A sync that failed must not be tried again on the same file (Linux
+drops the dirty pages): write another file.
 """
 
 from __future__ import annotations
@@ -27,16 +26,18 @@ from schemas.errors import BusyLakeError, LakeError
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
-"""Owner only, whatever the umask: a lake contains the data of requests."""
+"""Permissions of a lake's files and folders: owner only, whatever the umask, as they contain
+requests' data.
+"""
 MAPPED_FROM: Final = 2**16
-"""Bytes; smaller files are copied, which is faster than mapping."""
+"""Size, bytes, from which files are memory-mapped; smaller ones are copied, which is faster."""
 
 
 def mapped(path: Path) -> pa.Buffer:
     """Content of a file, memory-mapped if large. Raises OSError where the system cannot read it.
 
-    It is read once before: touching a mapped page that a damaged disk does not deliver ends the process
-    (SIGBUS).
+    A large file is read once before mapping: touching a mapped page that a damaged disk does not deliver ends
+    the process (SIGBUS).
     """
     try:
         with path.open("rb", buffering=0) as file:
@@ -76,11 +77,11 @@ class LocalDisk:
         return inside(self.root, name)
 
     def read(self, name: str) -> pa.Buffer:
-        """Whole content. Raises FileNotFoundError."""
+        """Whole content of a file. Raises FileNotFoundError."""
         return mapped(self.path(name))
 
     def size(self, name: str) -> int | None:
-        """Bytes of a file; None where it is missing; any number for a folder."""
+        """Size of a file in bytes; None where it is missing; any number for a folder."""
         if ".." in name:
             inside(self.root, name)
         try:
@@ -128,7 +129,7 @@ class LocalDisk:
         sync(self.path(name))
 
     def link(self, source: str, target: str) -> None:
-        """Give a file a second name. Raises FileExistsError if the name exists."""
+        """Give a file a second name (hard link). Raises FileExistsError if the name exists."""
         os.link(self.path(source), self.path(target))
 
     def rename(self, source: str, target: str) -> None:

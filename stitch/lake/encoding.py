@@ -50,9 +50,9 @@ def read_rows(
 ) -> pa.Table:
     """Rows of one file, with the given or all columns, optionally filtered.
 
-    `name` is the file's, for messages, where `source` is its content. `as_codes` are Parquet column paths to
-    be read as dictionaries instead of text. started: only rows with `start_ns` in these bounds; at most a
-    batch of other rows is in memory. Raises LakeError where the file is missing, cut or damaged.
+    name: the file's name for messages, if `source` is its content. as_codes: Parquet column paths to read as
+    dictionaries instead of text. started: bounds [first, end) of `start_ns`, ns; of other rows at most a
+    batch is in memory. Raises LakeError where the file is missing, cut or damaged.
     """
 
     def read(source: Path | pa.BufferReader) -> pa.Table:
@@ -117,12 +117,12 @@ def _within(batch: pa.RecordBatch, started: tuple[int, int]) -> pa.Table:
 
 
 def aside(path: Path) -> Path:
-    """Name under which a file of a snapshot stays for a grace period after a later generation replaced it."""
+    """Path to which a data file is renamed for a grace period, once a later generation has replaced it."""
     return path.with_name(f"{path.name}{ASIDE}")
 
 
 def still_at(path: Path) -> Path:
-    """Current path of a file of a snapshot."""
+    """Current path of a file of a snapshot: `path`, or `aside(path)` if the file was replaced since."""
     return path if path.exists() or not aside(path).exists() else aside(path)
 
 
@@ -158,11 +158,10 @@ def unreadable(
 
 ZSTD_LEVEL: Final = 3
 ZSTD_LEVEL_SMALL: Final = 15
-"""Compression level for small files: 5 % smaller for five times the CPU, worth it as fixed costs exceed
-both."""
+"""zstd level of files below SMALL_BYTES: 5 % smaller for five times the CPU; fixed costs exceed both."""
 SMALL_BYTES: Final = 384 * 2**10
 VALUES_PER_GROUP: Final = 4_000_000
-"""Nodes (or rows, if more) in a row group: a reader needs 32 MB for the offsets."""
+"""Maximum nodes (or rows, if more) in a row group: a reader needs 32 MB for the offsets."""
 
 SCHEMAS: Final[dict[str, pa.Schema]] = {
     **TABLES,
@@ -215,7 +214,7 @@ _STATISTICS: Final[dict[str, list[str]]] = {
 """Table -> columns with statistics, by which readers skip row groups; others would only enlarge footers."""
 
 _END: Final = struct.Struct("<I4s")
-"""Length of the footer and magic word: the last bytes of a Parquet file."""
+"""Last bytes of a Parquet file: length of the footer, magic word."""
 
 META_VERSION: Final = b"flowdiff.layout_version"
 META_TABLE: Final = b"flowdiff.table"
@@ -261,7 +260,7 @@ def encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer
 
 
 def footer_size(data: pa.Buffer) -> int:
-    """Bytes of a Parquet file's footer, including its length and the magic word at the end."""
+    """Size of a Parquet file's footer, bytes, including its length field and the magic word at the end."""
     length, magic = _END.unpack(data.slice(data.size - _END.size).to_pybytes())
     assert magic == b"PAR1"
     return int(length) + _END.size

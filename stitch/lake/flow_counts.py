@@ -23,18 +23,18 @@ from schemas.quality import Quality
 from stitch.columnar.runs import whole
 
 K: Final = 64
-"""Maximum hashes kept per file."""
+"""Maximum hashes kept per file, and the number of structures below which counts are exact."""
 _DIGITS: Final = 8
-"""Leading hex digits of a category key that serve as its hash."""
+"""Number of leading hex digits of a category key that serve as the hash of the structure."""
 _HASHES: Final = 16**_DIGITS
 
 COUNTED_COLUMNS: Final = ("weight", "status", "quality", "response_ns", "category")
-"""Columns of flows that are counted."""
+"""Columns of flows that `count_flows` reads."""
 
 COUNTS_TYPE: Final = pa.struct(arrow_types(FlowCounts).items())
 
 FILE_COUNTS_SCHEMA: Final = pa.schema({"window_ns": pa.int64(), "rows": pa.int64(), "counts": COUNTS_TYPE})
-"""One row per file of flows, of a window that starts at `window_ns`."""
+"""Schema of the counts of flow files, one row each; `window_ns`: start of the file's window."""
 
 WINDOW_COUNTS_SCHEMA: Final = pa.schema(
     [
@@ -48,7 +48,9 @@ WINDOW_COUNTS_SCHEMA: Final = pa.schema(
         pa.field("flagged", pa.int64()),
     ]
 )
-"""One row per window, in order of time; columns as in the view `windows`, which counts all categories."""
+"""Schema of counts of windows, one row each, in order of time; columns as in the view `windows`, which counts
+all categories.
+"""
 
 
 def count_flows(flows: pa.Table) -> FlowCounts:

@@ -62,9 +62,9 @@ PUBLISHED: Final[tuple[WindowTable | SideTable, ...]] = (
 """Tables in order of publication: rows that flows refer to come first."""
 
 CURSOR: Final = "flowdiff.heads"
-"""Property of a snapshot, JSON: lane -> (last commit shown, its hash)."""
+"""Name of a snapshot's property: JSON of lane -> (number of the last commit shown, hash of that commit)."""
 LAKE: Final = "flowdiff.lake"
-"""Property of a table: location of its lake."""
+"""Name of a table's property: location of its lake."""
 _PROPERTIES: Final = {
     "gc.enabled": "false",
     "commit.retry.num-retries": "0",  # changes planned for one snapshot must not be applied to another
@@ -82,11 +82,11 @@ _CLIENT_ERRORS: Final = (
 _OF_A_FILE: Final = ("name", "window_ns", "rows", "size")
 
 Heads = Mapping[int, tuple[int, str]]
-"""Lane -> (last commit, hash of that commit)."""
+"""Lane -> (number of its last commit, hash of that commit)."""
 
 
 class CatalogError(ConfigError):
-    """A catalog cannot be reached, or its tables of our names are not ours."""
+    """A catalog cannot be reached, or has foreign tables under the names of the lake's tables."""
 
     slug = "catalog"
 
@@ -105,7 +105,7 @@ class PublishedTable:
 
 
 def open_catalog(name: str) -> Catalog:
-    """Catalog of a name in pyiceberg's own configuration. Raises CatalogError."""
+    """Catalog that pyiceberg's own configuration has under `name`. Raises CatalogError."""
     with _failures_of(name):
         return load_catalog(name)
 
@@ -115,7 +115,7 @@ def publish(
 ) -> Iterator[PublishedTable]:
     """Update the tables of a catalog to the state of the lake, one after the other.
 
-    location: of the lake, as engines address it: `file:///…` or `s3://…`. forget_before: earlier snapshots
+    location: address of the lake for engines: `file:///…` or `s3://…`. forget_before: earlier snapshots
     expire. Raises CatalogError; ConfigError for a location that no engine could read; LakeError where another
     run committed meanwhile. O(files of new commits); O(files) after upkeep and for other chains.
     """
@@ -141,7 +141,7 @@ def publish(
 
 @contextmanager
 def _failures_of(catalog: str) -> Iterator[None]:
-    """Convert errors of a catalog's clients."""
+    """Convert errors of a catalog's clients to LakeError and CatalogError."""
     try:
         yield
     except (CommitFailedException, ValidationException) as error:
@@ -237,14 +237,14 @@ class _Change:
 
 
 def _heads(manifest: Manifest) -> Heads:
-    """Last commit of every lane in a snapshot of the lake."""
+    """Last commit of every lane that has one, in the manifest's snapshot of the lake."""
     made = [head for head in manifest.heads if head[1]]
     links = map_concurrently(manifest.store, lambda head: read_record(manifest.store, *head), made)
     return {link.record.lane: (link.record.seq, link.sha256) for link in links}
 
 
 def _change(table: Table, manifest: Manifest, heads: Heads, name: str, location: str) -> _Change:
-    """Files that the table lacks, and files that the lake no longer has."""
+    """Files that the table lacks, and files of the table that the lake no longer has."""
     snapshot = table.current_snapshot()
     listed = manifest.of_table(name)
     seen = _cursor_of(snapshot)
@@ -275,7 +275,7 @@ def _cursor_of(snapshot: Snapshot | None) -> Heads | None:
 
 
 def _continues(seen: Heads, heads: Heads, store: Store) -> bool:
-    """True if the lake's chains have the very commits of the cursor: then equal names mean equal files."""
+    """True if the lake has the very commits of the cursor `seen`: then equal names mean equal files."""
 
     def has(lane: int) -> bool:
         if heads.get(lane) == seen[lane]:

@@ -17,11 +17,11 @@ from stitch.lake.layout import own_stage
 from stitch.lake.store import Store, prefetch
 
 _DIGITS: Final = 32
-"""Hex digits of the hash: 128 bits distinguish contents."""
+"""Hex digits of the hash in a name: 128 bits distinguish contents."""
 
 
 def keep(store: Store, beginning: str, data: bytes, ending: str) -> str:
-    """Store data under its name unless it exists, and return the name. Raises OSError."""
+    """Store data under the name that `name_of` gives, unless it exists; return the name. Raises OSError."""
     name = name_of(beginning, data, ending)
     with own_stage(store, beginning.partition("/")[0]) as stage, suppress(FileExistsError):
         store.put_if_absent(name, data, stage)
@@ -29,7 +29,7 @@ def keep(store: Store, beginning: str, data: bytes, ending: str) -> str:
 
 
 def name_of(beginning: str, data: bytes, ending: str) -> str:
-    """File name of data."""
+    """File name for data: `<beginning>-<hash>.<ending>`."""
     return f"{beginning}-{_hash(data)}.{ending}"
 
 

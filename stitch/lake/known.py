@@ -1,4 +1,4 @@
-"""Look up requests that are in the lake already, which an overlapping import must not duplicate (I5)."""
+"""Look up requests that the lake has already: an overlapping import must not store them twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class KnownRequests:
 
     Searches the windows of the given events, windows at most `reach_ns` from one of them, and earlier ones
     with a request that lasted that long. A request in two imports, the later part first and more than
-    `reach_ns` apart, is not recognised; `flowdiff fsck` finds it (I5).
+    `reach_ns` apart, is not recognised; `flowdiff fsck` reports it as stored twice.
 
     Memory: the ids of one file at a time, and the flows that match.
     """
@@ -36,11 +36,11 @@ class KnownRequests:
             self._files = manifest.files_near(starts, reach_ns)
 
     def __bool__(self) -> bool:
-        """True if there is any file to look in."""
+        """True if the lake has a file in which the requests may be."""
         return bool(self._files)
 
     def among(self, request_ids: pa.Array) -> pa.Array:
-        """Ids that the lake has, each once."""
+        """Ids of `request_ids` that the lake has, each once."""
         found = [
             ids.filter(pc.is_in(ids, value_set=request_ids)).combine_chunks()
             for ids in (self._manifest.decoded(file, ["request_id"])["request_id"] for file in self._files)
@@ -48,12 +48,12 @@ class KnownRequests:
         return pa.chunked_array([pa.chunked_array(found, pa.string()).unique()], pa.string()).combine_chunks()
 
     def flows(self, request_ids: pa.Array) -> pa.Table:
-        """Flows (FLOWS_SCHEMA) of the ids in the lake, of every lane."""
+        """Flows (FLOWS_SCHEMA) that the lake has of `request_ids`, from every lane."""
         found = [FLOWS_SCHEMA.empty_table(), *self._stored(request_ids, FLOWS_SCHEMA.names)]
         return pa.concat_tables(found).unify_dictionaries().combine_chunks()
 
     def _stored(self, request_ids: pa.Array, columns: list[str]) -> Iterator[pa.Table]:
-        """The given columns of the flows with these ids, file by file."""
+        """Yield the given columns of the lake's flows with these ids, file by file."""
         for file in self._files:
             ids = self._manifest.decoded(file, ["request_id"])["request_id"]
             if pc.any(pc.is_in(ids, value_set=request_ids)).as_py():
@@ -61,7 +61,7 @@ class KnownRequests:
                 yield stored.filter(pc.is_in(stored["request_id"], value_set=request_ids))
 
     def unchanged(self, flows: pa.Table) -> B1:
-        """[flows] True where the lake has a flow of this id and kind with the same content, lane aside."""
+        """[flows] True where the lake has a flow of this id and kind, equal in all columns but the lane."""
         wanted, names = flows["request_id"].combine_chunks(), flow_names(flows)
         same = np.zeros(flows.num_rows, dtype=np.bool_)
         for stored in self._stored(wanted, _COMPARED):
@@ -74,6 +74,6 @@ class KnownRequests:
 
 
 def rows_of(table: pa.Table, request_ids: pa.Array, *, keep: bool) -> pa.Table:
-    """Rows whose request is among `request_ids` (`keep`), or is not."""
+    """Rows whose request is among `request_ids` (keep=True), or the other rows (keep=False)."""
     inside = pc.fill_null(pc.is_in(table["request_id"], value_set=request_ids), False)
     return table.filter(inside if keep else pc.invert(inside))

@@ -45,10 +45,9 @@ from stitch.lake.store import Move, Store, UncertainError, map_concurrently
 from stitch.lake.upkeep.hidden import read_hidden
 
 FILE_LANE: Final = 0
-"""Lane of everything imported from files."""
+"""Number of the lane of everything that is imported from files."""
 MAX_FENCE_ATTEMPTS: Final = 8
-"""Attempts at fencing: one fails only if another writer committed, so each failure is that writer's
-progress."""
+"""Maximum attempts at fencing: one fails only if another writer committed, and so made progress."""
 
 
 class Lane:
@@ -100,12 +99,12 @@ class Lane:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of the last commit with requests; empty without one."""
+        """Configuration of the last commit that has one; empty without."""
         said = (link.record.config for link in reversed(self._tail.records))
         return next(filter(None, said), {})
 
     def changed_settings(self, now: dict[str, Any]) -> str:
-        """Settings that differ between the lane's existing requests and now, as text; empty if none."""
+        """Settings in `now` that differ from those of the lane's last requests, as text; empty if none do."""
         before = self.config
         changed = [
             f"{room}.{key}: {value} until now, {now[room][key]} from now on"
@@ -116,7 +115,7 @@ class Lane:
         return "; ".join(changed)
 
     def known_inputs(self) -> dict[str, InputFile]:
-        """Every file imported before, by SHA-256 of its bytes; the last entry if imported several times."""
+        """SHA-256 of a file's bytes -> last entry of that file, for every file imported before."""
         return read_inputs(self._store, self._tail)
 
     @contextmanager
@@ -137,9 +136,9 @@ class Lane:
     def commit(self, staging: Staging, body: CommitBody) -> CommitRecord:
         """Commit the staged files, all or none, and publish them.
 
-        Where publishing fails (OSError), the commit stands: `seq` has advanced, and the next commit, or the
-        next process that opens the lane, publishes it. Raises CommitTakenError (nothing happened), LakeError
-        where the ledger does not balance (a bug, caught before it does harm), OSError.
+        If publishing fails (OSError), the commit stands: `seq` has advanced, and the next commit, or the next
+        process that opens the lane, publishes the files. Raises CommitTakenError (nothing happened),
+        LakeError where the ledger does not balance (a bug, caught before it does harm), OSError.
         """
         if not body.counters.balanced:
             raise LakeError(
@@ -180,7 +179,7 @@ class Lane:
         return record
 
     def _refuse_names_in_use(self, items: Sequence[Publish]) -> None:
-        """Raise if a file with this commit's number exists: of another writer, or of a lost commit."""
+        """Raise LakeError if a file of this name exists already: by another writer, or of a lost commit."""
         sizes = self._store.sizes([item.final for item in items])
         found = next((item.final for item, size in zip(items, sizes, strict=True) if size is not None), None)
         if found is None:
@@ -191,7 +190,7 @@ class Lane:
         raise unknown_commit(found, self.lane, head)
 
     def _record(self, body: CommitBody) -> CommitRecord:
-        """Next record of the chain, without files."""
+        """Record of the next commit, without its files."""
         fields = dict(body)
         if body.kind in ("import", "takeover") and self._tail.records:
             fields["standing"] = self._tail.standing.kept()
@@ -206,7 +205,9 @@ class Lane:
         )
 
     def _publish(self, items: Iterable[Publish]) -> None:
-        """Publish files (step 4 of the protocol). Existing ones must equal the committed ones."""
+        """Move committed files to their final names. A file that is there already must equal the committed
+        one.
+        """
         found = tuple(items)
         there = self._store.sizes([item.final for item in found])
         taken_names = [item for item, size in zip(found, there, strict=True) if size is not None]
@@ -268,10 +269,10 @@ class Lane:
         )
 
     def _file_of_no_commit(self) -> str | None:
-        """Name of a data file of this lane whose commit is not in the chain, which the next commit would
-        hide; else None.
+        """Name of a data file of this lane whose commit is not in the chain; None without one.
 
-        Every commit with a file in a window has one of flows; only the last windows of these are searched.
+        The next commit would hide such a file. Every commit with a file in a window has a file of flows
+        there, so only the last windows of flows are searched.
         """
         windows = [f"flows/{name}" for name in self._store.names("flows")[-most_looked_at(self._store) :]]
         files = numbered_files(self._store, [*windows, *SIDE_TABLES])
@@ -285,9 +286,9 @@ class Lane:
 
 
 def verify_target(store: Store, item: Publish) -> None:
-    """Raises LakeError where a file of this name exists and differs from the committed one.
+    """Raise LakeError if the file `item.final` exists and differs from the committed one.
 
-    Upkeep may set it aside at any time: then it does not exist.
+    Upkeep may rename the file away at any time; then it counts as missing.
     """
     size = store.size(item.final)
     if size is None:

@@ -19,7 +19,7 @@ def lane_of(file: LakeFile) -> int:
 
 
 def late_files(manifest: Manifest, table: SideTable) -> dict[int, list[LakeFile]]:
-    """Lane -> files of `late` or `repaired`, only of commits without an unpublished one before them."""
+    """Lane -> files of `late` or `repaired` whose commits, and all before those, are published."""
     heads = dict(manifest.heads)
     found: defaultdict[int, list[LakeFile]] = defaultdict(list)
     for file in manifest.files(table):

@@ -27,9 +27,9 @@ CHECKPOINTS: Final = "control/checkpoints"
 SEGMENTS: Final = "control/segments"
 REPORTS: Final = "reports"
 REPORT_INDEX: Final = ("index.html", "index.json")
-"""Lists of reports, beside their folders; rewritten where they are missing."""
+"""File names of the two lists of reports in `reports/`; rewritten where they are missing."""
 REPORT_END: Final = "report.json"
-"""Last file written: a report without it is incomplete."""
+"""File of a report that is written last: a report without it is incomplete."""
 SUFFIX: Final = ".json"
 """Suffix of commit records."""
 
@@ -41,10 +41,11 @@ DATA: Final = ".parquet"
 ASIDE: Final = ".replaced"
 """Suffix of a data file that a later generation replaced: `*.parquet` no longer matches it."""
 LOOKED_AT: Final = 2016
-"""Last windows searched for files of lost commits: a week of five-minute windows. `flowdiff fsck` searches
-all."""
+"""Number of last windows searched for files of lost commits: a week of five-minute windows. `flowdiff fsck`
+searches all.
+"""
 LOOKED_AT_IN_BUCKET: Final = 64
-"""Last windows searched for files of lost commits in a bucket, where each window costs a request."""
+"""Number of last windows searched for files of lost commits in a bucket, where each costs a request."""
 
 
 _FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})\.parquet")
@@ -122,7 +123,7 @@ def staged_seq(folder: str) -> int | None:
 
 
 def report_folders(names: Iterable[str]) -> list[str]:
-    """Names in `reports/` that are reports, without unfinished ones."""
+    """Names, among `names` in `reports/`, of the folders of finished reports."""
     return [name for name in names if not name.startswith(".") and name not in REPORT_INDEX]
 
 
@@ -140,7 +141,7 @@ def segment_seq(file: str) -> int | None:
 
 
 def file_name(lane: int, seq: int, part: int) -> str:
-    """Last part of a data file's name, never used twice in a lake."""
+    """Last part of a data file's name: `<lane>-<commit>-<part>.parquet`, never used twice in a lake."""
     return f"{lane:d}-{seq:012d}-{part:05d}.parquet"
 
 
@@ -189,8 +190,9 @@ def ensure_lake(
 ) -> LakeInfo:
     """Create the lake if it is missing; refuse another window length.
 
-    window_length_ns: None accepts that of the lake, and `default_ns` for a new one. option: the option that
-    sets it, for messages. Raises LakeError, and ConfigError for a length that windows cannot have.
+    window_length_ns: None accepts the length of an existing lake, and means `default_ns` for a new one.
+    option: command-line option of the window length, for messages. Raises LakeError, and ConfigError for a
+    length that windows cannot have.
     """
     info = read_info(store, lake)
     if info is None:
@@ -219,7 +221,7 @@ def ensure_lake(
 
 
 def encode_info(info: LakeInfo) -> bytes:
-    """Content of `flowdiff.json`."""
+    """Content of the file `flowdiff.json` that describes a lake."""
     return (info.model_dump_json(indent=1, exclude_defaults=True) + "\n").encode()
 
 

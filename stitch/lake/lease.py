@@ -16,11 +16,11 @@ from stitch.lake.layout import own_stage
 from stitch.lake.store import Store
 
 BEATS: Final = 6
-"""Renewals within the time after which another process takes over: five may fail."""
+"""Renewals within the time after which another process takes over: five of them may fail."""
 
 
 class Lease:
-    """Lease of one name, as seen by one process."""
+    """Lease under one name in the store, as seen by one process."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class LakePlace:
     root: Path
     """Folder with the lake's files: the lake itself, or the folder of its local copies."""
     copies: Copies | None = None
-    """Local copies of its files; None for a folder."""
+    """Local copies of the lake's files; None for a lake that is a folder."""
 
 
 def open_store(name: str) -> Store:
@@ -42,7 +42,7 @@ def open_store(name: str) -> Store:
 
 
 def remote_store(name: str) -> RemoteStore:
-    """Store of everything below the name of a remote place, a lake or not. Raises as `open_store`."""
+    """Store of everything below the remote name `name`, a lake or not. Raises as `open_store`."""
     backend = backend_of(name)
     assert backend is not None, "local_path is None"
     return _opened(backend, backend.settings(name, os.environ))
@@ -63,15 +63,15 @@ def open_place(name: str, environ: Mapping[str, str] | None = None) -> LakePlace
 
 
 def local_path(name: str) -> Path | None:
-    """Folder (or file) of this machine that a name means, as it was written; None for a remote one.
+    """Path of the folder or file of this machine that `name` means, as written; None for a remote one.
 
-    Raises ConfigError, as do all below.
+    Raises ConfigError for an unknown scheme.
     """
     return Path(name) if backend_of(name) is None else None
 
 
 def absolute(name: str) -> str:
-    """Name of the same place for processes with another working folder."""
+    """Name of the same lake for processes with another working folder: absolute, if it is a path."""
     folder = local_path(name)
     return name if folder is None else str(folder.absolute())
 

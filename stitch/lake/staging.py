@@ -39,21 +39,21 @@ class Staging:
         self._segments: list[str] = []
         self._lock = threading.Lock()
         self.folder = stage_folder(lane, seq)
-        """Folder of the files, used by this writer only."""
+        """Name of the stage folder for the files, used by this writer only."""
         self._adopted: list[Publish] = []
         self._attempts: str | None = None
 
     @classmethod
     def attempt(cls, store: Store, lane: int, seq: int, attempts: str) -> Staging:
-        """Stage for one attempt at a part of the work, in a folder that begins with `attempts`."""
+        """Stage for one attempt at a part of the commit's work, in a folder whose name begins with
+        `attempts`.
+        """
         staging = cls(store, lane, seq)
         staging.folder = f"{attempts}{secrets.token_hex(8)}"
         return staging
 
     def attempts(self) -> str:
-        """Prefix of the folders of attempts, which may be made from now on and are removed with this
-        stage.
-        """
+        """Prefix for folders of attempts (`attempt`), which are removed with this stage."""
         self._attempts = f"{self.folder}-"
         return self._attempts
 
@@ -74,7 +74,7 @@ class Staging:
             self._add(table_name, f"{table_name}-{window.name}-{part:05d}", final, window, table)
 
     def add_side(self, table_name: SideTable, part: int, table: pa.Table) -> None:
-        """Write one file of late events or dead letters; as `add_window`."""
+        """Write one file of late events or dead letters, unless the table is empty. Raises OSError."""
         if table.num_rows:
             final = f"{table_name}/{file_name(self.lane, self.seq, part)}"
             self._add(table_name, f"{table_name}-{part:05d}", final, None, table)
@@ -84,7 +84,7 @@ class Staging:
         return sorted(item.sha256 for item in self._items if item.window == window.name)
 
     def drop_window(self, window: Window) -> None:
-        """Leave out the staged files of a window; they are removed with the stage."""
+        """Exclude the staged files of a window from the commit; they are removed with the stage."""
         with self._lock:
             self._items = [item for item in self._items if item.window != window.name]
 
@@ -98,7 +98,7 @@ class Staging:
         return segment
 
     def names(self) -> list[str]:
-        """Every file written here, to be made durable before the commit."""
+        """Names of all files written here, which must be durable before the commit."""
         return [*(item.stage for item in self._items), *self._segments]
 
     def _add(self, table_name: str, stem: str, final: str, window: Window | None, table: pa.Table) -> None:
@@ -113,7 +113,7 @@ class Staging:
         return tuple(sorted([*self._items, *self._adopted], key=lambda item: item.final))
 
     def clear(self) -> None:
-        """Remove the stage's files, of attempts too. Raises OSError."""
+        """Remove the stage folder with its files, and the folders of attempts. Raises OSError."""
         self._store.remove(self.folder)
         if self._attempts is not None:
             above, _, beginning = self._attempts.rpartition("/")
@@ -132,7 +132,7 @@ class Staging:
 def described(
     table_name: str, window: Window | None, stage: str, final: str, table: pa.Table, data: pa.Buffer
 ) -> Publish:
-    """Entry of a file in its commit: `data` is `table` (not empty) as written."""
+    """Commit entry of a staged file; data: `table` (not empty) as written to it."""
     footer = data.slice(data.size - footer_size(data))
     return Publish(
         table=table_name,

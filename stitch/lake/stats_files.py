@@ -20,7 +20,7 @@ from stitch.lake.store import Store
 
 STATS: Final = "stats"
 _DIGITS: Final = 16
-"""Hex digits: 64 bits distinguish the states of one window."""
+"""Hex digits of each hash in a name: 64 bits distinguish the states of one window."""
 
 
 Span = Literal["window", "quarter", "day", "ticks"]
@@ -43,7 +43,7 @@ class StatsKey(NamedTuple):
 
 
 def source_of(files: Iterable[tuple[str, str]]) -> str:
-    """Hash of the (table, SHA-256) of a window's files, in any order."""
+    """Hash of a window's files, given in any order as (table, SHA-256)."""
     return _hash("\n".join(f"{table} {sha256}" for table, sha256 in sorted(files)).encode())
 
 
@@ -64,7 +64,7 @@ def read_stats(store: Store, key: StatsKey) -> pa.Buffer | None:
 
 
 def has_stats(store: Store, key: StatsKey) -> bool:
-    """True if something is stored under a key, which is not read. Raises OSError."""
+    """True if data are stored under a key; they are not read. Raises OSError."""
     return bool(_kept(store, key))
 
 
@@ -82,7 +82,7 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
 
 
 def drop_versions(store: Store, key: StatsKey, is_other: Callable[[pa.Buffer], bool]) -> int:
-    """Remove files of a key's folder that `is_other` rejects as another version; return how many.
+    """Remove files in a key's folder that `is_other` rejects as another version; return their number.
 
     is_other: [content] -> True for another version. Files of other settings stay. Raises OSError.
     """

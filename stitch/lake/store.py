@@ -48,7 +48,7 @@ class Store(Protocol):
         ...
 
     def read(self, name: str) -> pa.Buffer:
-        """Whole content. Raises FileNotFoundError."""
+        """Whole content of a file. Raises FileNotFoundError."""
         ...
 
     def read_end(self, name: str, n_bytes: int) -> pa.Buffer:
@@ -56,11 +56,11 @@ class Store(Protocol):
         ...
 
     def size(self, name: str) -> int | None:
-        """Bytes of a file; None where it is missing."""
+        """Size of a file in bytes; None where it is missing."""
         ...
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """`size` of each name."""
+        """Sizes of files in bytes, in the order of `names`; None where one is missing."""
         ...
 
     def names(self, folder: str, after: str = "") -> list[str]:
@@ -84,7 +84,7 @@ class Store(Protocol):
         """Write a new staged file, durable after `persist`.
 
         The write may continue in the background: then `persist` raises its errors. Raises FileExistsError,
-        here or there.
+        now or from `persist`.
         """
         ...
 
@@ -124,7 +124,7 @@ class Store(Protocol):
 
 
 class Listed(NamedTuple):
-    """File of a listing."""
+    """Entry of a listing: a file's name, its size in bytes, and its tag."""
 
     name: str
     size: int
@@ -141,7 +141,7 @@ class RemoteStore(Store, Protocol):
         ...
 
     def check(self) -> None:
-        """Raises LakeError, with a remedy, where the store cannot be reached."""
+        """Raise LakeError, with a remedy, if the store cannot be reached."""
         ...
 
     def download(self, name: str, out: BinaryIO) -> None:
@@ -149,7 +149,7 @@ class RemoteStore(Store, Protocol):
         ...
 
     def listed(self, folder: str) -> list[Listed]:
-        """Every file below a folder, with its size and tag, by name."""
+        """Entries of all files below a folder, sorted by name."""
         ...
 
 

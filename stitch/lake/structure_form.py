@@ -40,8 +40,8 @@ _NAMES: Final = ("component", "point", "label", "kind")
 def nested(structures: pa.Table) -> pa.Table:
     """Rows of STORED_STRUCTURES_SCHEMA for rows of STRUCTURES_SCHEMA, in order. O(nodes + edges).
 
-    A structure with sides is the graph of a tree of spans, as `stitch.spans` makes it: tests hold that
-    `unnested` gives it back.
+    A structure with sides must be the graph of a tree of spans, as `stitch.spans` makes it: then `unnested`
+    restores it exactly.
     """
     nodes, in_edges = whole(structures["nodes"]), whole(structures["in_edges"])
     first, n_nodes = _bounds(nodes)
@@ -187,7 +187,9 @@ def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[PlacedNodes,
 
 
 def _among_siblings(parent: I8, asynchronous: B1) -> tuple[I8, I8]:
-    """([spans] rank among the synchronous children of the parent; [spans] number of the span's children)."""
+    """([spans] rank among the parent's synchronous children; [spans] number of the span's synchronous
+    children).
+    """
     n = len(parent)
     awaited = np.flatnonzero(~asynchronous & (parent < n))
     order = awaited[np.argsort(parent[awaited], kind="stable")]

@@ -19,13 +19,13 @@ SUMS: Final = "SHA256SUMS"
 
 
 def write_sums(files: Mapping[str, bytes]) -> bytes:
-    """Content of a checksum list: one line a file."""
+    """Content of a checksum list, one line a file; files: name -> content."""
     lines = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
     return "".join(lines).encode()
 
 
 def sums_name(data: bytes) -> str:
-    """Name of a checksum list."""
+    """Name of the checksum list with content `data`."""
     return kept_files.name_of(SUMS, data, "txt")
 
 
@@ -35,6 +35,6 @@ def sums_among(names: Iterable[str]) -> list[str]:
 
 
 def read_sums(data: pa.Buffer) -> dict[str, str]:
-    """File name -> hash; a malformed line gives a name that no file has."""
+    """Parse a checksum list: file name -> SHA-256 in hex; a malformed line gives a name that no file has."""
     lines = data.to_pybytes().decode(errors="replace").splitlines()
     return {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}

@@ -33,7 +33,7 @@ COMMITS: Final = f"{WATCH}/commits"
 HEAD: Final = f"{WATCH}/head"
 LISTINGS: Final = f"{WATCH}/files"
 KEPT_COMMITS: Final = 8
-"""Commits kept; older ones are deleted, as the tables have their content."""
+"""Number of commits kept; older ones are deleted, as the tables have their content."""
 LISTED_FROM: Final = 64
 """Maximum files named in a commit itself, some 90 bytes each; beyond it, older ones go into a listing.
 
@@ -41,7 +41,7 @@ A commit adds three at most, so two listings are enough for all commits that are
 """
 _KEPT_LISTINGS: Final = 2
 Rows = Mapping[str, Sequence[dict[str, Any]]]
-"""Table -> rows of a commit."""
+"""Name of a table -> rows that a commit adds to it."""
 
 
 class TakenError(LakeError):
@@ -59,12 +59,12 @@ class WatchFile(Config):
 
     @property
     def table(self) -> str:
-        """Name of the table it belongs to."""
+        """Name of the table that the file belongs to."""
         return self.name.split("/")[1]
 
     @property
     def seq(self) -> int:
-        """Number of the commit that contains its rows."""
+        """Number of the commit that contains the file's rows."""
         return _seq(self.name.rpartition("/")[2])
 
 
@@ -83,7 +83,7 @@ class Link(Config):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last commit of the watch."""
+    """Last commit of the watch: its number, hash, link and content."""
 
     seq: int
     sha256: str
@@ -248,7 +248,7 @@ def _link(store: Store, seq: int, last: Head | None, new: Sequence[WatchFile]) -
 
 
 def highest(store: Store) -> int:
-    """Highest number of a table's file; 0 without any.
+    """Highest commit number in the names of the tables' files; 0 without files.
 
     A watch that begins anew continues after it, so that no two files have the same number.
     """
@@ -266,7 +266,7 @@ def _known(store: Store, link: Link) -> tuple[WatchFile, ...]:
 
 
 def _all_there(store: Store, named: tuple[WatchFile, ...]) -> tuple[WatchFile, ...]:
-    """Files in the tables' folders: the named ones first and in their order."""
+    """Files that are in the tables' folders: those in `named` first, in their order, then the others."""
     there = [name for table in WATCH_TABLES for name in table_files(store, table)]
     known = {file.name: file for file in named}
     others = (WatchFile(name=name, rows=_n_rows(store, name)) for name in there if name not in known)
@@ -274,9 +274,9 @@ def _all_there(store: Store, named: tuple[WatchFile, ...]) -> tuple[WatchFile, .
 
 
 def _as_put(store: Store, files: tuple[WatchFile, ...], seq: int) -> tuple[WatchFile, ...]:
-    """Replace the names of files of commit `seq` by those they are stored under.
+    """Replace the names of files of commit `seq` by the names under which they are stored.
 
-    A process with another version of Arrow writes other bytes, and so puts the rows under another name.
+    A process with another version of Arrow writes other bytes, and so stores the rows under other names.
     """
     if all(file.seq < seq or store.size(file.name) is not None for file in files):
         return files
@@ -316,7 +316,7 @@ def _n_rows(store: Store, name: str) -> int:
 
 
 def _encoded(rows: Rows) -> Iterator[tuple[str, bytes, int]]:
-    """Yield table, bytes and number of rows of each file of a commit."""
+    """Yield (table, Parquet bytes, number of rows) of each file of a commit."""
     for table, some in rows.items():
         if some:
             sink = pa.BufferOutputStream()
@@ -333,7 +333,7 @@ def _forget(store: Store) -> None:
 
 
 def _committed(store: Store) -> int:
-    """Number of the last commit by `watch/head`; 0: none."""
+    """Number of the last commit, as noted in `watch/head`; 0 if nothing readable is noted."""
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         return int(json.loads(store.read(HEAD).to_pybytes())["seq"])
     return 0
@@ -355,7 +355,7 @@ def _parsed(data: bytes, seq: int) -> Head | None:
 
 
 def _seq(file: str) -> int:
-    """Number in the name of a commit or of a table's file (its last part); 0 for another name."""
+    """Number in `file`, the last part of the name of a commit or of a table's file; 0 for another name."""
     digits = file[:12]
     return int(digits) if digits.isdecimal() else 0
 

@@ -45,7 +45,7 @@ def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
 
 
 def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False) -> bool:
-    """True if `after` has the rows of `before`, each equally often (`distinct`: each once), in any order.
+    """True if `after` has the rows of the tables `before`, in any order, each as often (`distinct`: once).
 
     By a 64-bit hash of every row over all columns.
     """
@@ -55,7 +55,7 @@ def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False
 
 
 def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
-    """[rows] name of the row's flow: kind and id joined; with_lane: preceded by the lane."""
+    """[rows] name of the row's flow: kind and request id, with a blank between; with_lane: lane first."""
     parts = [rows["kind"].cast(pa.string()), rows["request_id"].cast(pa.string())]
     if with_lane:
         parts.insert(0, rows["lane"].cast(pa.string()))
@@ -64,7 +64,7 @@ def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class WindowPart:
-    """The rows of one window, in the order of the lake's contract."""
+    """Rows of one window in its three tables, sorted as the lake stores them."""
 
     window: Window
     flows: pa.Table
@@ -73,17 +73,18 @@ class WindowPart:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory."""
+        """Bytes of the three tables in memory."""
         return int(self.flows.nbytes + self.structures.nbytes + self.params.nbytes)
 
 
 def starts_of(ts_ns: pa.ChunkedArray, length_ns: int) -> I8:
-    """Starts of the windows that contain the times, ascending; nulls are ignored."""
+    """Starts of the windows that contain the times `ts_ns`, ns, ascending; nulls are ignored."""
     return count_values(ts_ns.drop_null().to_numpy() // length_ns)[0] * length_ns
 
 
 def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int) -> Iterator[WindowPart]:
-    """Parts of flows, structures and parameters by window of the flow's start, in order of time and rows.
+    """Yield the part of each window, by the start of flows: windows in order of time, rows in the given
+    order.
 
     O(rows log rows), however many windows there are.
     """
@@ -115,7 +116,10 @@ def _structures_of_windows(
 
 
 def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:
-    """[params] row of the param's flow. Params of a flow are consecutive, so only the first is looked up."""
+    """[params] row in `flows` of the parameter's flow.
+
+    Parameters of a flow are consecutive, so only the first is looked up.
+    """
     n = params.num_rows
     if n == 0:
         return np.zeros(0, dtype=np.int64)

@@ -27,9 +27,9 @@ class RequestCodes:
     """Requests of an event batch. Codes are local to the batch; names are not."""
 
     code: I8
-    """[events] index into `names`."""
+    """[events] index into `names` of the event's request."""
     names: pa.StringArray
-    """[codes] request ids, distinct."""
+    """[codes] request id of each code, distinct."""
 
 
 def flat_list(column: pa.Array) -> tuple[I8, pa.Array]:
@@ -99,7 +99,7 @@ class _Words:
         self.b = np.concatenate((link_of, parent_of, id_of[both]))
 
     def components(self) -> I8:
-        """[vertices] number of the connected component."""
+        """[vertices] number of the vertex's connected component."""
         _, component = connected_components(self.a, self.b, len(self.crumbs) + len(self.ids))
         return component
 
@@ -141,7 +141,7 @@ class _Words:
 
 
 def split_and_join_links(events: pa.Table) -> tuple[I8, pa.StringArray]:
-    """`(row, breadcrumb)` of every link of a split or join record."""
+    """([links] row of the record, [links] breadcrumb) of every link of a split or join record."""
     row, link = flat_list(whole(events["links"]))
     kind = events["kind"].to_numpy()[row]
     keep = (kind == EventKind.SPLIT) | (kind == EventKind.JOIN)
@@ -151,7 +151,7 @@ def split_and_join_links(events: pa.Table) -> tuple[I8, pa.StringArray]:
 
 
 def _codes(words: pa.StringArray, known: pa.StringArray) -> I8:
-    """[words] index into `known`, or -1."""
+    """[words] index of each word in `known`, or -1."""
     found = pc.fill_null(pc.index_in(words, known, skip_nulls=True), -1)
     codes: I8 = found.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
@@ -162,5 +162,5 @@ def _shifted(codes: I8, by: int) -> I8:
 
 
 def _ranks(words: pa.StringArray) -> I8:
-    """[words] place in ascending order."""
+    """[words] rank of each word in ascending order, from 0."""
     return inverse(pc.sort_indices(words).to_numpy())

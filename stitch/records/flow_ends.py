@@ -21,7 +21,7 @@ from stitch.records.strands import NO_CODE, Records, Strands
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Nodes without predecessors."""
+    """Nodes at which flows begin: sources and orphans."""
 
     sources: I8
     """Nodes without an edge into them, ascending; for a flow with a lone orphan as its only entry, that
@@ -34,12 +34,15 @@ class Entries:
     n_orphans: I8
     """[flows] number of orphans."""
     tops: I8
-    """The sources, and the orphans of flows without a source."""
+    """Nodes that flows begin with: all sources, and the orphans of flows without a source."""
 
 
 def find_entries(node_flow: I8, n_flows: int, has_in: B1, orphan: B1) -> Entries:
-    """Find sources and orphans. has_in: [nodes] an edge leads into it; orphan: [nodes] it names a
-    missing parent and no edge leads into it."""
+    """Find sources and orphans.
+
+    has_in: [nodes] True if an edge leads to the node. orphan: [nodes] True if the node names a missing parent
+    and no edge leads to it.
+    """
     orphans = np.flatnonzero(orphan)
     sources = np.flatnonzero(~has_in & ~orphan)
     n_sources = np.bincount(node_flow[sources], minlength=n_flows)
@@ -57,17 +60,17 @@ class Synthetic:
     """`?root` and `?missing` nodes, numbered after the last real node, and the edges from them."""
 
     event: I8
-    """[synthetic] ROOT_EVENT or MISSING_EVENT."""
+    """[synthetic] event code of the node: ROOT_EVENT or MISSING_EVENT."""
     flow: I8
-    """[synthetic] flow of the node."""
+    """[synthetic] index of the node's flow."""
     ts_ns: I8
-    """[synthetic] smallest time of the children."""
+    """[synthetic] time of the node, ns: the smallest time of its children."""
     label: U8
     """[synthetic] label hash of the node."""
     src: I8
-    """[edges] source node."""
+    """[edges] source node, a synthetic one."""
     dst: I8
-    """[edges] destination node."""
+    """[edges] destination node of each edge from a synthetic node."""
 
 
 def make_synthetic(entries: Entries, node_flow: I8, ts_ns: I8) -> Synthetic:
@@ -111,20 +114,20 @@ def make_synthetic(entries: Entries, node_flow: I8, ts_ns: I8) -> Synthetic:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Candidates for responses, before nodes are in canonical order."""
+    """Candidates for the responses of flows, and flows with irregular ends, before canonical order."""
 
     candidate: B1
-    """Flows whose response is neither an `end` record nor a sink of a flow with explicit parents."""
+    """[nodes] True for candidates for the response; in flows without one, all sinks are responses."""
     no_end: I8
-    """Flows whose response is not an `end` record, nor a sink by explicit parents."""
+    """Indices of flows without an `end` record, explicit parents, and records without a breadcrumb."""
     unclosed: I8
-    """Flows with a strand neither joined nor ended, or with records after its join."""
+    """Indices of flows with an open strand: neither joined nor ended, or with records after its join."""
 
 
 def find_ends(
     records: Records, strands: Strands, strand_flow: I8, edges: HappensBefore, entries: Entries, n_flows: int
 ) -> Ends:
-    """Find response candidates by the rules of `record_graphs`. strand_flow: [strands] dense flow numbers."""
+    """Find response candidates by the rules of `record_graphs`; strand_flow: [strands] index of the flow."""
     n_nodes, n_strands = len(strands.record), len(strands.flow)
     node_strand = strands.node_strand
     last = strands.first[1:] - 1
@@ -163,10 +166,11 @@ def find_ends(
 
 
 def place_responses(order: CanonicalOrder, first_node: I8, candidate: B1) -> tuple[B1, B1]:
-    """`(response, deferred)` [nodes of structures], in canonical order.
+    """`(response, deferred)`, both [nodes of structures], in canonical order.
 
-    first_node: [structures + 1] offsets. candidate: [nodes of structures] in canonical order. Deferred are
-    nodes from which no response is reachable. O(nodes + edges), in as many rounds as the longest path.
+    response: True where the response leaves; deferred: True where no response is reachable. first_node:
+    [structures + 1] offsets. candidate: [nodes of structures] in canonical order. O(nodes + edges), in as
+    many rounds as the longest path.
     """
     n_nodes = int(first_node[-1])
     shift = np.repeat(first_node[:-1], np.diff(order.first_edge))

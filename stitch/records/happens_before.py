@@ -26,19 +26,19 @@ class HappensBefore:
     """Edges between the nodes of `Strands`."""
 
     linked: B1
-    """[nodes] has an edge from the previous node on the same strand."""
+    """[nodes] True if an edge leads to the node from the previous node on its strand."""
     src: I8
-    """[cross edges] source node. All edges but those of `linked`, each once, sorted by (src, dst)."""
+    """[cross edges] source node. Cross edges: all but those of `linked`, each once, sorted by (src, dst)."""
     dst: I8
     """[cross edges] destination node."""
     names_parents: B1
-    """[nodes] has explicit parents."""
+    """[nodes] True if the record names explicit parents."""
     misses_parents: B1
-    """[nodes] names a parent without a record."""
+    """[nodes] True if the record names a parent that has no record."""
     joined: B1
-    """[strands] a join record links it."""
+    """[strands] True if a join record links the strand."""
     outlived: B1
-    """[strands] the last record is later than the join that ends the strand; False across hosts."""
+    """[strands] True if the strand's last record is later than the join that ends it; False across hosts."""
     lost: I8
     """Codes of requests in which a split or join names a strand without records."""
 
@@ -87,7 +87,7 @@ def connect(records: Records, strands: Strands) -> HappensBefore:
 
 
 def _find(flow: I8, code: I8, in_flow: I8, wanted: I8, n_codes: int) -> I8:
-    """[wanted] index of (in_flow, wanted) in the sorted (flow, code), or -1."""
+    """[wanted] index of each pair (in_flow, wanted) among the sorted pairs (flow, code), or -1."""
     width = n_codes + 1
     keys = flow * width + (code - NO_CODE)
     search = in_flow * width + (wanted - NO_CODE)
@@ -99,7 +99,7 @@ def _find(flow: I8, code: I8, in_flow: I8, wanted: I8, n_codes: int) -> I8:
 
 
 def _explicit(records: Records, strands: Strands, node_of: I8) -> tuple[B1, B1, I8, I8]:
-    """Explicit parents: `(names_parents, misses_parents, parent, child)`."""
+    """Explicit parents: `([nodes] names_parents, [nodes] misses_parents, [edges] parent, [edges] child)`."""
     n_nodes = len(strands.record)
     names = np.zeros(n_nodes, dtype=np.bool_)
     misses = np.zeros(n_nodes, dtype=np.bool_)
@@ -120,7 +120,10 @@ def _explicit(records: Records, strands: Strands, node_of: I8) -> tuple[B1, B1, 
 
 
 def _outlived(records: Records, strands: Strands, ended: I8, last: I8, joiner: I8) -> B1:
-    """[strands] the last record is later than the join; False across hosts, whose clocks are not compared."""
+    """[strands] True if the last record is later than the join.
+
+    False across hosts, whose clocks are not compared.
+    """
     result = np.zeros(len(strands.flow), dtype=np.bool_)
     last, joiner = strands.record[last], strands.record[joiner]
     later = records.ts_ns[last] > records.ts_ns[joiner]

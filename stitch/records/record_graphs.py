@@ -56,25 +56,22 @@ label."""
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """Flows laid out, and their raw structures."""
+    """Flows with nodes in the order of a layout, and the raw structures that equal layouts share."""
 
     node: I8
-    """[nodes] node at each place of the layout, flow by flow."""
+    """[nodes] node of the graph at each position of the layout, flow by flow."""
     first_node: I8
     """[flows + 1] offsets into `node`."""
     structure: I8
-    """[flows] number of the raw structure."""
+    """[flows] number of the flow's raw structure."""
     leader: I8
-    """[structures] first flow of the raw structure."""
+    """[structures] index of the first flow that has the raw structure."""
     dags: Dags
-    """[structures] labels and edges, in the places of the layout."""
+    """[structures] labels and edges of each raw structure, in positions of the layout."""
 
 
 def _lay_out(graph: _Graph) -> Laid:
-    """Lay out flows and find equal ones.
-
-    Equality is judged by a 64-bit hash of labels and edges. O(nodes + strands log strands).
-    """
+    """Order the strands of each flow by hash, and find flows that are equal then."""
     strand_first, strand_flow, n_flows = graph.strand_first, graph.strand_flow, len(graph.request)
     label, linked, src, dst = graph.label, graph.linked, graph.src, graph.dst
     length = np.diff(strand_first)
@@ -132,7 +129,7 @@ def _hash_strands(first: I8, label: U8, linked: B1, rank: I8) -> U8:
 
 
 def _hash_ends(node_strand: I8, rank: I8, colour: U8, src: I8, dst: I8) -> U8:
-    """[cross edges] hash of the strands and ranks an edge joins."""
+    """[cross edges] hash of the strands, and of the ranks on them, that the edge connects."""
     with np.errstate(over="ignore"):
         start = mix(colour[node_strand[src]] + mix(rank[src].astype(np.uint64) ^ _SRC))
         end = mix(colour[node_strand[dst]] + mix(rank[dst].astype(np.uint64) ^ _DST))
@@ -140,7 +137,7 @@ def _hash_ends(node_strand: I8, rank: I8, colour: U8, src: I8, dst: I8) -> U8:
 
 
 def _by_flow_and_hash(flow: I8, colour: U8, n_flows: int) -> I8:
-    """Strands sorted by flow, and inside a flow by the upper bits of the hash."""
+    """Strand indices sorted by flow, and inside a flow by the upper bits of the hash `colour`."""
     bits = np.uint64(max(n_flows - 1, 1).bit_length())
     return np.argsort((flow.astype(np.uint64) << (np.uint64(64) - bits)) | (colour >> bits), kind="stable")
 
@@ -206,23 +203,23 @@ class _Graph:
     """Nodes and edges of all flows, acyclic, each with one source; synthetic nodes come last."""
 
     request: I8
-    """[flows] code of the request."""
+    """[flows] code of the flow's request."""
     quality: U4
     """[flows] Quality bits."""
     strand_first: I8
     """[strands + 1] offsets into the nodes; a synthetic node is a separate strand."""
     strand_flow: I8
-    """[strands] flow of the strand."""
+    """[strands] index of the strand's flow."""
     record: I8
-    """[nodes] record, or ROOT_EVENT / MISSING_EVENT."""
+    """[nodes] index of the node's record; ROOT_EVENT or MISSING_EVENT for a synthetic node."""
     ts_ns: I8
     """[nodes] time, ns since the epoch."""
     label: U8
-    """[nodes] hash of the label and of `candidate`."""
+    """[nodes] hash of the label, and of being a candidate for the response."""
     candidate: B1
-    """[nodes] see `Ends.candidate`."""
+    """[nodes] True for candidates for the response (`Ends.candidate`)."""
     linked: B1
-    """[nodes] has an edge from the previous node."""
+    """[nodes] True if an edge leads to the node from the previous one."""
     src: I8
     """[cross edges] source node."""
     dst: I8
@@ -230,7 +227,7 @@ class _Graph:
 
 
 def _build(records: Records, strands: Strands, config: StitchConfig) -> _Graph:
-    """Acyclic edges, sources, orphans, synthetic nodes, and candidates for the response."""
+    """Build the graphs: acyclic edges, sources, orphans, synthetic nodes, and candidates for the response."""
     edges = connect(records, strands)
     request, strand_flow = _dense(strands.flow)
     node_flow = strand_flow[strands.node_strand]
@@ -273,7 +270,7 @@ def _dense(flow: I8) -> tuple[I8, I8]:
 
 
 def _respond(laid: Laid, order: CanonicalOrder, candidate: B1) -> tuple[B1, B1]:
-    """`(response, deferred)` [nodes of structures], taken from the first flow of each; candidate: [nodes]."""
+    """`(response, deferred)` [nodes of structures], from each structure's first flow; candidate: [nodes]."""
     first = laid.dags.first_node
     n_nodes = np.diff(first)
     places = ranges(laid.first_node[laid.leader], n_nodes)

@@ -38,9 +38,9 @@ class RecordReferences:
     order."""
 
     record: I8
-    """[references] referring record."""
+    """[references] index of the referring record."""
     code: I8
-    """[references] code of the word, in the coding of breadcrumbs or ids."""
+    """[references] code of the breadcrumb or id that the record refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +50,37 @@ class Records:
     events: pa.Table
     """Event batch that was read."""
     flow: I8
-    """[records] code of the request."""
+    """[records] code of the record's request."""
     request_names: pa.StringArray
-    """[request codes] request ids."""
+    """[request codes] request id of each code."""
     kind: U1
     ts_ns: I8
     seq: I8
-    """[records] `seq`, 0 if null."""
+    """[records] field `seq` of the record, 0 if null."""
     has_seq: B1
     """[records] True if `seq` is set."""
     crumb: I8
-    """[records] code of the breadcrumb, or NO_CODE."""
+    """[records] code of the record's breadcrumb, or NO_CODE."""
     n_crumbs: int
     links: RecordReferences
-    """Breadcrumbs linked by split and join records."""
+    """References from split and join records to the breadcrumbs that they link."""
     identity: I8
-    """[records] code of the explicit id, or NO_CODE."""
+    """[records] code of the record's explicit id, or NO_CODE."""
     n_ids: int
     parents: RecordReferences
-    """Explicit parents of records."""
+    """References from records to the ids of their explicit parents."""
     label: U8
     """[records] hash of component, point, label and kind."""
 
     def host_codes(self, records: I8) -> I8:
-        """[given records] code of the host; all null hosts share one code."""
+        """[given records] code of the record's host; all null hosts share one code."""
         hosts = whole(self.events["host"]).take(pa.array(records))
         codes: I8 = pc.fill_null(hosts.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         return codes
 
 
 def read_records(events: pa.Table, labels: LabelCodes) -> Records:
-    """Columns of a batch of records with times (one chunk a column). O(records)."""
+    """Read a batch of records with times (one chunk a column) as numpy columns. O(records)."""
     requests = assign_requests(events)
     link_record, link = split_and_join_links(events)
     crumb, link_code, n_crumbs = _encode(whole(events["breadcrumb"]), link)
@@ -117,35 +117,35 @@ def _encode(words: pa.StringArray, named: pa.StringArray) -> tuple[I8, I8, int]:
 
 @dataclass(frozen=True, slots=True)
 class Strands:
-    """Strands sorted by (flow, breadcrumb code), their records in order."""
+    """Strands of a batch, sorted by (flow, breadcrumb code), with their records in order."""
 
     record: I8
-    """[nodes] record of the node."""
+    """[nodes] index of the node's record."""
     first: I8
     """[strands + 1] offsets into the nodes."""
     flow: I8
-    """[strands] code of the request."""
+    """[strands] code of the strand's request."""
     crumb: I8
-    """[strands] breadcrumb code, or NO_CODE."""
+    """[strands] code of the strand's breadcrumb, or NO_CODE."""
     mixed_seq: I8
     """Codes of requests with a strand that has `seq` on only part of its records."""
     conflicting: I8
     """Codes of requests in which records with the same id differ in content."""
     conflicts: I8
-    """Records dropped because a record of the same id, with other content, was kept."""
+    """Indices of records dropped because a record of the same id, with other content, was kept."""
     copies: I8
-    """Records dropped as exact copies of a kept record."""
+    """Indices of records dropped as exact copies of a kept record."""
     capped: I8
-    """Codes of requests with more records than the cap."""
+    """Codes of requests with more than `max_events` records, of which the later ones were dropped."""
 
     @property
     def length(self) -> I8:
-        """[strands] number of records."""
+        """[strands] number of records on each strand."""
         return np.diff(self.first)
 
     @property
     def node_strand(self) -> I8:
-        """[nodes] strand."""
+        """[nodes] index of the node's strand."""
         return np.repeat(np.arange(len(self.flow), dtype=np.int64), self.length)
 
 
@@ -184,7 +184,7 @@ def order_strands(records: Records, max_events: int) -> Strands:
 
 
 def _one_per_id(records: Records) -> tuple[I8, I8, I8]:
-    """Records with each id once a request: `(kept, conflicts, exact copies)`."""
+    """Indices of records, each id once in a request: `(kept, conflicts, exact copies)`."""
     every = np.arange(len(records.flow), dtype=np.int64)
     named = np.flatnonzero(records.identity != NO_CODE)
     key = records.flow[named] * records.n_ids + records.identity[named]
@@ -258,7 +258,7 @@ def _sort_equal(records: Records, nodes: I8, strand: I8, starts: B1) -> tuple[I8
 
 
 def _cap(records: Records, nodes: I8, strand: I8, max_events: int) -> tuple[I8, I8, I8]:
-    """Drop records past the cap: `(nodes, strand, codes of capped requests)`."""
+    """Drop records of a request past `max_events`: `(nodes, strand, codes of capped requests)`."""
     flow = records.flow[nodes]
     over = np.bincount(flow) > max_events
     if not over.any():

@@ -1,17 +1,16 @@
 """Plant one tree a flow: parents resolved, cycles cut, orphans re-attached, synthetic roots added.
 
 A span has one parent in the tree. Of several declared ones it is the smallest id among those present in the
-trace, `parents` before `follows`; if none is present the span is an orphan. A child is asynchronous if it is
-tied by `follows`, or is the CONSUMER of a PRODUCER. In a cycle of parents the earliest span (start, end, id)
-loses its parent and becomes a root.
+trace, `parents` before `follows`; if none is present the span is an orphan. A child is asynchronous if its
+parent is in `follows`, or if it is the CONSUMER of a PRODUCER. In a cycle of parents the earliest span
+(start, end, id) loses its parent and becomes a root.
 
 * An orphan (its declared parent is not in the trace) goes below the smallest span of the trace that encloses
   it in time and whose peer is the orphan's component, or which is of that component; of equals the one that
   starts latest, then the smallest id. Only spans that descend from a real root qualify, so that orphans never
   end up below one another. An orphan without both times is not searched for.
 * In a trace without a real root and with one orphan, the orphan is the root: the caller of this service
-passed
-  a context on but sent no spans. The flow is complete as far as anyone can see.
+  passed a context on but sent no spans. The flow is complete as far as anyone can see.
 * Orphans that found no place become children of a synthetic span `?/missing`: a child of the root, or the
   root itself where the trace has no real one.
 * Several real roots become children of a synthetic span `?/root`.
@@ -38,25 +37,25 @@ _MAX_SEARCHED_ORPHANS = 1000
 """Maximum orphans of one flow for which an enclosing span is searched; further ones go to `?/missing`: with
 20,000 spans a flow the search stays under 2 * 10^7 pairs."""
 _PAIRS_AT_ONCE = 2**21
-"""Pairs of orphan and candidate compared in one step: about 100 MB of temporaries."""
+"""Maximum pairs of orphan and candidate compared in one step: about 100 MB of temporaries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parents:
-    """Declared parents, per span in work order."""
+    """Resolved parents of the spans of a batch, in work order."""
 
     parent: I8
-    """[spans] row of the parent, NO_PARENT for roots and orphans."""
+    """[spans] row of the parent; -1 for roots and orphans."""
     orphan: B1
-    """[spans] True if it declares parents, none of which is in the trace."""
+    """[spans] True if the span declares parents and none of them is in the trace."""
     asynchronous: B1
-    """[spans] the parent does not wait for the span."""
+    """[spans] True if the parent does not wait for the span."""
     cut: I8
-    """Rows whose parent was removed to cut a cycle."""
+    """Rows of spans whose parent was removed to cut a cycle."""
 
 
 def resolve_parents(identified: Identified, component: I8) -> Parents:
-    """Parents of the identified spans; `component` [label codes] is the component's code. O(spans)."""
+    """Resolve the declared parents of spans; `component` [label codes] is the component's code. O(spans)."""
     spans, shared = identified.spans, identified.shared
     references = spans.references
     n = len(spans)
@@ -89,7 +88,7 @@ def resolve_parents(identified: Identified, component: I8) -> Parents:
 
 
 def _cycle_heads(parent: I8) -> I8:
-    """Lowest row of every cycle of `parent` [spans; NO_PARENT: none]. O(spans log depth).
+    """Lowest row of every cycle of `parent` [spans; -1: none]. O(spans log depth).
 
     After as many jumps as there are spans, any row that has not reached a top is on a cycle, and every span
     of a cycle is reached from some span of it.
@@ -120,18 +119,18 @@ def _cycle_heads(parent: I8) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Exactly one root a flow. Rows: the spans in work order, then the synthetic spans."""
+    """Trees of the spans of a batch, one a flow. Rows: the spans in work order, then the synthetic spans."""
 
     parent: I8
     """[rows] row of the parent; the number of rows for the root of a flow."""
     asynchronous: B1
-    """[rows] the parent does not wait for the row."""
+    """[rows] True if the parent does not wait for the row's span."""
     synthetic: I8
-    """[synthetic rows] ROOT_EVENT or MISSING_EVENT."""
+    """[synthetic rows] event code of the row: ROOT_EVENT or MISSING_EVENT."""
     synthetic_flow: I8
-    """[synthetic rows] flow of the row."""
+    """[synthetic rows] index of the row's flow."""
     quality: U4
-    """[flows] ORPHAN, INCOMPLETE, MULTI_ROOT and CYCLE."""
+    """[flows] Quality bits of this step: ORPHAN, INCOMPLETE, MULTI_ROOT and CYCLE."""
 
 
 def _peers(spans: Spans, events: pa.Table) -> I8:
@@ -194,7 +193,7 @@ def plant_forest(
 
 
 def _enclosing(spans: Spans, parent: I8, is_orphan: B1, orphans: I8, component: I8, peer: I8) -> I8:
-    """[orphans] row of the smallest enclosing span of a matching service, or NO_PARENT.
+    """[orphans] row of the smallest enclosing span of a matching service, or -1.
 
     component, peer: [spans] the span's own service, and the service it calls.
     """

@@ -47,20 +47,21 @@ class SharedIds:
     """Groups of spans that share an id; members are sorted by (group, outermost first)."""
 
     group: I8
-    """[spans] group of the span, -1 for spans with a unique id."""
+    """[spans] index of the span's group; -1 for spans with a unique id."""
     owner: I8
     """[spans] row of the group's owner; -1 for owners and for spans outside groups."""
     innermost: I8
-    """[groups] row of the last member."""
+    """[groups] row of the group's innermost (last) member."""
     side_key: I8
-    """[sides] group * n_components + component, ascending."""
+    """[sides] group * n_components + component, ascending; a side: members of one group and component."""
     side: I8
-    """[sides] innermost member with the group and component of `side_key`."""
+    """[sides] row of the innermost member with the group and component of `side_key`."""
     n_components: int
 
     def attach(self, found: I8, component: I8) -> I8:
-        """[queries] parents of spans that name the id of span `found` (-1: none), given their own
-        `component`."""
+        """[queries] row of the parent of a span that names the id of span `found` (-1: none), given its own
+        `component`.
+        """
         group = np.where(found >= 0, self.group[found], -1)
         asked = np.flatnonzero(group >= 0)
         if not len(asked):
@@ -76,7 +77,7 @@ class SharedIds:
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """One row a span, and the rows that were dropped or merged."""
+    """Spans of a batch, one row each, and the event rows that were dropped or merged."""
 
     spans: Spans
     index: SpanIndex
@@ -86,9 +87,9 @@ class Identified:
     conflicts: I8 = field(default_factory=no_rows)
     """Event rows dropped because a row of the same span, with other content, was kept."""
     conflict_flows: I8 = field(default_factory=no_rows)
-    """Flow code of each conflict."""
+    """[conflicts] code of the conflict's flow."""
     merged: tuple[I8, I8] = field(default_factory=lambda: (no_rows(), no_rows()))
-    """Event rows of partial reports, and the event rows they were merged into."""
+    """(Event rows of partial reports, event rows of the spans they were merged into)."""
 
 
 def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -> Identified:
@@ -133,7 +134,7 @@ def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -
 
 
 def _group_numbers(*columns: npt.NDArray[np.generic]) -> I8:
-    """[rows] 0, 0, 1, … for sorted rows: a new number where any column changes."""
+    """[rows] group numbers 0, 0, 1, … of sorted rows: a new number where any column changes."""
     numbers: I8 = np.cumsum(run_starts(*columns)) - 1
     return numbers
 

@@ -24,18 +24,18 @@ class SpanPoints:
     """Marks of a batch, sorted by (span, name, time): the order of their positions."""
 
     span: I8
-    """[marks] row of the span, ascending."""
+    """[marks] row of the mark's span, ascending."""
     name: I8
-    """[marks] index into `names`."""
+    """[marks] index into `names` of the mark's name."""
     ts_ns: I8
     """[marks] time, ns since the epoch."""
     names: tuple[str, ...]
-    """Distinct names, sorted."""
+    """Distinct names of marks, sorted."""
     capped_flows: I8
-    """Flows that had more marks than allowed."""
+    """Codes of flows that had more marks than allowed."""
 
     def counts(self, n_spans: int) -> I8:
-        """[spans] number of marks."""
+        """[spans] number of marks of each span."""
         return np.bincount(self.span, minlength=n_spans)
 
     def hashes(self, n_spans: int) -> U8:
@@ -47,10 +47,10 @@ class SpanPoints:
 
 
 def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanPoints:
-    """Marks of the spans.
+    """Read the marks of the spans.
 
-    Marks without time or name are left out. Of a flow with more than `max_marks_per_flow` the first in time
-    are kept. O(marks log marks).
+    Marks without time or name are left out. In a flow with more than `max_marks_per_flow`, the first ones in
+    time are kept. O(marks log marks).
     """
     lists = whole(events["marks"])
     values = pc.list_flatten(lists)
@@ -88,7 +88,7 @@ class TreeRows:
     event: I8
     """[rows] row in the event batch, or MISSING_EVENT / ROOT_EVENT."""
     flow: I8
-    """[rows] code of the flow."""
+    """[rows] code of the row's flow."""
     parent: I8
     """[rows] row of the parent; the number of rows for roots."""
     asynchronous: B1
@@ -100,22 +100,22 @@ class TreeRows:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Indices of the nodes that each row and mark becomes."""
+    """Indices, among the nodes of the batch, of the nodes that each row and mark becomes."""
 
     root: I8
-    """Row numbers of roots."""
+    """Rows that are roots."""
     n_nodes: I8
-    """[flows] number of nodes."""
+    """[flows] number of the flow's nodes."""
     base: I8
-    """[flows] index of the first node."""
+    """[flows] index of the flow's first node."""
     at_start: I8
-    """[rows] index of the start node."""
+    """[rows] index of the row's start node."""
     at_end: I8
-    """[rows] index of the end node."""
+    """[rows] index of the row's end node."""
     at_mark: I8
     """[marks] index of the mark's node."""
     mark_rank: I8
-    """[marks] rank among the marks of the span."""
+    """[marks] rank of the mark among the marks of its span."""
 
 
 def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints, n_flows: int) -> tuple[I8, PlacedNodes]:
@@ -187,10 +187,11 @@ def _places(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints, n_flows: int
 def _edges(
     rows: TreeRows, tree: CanonicalTree, marks: SpanPoints, places: _Places, total: int
 ) -> tuple[I4, I4, I8]:
-    """Sources and destinations, sorted by (flow, destination, source); and [nodes + 1] the first in-edge.
+    """([edges] source, [edges] destination, [nodes + 1] offset of the node's first in-edge).
 
-    In-edges of a start: the parent's start. Of a mark: its span's start. Of an end: the marks in order, the
-    ends of the synchronous children in order; where there are none of these, the span's own start.
+    Edges are sorted by (flow, destination, source). In-edges of a start: the parent's start. Of a mark: its
+    span's start. Of an end: the marks in order, then the ends of the synchronous children in order; without
+    any of these, the span's own start.
     """
     n_inner = tree.n_sync + rows.n_marks
     in_degree = np.ones(total, dtype=np.int64)

@@ -43,7 +43,7 @@ def id_keys(columns: Sequence[pa.BinaryArray]) -> list[U8]:
 
 
 def _numbers(column: pa.BinaryArray) -> U8 | None:
-    """[values] numbers of a column of 8 bytes each; None for any other column."""
+    """[values] uint64 numbers of a column of 8-byte values; None for any other column."""
     n = len(column)
     if n == 0:
         return np.zeros(0, np.uint64)
@@ -119,32 +119,32 @@ UNKNOWN_NS = np.int64(2**63 - 1)
 
 @dataclass(frozen=True, slots=True)
 class SpanReferences:
-    """Declared parents of spans, one row a reference."""
+    """Declared parents of spans (parents and FOLLOWS_FROM), one row a reference."""
 
     row: I8
-    """[references] work-order index of the span that declares."""
+    """[references] work-order index of the span that declares the reference."""
     key: U8
-    """[references] id key of the span it names."""
+    """[references] id key of the span that the reference names."""
     follows: B1
-    """[references] FOLLOWS_FROM rather than a parent."""
+    """[references] True for FOLLOWS_FROM, False for a parent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Columns [spans] in work order."""
+    """Columns of a batch's spans, in work order: by flow, start, end, id, kind."""
 
     row: I8
-    """[spans] row in the event batch."""
+    """[spans] row of the span in the event batch."""
     flow: I8
-    """[spans] code of the trace, ascending."""
+    """[spans] code of the span's trace, ascending."""
     start_ns: I8
     end_ns: I8
     key: U8
-    """[spans] id key, see `id_keys`."""
+    """[spans] key of the span's id (`id_keys`): equal iff the ids are."""
     kind: U1
-    """[spans] EventKind."""
+    """[spans] EventKind of the span."""
     label: I8
-    """[spans] code into the batch's labels."""
+    """[spans] code of the span's label in the batch's `LabelCodes`."""
     references: SpanReferences
     n_flows: int
     """Number of flow codes; a code may have no span left."""
@@ -245,7 +245,7 @@ def _work_order(flow: I8, start: I8, end: I8, key: U8, kind: U1) -> I8:
 
 
 def _times(column: pa.ChunkedArray) -> I8:
-    """[rows] ns, UNKNOWN_NS for null."""
+    """[rows] times, ns; UNKNOWN_NS for null."""
     array = whole(column)
     if array.null_count:
         array = pc.fill_null(array, int(UNKNOWN_NS))

@@ -117,7 +117,7 @@ def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | Non
 
 
 def _quality(spans: Spans, forest: Forest, identified: Identified, capped: I8, marks: SpanPoints) -> U4:
-    """[flow codes] quality bits of all steps."""
+    """[flow codes] Quality bits of all steps."""
     untimed = (spans.start_ns == UNKNOWN_NS) | (spans.end_ns == UNKNOWN_NS)
     quality = forest.quality.copy()
     for bit, flagged in (
@@ -131,7 +131,7 @@ def _quality(spans: Spans, forest: Forest, identified: Identified, capped: I8, m
 
 
 def _tree_rows(spans: Spans, forest: Forest, marks: SpanPoints) -> TreeRows:
-    """Spans, then synthetic spans; times of the latter are not known yet."""
+    """Rows for spans, then for synthetic spans; times of synthetic spans are still UNKNOWN_NS."""
     n_synthetic = len(forest.synthetic)
     unknown = np.full(n_synthetic, UNKNOWN_NS)
     return TreeRows(
@@ -146,7 +146,7 @@ def _tree_rows(spans: Spans, forest: Forest, marks: SpanPoints) -> TreeRows:
 
 
 def _row_hashes(spans: Spans, forest: Forest, marks: SpanPoints, labels: LabelCodes) -> tuple[U8, U8]:
-    """`(label hash, hash of the marks' names)` of each row."""
+    """`(label hash, hash of the marks' names)`, [rows] each."""
     label_hash = labels.hashes[spans.label]
     if len(forest.synthetic):
         kind = EventKind.SPAN_UNSPECIFIED

@@ -1,95 +1,109 @@
 """How far readers are behind, and how soon a killed process is replaced: `flowdiff ingest` beside a broker.
 
-Run: `python tests/bench/bench_latency.py [SECONDS]`. Requests come in the time of today, 20 a second, for
-SECONDS (200); windows of 1 minute, lateness 10 s, a commit every 5 s. Every second the lake is looked at:
-when is a window sealed, how old is the latest request that a reader finds (`--unsealed`). After two thirds
-the process is killed and started again at once.
+Run: `python tests/bench/bench_latency.py [SECONDS [SPANS_A_SECOND [COMMIT_S [BASE]]]]`. Light traces come in
+the time of today, 20,000 spans a second, for SECONDS (200); windows of 1 minute, lateness 10 s, a commit each
+second. Ten times a second the lake is looked at: how long ago was the first message written that no commit
+has, so that no reader with `--unsealed` finds it; when is a window sealed. After two thirds the process is
+killed and started again. BASE: another checkout, which is measured after this one.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[1:3])
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from bench.trace_stream import timed_messages
 from confluent_kafka import Producer
-from fixtures.ingest_process import IngestProcess, records
 from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import started
 
 from schemas.errors import LakeError
 from schemas.windows import NS_PER_SECOND
-from stitch.drivers.build.provisional import write_provisional
-from stitch.lake.chain import read_chain
-from stitch.lake.encoding import read_rows
+from stitch.lake.chain import lanes, read_tail
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 
-A_SECOND = 20
 LATENESS_S = 10
-COMMIT_S = 5
 LANE = 1
+SET_UP_S = 10
+"""Until the first message is written."""
+HERE = Path(__file__).resolve().parents[2]
 
 
 class Watcher:
     """Looks at the lake."""
 
-    def __init__(self, lake: Path, scratch: Path) -> None:
-        self._lake, self._scratch = lake, scratch
-        self._sealed: set[int] = set()
+    def __init__(self, lake: Path, sent_ns: list[int]) -> None:
+        """sent_ns: when each message was written."""
+        self._lake, self._sent_ns = lake, sent_ns
+        self._sealed_to_ns: int | None = None
         self.seals: list[float] = []
         """Seconds from the end of a window until it was seen sealed."""
         self.behind: list[float] = []
-        """Age in seconds of the latest request that a reader finds."""
+        """Seconds since the first message was written that no commit has; 0: all are committed."""
 
-    def look(self, number: int) -> None:
-        """Once; a lake that is not there yet, or goes on meanwhile, is looked at the next time."""
+    def look(self) -> None:
+        """Once; a lake that is not there yet is looked at the next time."""
         try:
-            manifest = open_manifest(LocalStore.at(self._lake))
-            files = write_provisional(manifest, self._scratch / f"{number:d}")
+            position, sealed_to_ns = self.position, open_manifest(LocalStore.at(self._lake)).sealed_to_ns
         except LakeError:
             return
-        now_ns = time.time_ns()
-        for entry in manifest.windows():
-            if entry.sealed and entry.window.start_ns not in self._sealed:
-                self._sealed.add(entry.window.start_ns)
-                self.seals.append((now_ns - entry.window.end_ns) / NS_PER_SECOND)
-        flows = [
-            read_rows(file.path, ["start_ns"], lake=self._lake) for file in files if file.table == "flows"
-        ]
-        if flows:
-            latest = pc.max(pa.concat_tables(flows)["start_ns"]).as_py()
-            self.behind.append((now_ns - latest) / NS_PER_SECOND)
+        now_ns, sent = time.time_ns(), len(self._sent_ns)
+        self.behind.append(0 if position >= sent else (now_ns - self._sent_ns[position]) / NS_PER_SECOND)
+        if sealed_to_ns is not None and sealed_to_ns > (self._sealed_to_ns or 0):
+            self._sealed_to_ns = sealed_to_ns
+            self.seals.append((now_ns - sealed_to_ns) / NS_PER_SECOND)
 
     @property
     def position(self) -> int:
         """Of the last commit, in messages."""
-        return [*read_chain(LocalStore.at(self._lake), LANE)][-1].record.standing.positions[0].end
+        store = LocalStore.at(self._lake)
+        positions = read_tail(store, LANE).standing.positions if LANE in lanes(store) else ()
+        return positions[0].end if positions else 0
 
 
-def produce(bootstrap: str, topic: str, until_s: float, written: list[int]) -> None:
-    """A tenth of a second's requests, ten times a second."""
+def produce(bootstrap: str, topic: str, messages: Iterator[tuple[int, bytes]], sent_ns: list[int]) -> None:
+    """Write each message when its last span has ended."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
-    number = 0
-    while time.time() < until_s:
-        messages = records(
-            A_SECOND // 10, time.time_ns(), apart_ns=NS_PER_SECOND // A_SECOND, name=f"{number}-"
-        )
-        for message in messages:
-            producer.produce(topic, message)
-        producer.flush(10)
-        written.append(len(messages))
-        number += 1
-        time.sleep(0.1)
+    for at_ns, message in messages:
+        time.sleep(max(0, (at_ns - time.time_ns()) / NS_PER_SECOND))
+        producer.produce(topic, message)
+        producer.poll(0)
+        sent_ns.append(time.time_ns())
+    producer.flush(10)
 
 
-def main(seconds: int = 200) -> None:
+def started_process(checkout: Path, log: Path, *told: object) -> subprocess.Popen[bytes]:
+    """`flowdiff ingest` of a checkout."""
+    command = [checkout / ".venv" / "bin" / "python", "-m", "flowdiff", "ingest", "--log-level", "debug"]
+    with log.open("wb") as file:
+        return subprocess.Popen([*map(str, (*command, *told))], cwd=checkout, stderr=file, env=os.environ)
+
+
+def reading_again(log: Path) -> float:
+    """Seconds from the lane's takeover to the first commit with messages, by the process's log."""
+    gained = None
+    for line in log.read_text().splitlines():
+        said = json.loads(line) if line.startswith("{") else {}
+        at = time.mktime(time.strptime(said["timestamp"][:19], "%Y-%m-%dT%H:%M:%S")) if said else 0.0
+        at += float(f"0.{said['timestamp'][20:].rstrip('Z')}") if said else 0.0
+        if said.get("event") == "lane gained":
+            gained = at
+        if gained is not None and said.get("event") == "commit" and said.get("messages", 0) > 0:
+            return at - gained
+    raise AssertionError(log.read_text())
+
+
+def measure(checkout: Path, seconds: int, rate: int, commit_s: float) -> str:
     """Broker, producer, process, watcher, figures."""
     with (
         tempfile.TemporaryDirectory() as name,
@@ -98,45 +112,49 @@ def main(seconds: int = 200) -> None:
     ):
         folder, topic = Path(name), bench.topic()
         told: tuple[object, ...] = ("--bootstrap", broker.bootstrap[0], "--topics", topic)
-        told += ("--lake", folder / "lake")
-        told += ("--group", "g", "--default-format", "native", "--window-length", "1m", "--serve-address", "")
-        told += ("--lateness", f"{LATENESS_S}s", "--commit-interval", f"{COMMIT_S}s")
-        written: list[int] = []
-        began = time.time()
+        told += ("--lake", folder / "lake", "--group", "g", "--default-format", "otlp-proto")
+        told += ("--window-length", "1m", "--serve-address", "")
+        told += ("--lateness", f"{LATENESS_S}s", "--commit-interval", f"{int(commit_s * 1000)}ms")
+        begin_ns = time.time_ns() + SET_UP_S * NS_PER_SECOND
+        made = timed_messages(seconds * rate, heavy=False, begin_ns=begin_ns, rate=rate)
+        sent_ns: list[int] = []
         producer = threading.Thread(
-            target=produce, args=(broker.bootstrap[0], topic, began + seconds, written), daemon=True
+            target=produce, args=(broker.bootstrap[0], topic, made, sent_ns), daemon=True
         )
+        watcher = Watcher(folder / "lake", sent_ns)
+        process = started_process(checkout, folder / "first", *told)
         producer.start()
-        watcher = Watcher(folder / "lake", folder)
-        process, kill_at = IngestProcess(folder / "first", *told), began + seconds * 2 / 3
-        number = 0
+        kill_at = begin_ns / NS_PER_SECOND + seconds * 2 / 3
         while time.time() < kill_at:
-            watcher.look(number)
-            number += 1
-            time.sleep(1)
-        calm = list(watcher.behind)
-        process.process.kill()
-        process.process.wait()
-        committed, killed, lost = watcher.position, time.time(), sum(written)
-        with IngestProcess(folder / "second", *told):
-            while watcher.position <= lost:
-                time.sleep(0.2)
-            recovered = time.time() - killed
-            while time.time() < began + seconds:
-                watcher.look(number)
-                number += 1
-                time.sleep(1)
+            watcher.look()
+            time.sleep(0.1)
+        calm, seals = sorted(watcher.behind[100:]), sorted(watcher.seals)
+        process.kill()
+        process.wait()
+        second = started_process(checkout, folder / "second", *told)
+        lost = len(sent_ns)
+        while watcher.position <= lost:
+            time.sleep(0.1)
+        time.sleep(1)
+        second.kill()
+        second.wait()
         producer.join()
-    rate = 3 * A_SECOND
-    print(
-        f"window sealed {max(watcher.seals):.1f} s after its end at most, of {len(watcher.seals)} "
-        f"(lateness {LATENESS_S} s, commit {COMMIT_S} s); open window readable "
-        f"{sorted(calm)[len(calm) // 2]:.1f} s behind, at most {max(calm[5:]):.1f} s; after kill -9 what was "
-        f"written by then was committed {recovered:.1f} s later, {(lost - committed) / rate:.1f} s of "
-        f"messages were read again",
-        flush=True,
+        again = reading_again(folder / "second")
+    ends = ", ".join(f"{each:.1f}" for each in seals)
+    median, most = (calm[int(len(calm) * share)] for share in (0.5, 0.95))
+    return (
+        f"{checkout.name}: {rate:,} spans/s, commit {commit_s} s, lateness {LATENESS_S} s: messages are "
+        f"committed {median:.2f} s behind in the median, {most:.2f} s at 95 %; windows sealed {ends} s after "
+        f"their end; after kill -9 the first commit {again:.2f} s behind the takeover"
     )
 
 
+def main(seconds: int, rate: int, commit_s: float, base: Path | None) -> None:
+    """Measure this checkout, then another one."""
+    for checkout in (HERE, *([] if base is None else [base])):
+        print(measure(checkout, seconds, rate, commit_s), flush=True)
+
+
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    given = [*sys.argv[1:], *("200", "20000", "1")[len(sys.argv) - 1 :]]
+    main(int(given[0]), int(given[1]), float(given[2]), Path(given[3]) if len(given) > 3 else None)

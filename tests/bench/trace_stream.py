@@ -18,8 +18,20 @@ BATCH = 500
 """Spans a message."""
 
 
-def messages(spans: int, *, heavy: bool, begin_ns: int, seed: int = 1, batch: int = BATCH) -> Iterator[bytes]:
-    """At least so many spans, in whole traces, `batch` a message."""
+def messages(
+    spans: int, *, heavy: bool, begin_ns: int, seed: int = 1, batch: int = BATCH, rate: int = RATE
+) -> Iterator[bytes]:
+    """At least so many spans, in whole traces, `batch` a message, `rate` a second of event time."""
+    for _, message in timed_messages(
+        spans, heavy=heavy, begin_ns=begin_ns, seed=seed, batch=batch, rate=rate
+    ):
+        yield message
+
+
+def timed_messages(
+    spans: int, *, heavy: bool, begin_ns: int, seed: int = 1, batch: int = BATCH, rate: int = RATE
+) -> Iterator[tuple[int, bytes]]:
+    """`(end of its last span in ns, message)`; as `messages`."""
     rng = np.random.default_rng(seed)
     size = rng.integers(20, 31, spans // 25 + 1) if heavy else np.full(spans // 25 + 1, 25)
     n, total = len(size), int(size.sum())
@@ -29,7 +41,7 @@ def messages(spans: int, *, heavy: bool, begin_ns: int, seed: int = 1, batch: in
     back = rng.geometric(0.5, total) if heavy else np.tile(shape.geometric(0.5, 25), n)
     parent = np.maximum(0, within - 1 - back)
     parent[within == 1] = 0
-    begin, life = np.sort(rng.uniform(0, total / RATE, n))[trace], rng.uniform(0.2, 5.0, n)[trace]
+    begin, life = np.sort(rng.uniform(0, total / rate, n))[trace], rng.uniform(0.2, 5.0, n)[trace]
     low = np.where(within == 0, 0.0, rng.uniform(0, 1, total))
     high = np.where(within == 0, 1.0, low + (1 - low) * rng.uniform(0, 1, total))
     start = begin_ns + ((begin + low * life) * 1e9).astype(np.int64)
@@ -59,10 +71,11 @@ def messages(spans: int, *, heavy: bool, begin_ns: int, seed: int = 1, batch: in
                 span += _attribute("http.response.status_code", 200)
                 span += _attribute("http.response_content_length", 512 + w)
             of_service.setdefault(v, []).append(_field(2, span))
-        yield b"".join(
+        message = b"".join(
             _field(1, resources[v] + _field(2, _field(1, _field(1, b"otelhttp")) + b"".join(found)))
             for v, found in of_service.items()
         )
+        yield int(end[rows[-1]]), message
 
 
 def _resource(service: int, *, heavy: bool) -> bytes:

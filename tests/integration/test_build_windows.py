@@ -677,3 +677,25 @@ def test_what_was_imported_stays_where_a_window_is_built_again_and_compacted(tmp
     assert lakes.ids() == sorted(["i", "j", "one", "two", *(f"t{minute}" for minute in range(3, 9))])
     assert len(lakes.late()) == 1
     assert check(lakes.built.store) == []
+
+
+def test_a_window_that_waits_for_more_late_events_is_no_backlog(tmp_path: Path) -> None:
+    lakes = Lakes(tmp_path, LIVE)
+    lakes.built.settings = BuildSettings(rebuild_share=10)
+    lakes.built.start()
+    for minute in range(2):
+        lakes.log(trace(f"r{minute}", 60 * minute + 1), 60 * minute + 2)
+    lakes.log(trace("r2", 149), 150)
+    assert lakes.built.step().built == 2
+    lakes.log(batch(child("r0", 1.6, "c")), 151)
+    lakes.built.step()
+    assert lakes.built.builder.n_waiting == 0
+    lakes.log(trace("later", 800), 801)  # ten minutes
+    lakes.built.step()
+    assert lakes.built.builder.n_waiting == 2  # that one, and that of r2
+    lakes.built.step()
+    assert lakes.built.builder.n_waiting == 0
+    for minute in range(15, 20):
+        lakes.log(trace(f"r{minute}", 60 * minute + 1), 60 * minute + 2)
+    lakes.built.step()
+    assert lakes.built.builder.n_waiting > 3

@@ -263,6 +263,16 @@ def test_the_command_tells_what_it_did(tmp_path: Path, capsys: pytest.CaptureFix
     assert said("repair", lake)[0].startswith("0 windows built again")
 
 
+def test_what_means_nothing_any_more_is_refused_with_what_replaced_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["repair", str(tmp_path), "--finished"])
+    assert ended.value.code == 2
+    assert "--finished means nothing any more" in (told := capsys.readouterr().err)
+    assert "live.rebuild" in told
+
+
 def test_late_events_of_retired_windows_are_late() -> None:
     made = at_rest()
     told = [entry.window.end_ns for entry in open_manifest(made.store).windows()]

@@ -17,8 +17,9 @@ from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, Lakes
 from analyze.watch import deployments
 from analyze.watch.decide import UNSURE, Decision, Range
-from analyze.watch.deployments import Rollout, Versions, looked_at, noticed
+from analyze.watch.deployments import looked_at, noticed
 from analyze.watch.settings import WatchSettings
+from analyze.watch.versions import Rollout, Versions
 from analyze.watch.watching import LakeWatch, marked
 from schemas.incidents import Incident, IncidentEvent
 from schemas.periods import Period, parse_period

@@ -93,7 +93,7 @@ def test_brackets_of_help_are_shown(
     monkeypatch.setenv("COLUMNS", "400")
     with pytest.raises(SystemExit):
         main(["produce", "--help"])
-    assert "How to reach them: [kafka] of --config" in capsys.readouterr().out
+    assert "Security settings: [kafka] of --config" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

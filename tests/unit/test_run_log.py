@@ -103,7 +103,7 @@ def test_a_topic_that_tears_requests_is_told(torn: int, is_told: bool) -> None:
     stream = StringIO()
     counters = Counters(flows=100, quality={"ORPHAN": torn} if torn else {})
     LogWatch(open_log(LogSettings(format="json"), stream)).committed(record(counters), 0.1)
-    assert ("flowdiff rekey" in stream.getvalue()) == is_told
+    assert ("a topic that is not read" in stream.getvalue()) == is_told
 
 
 def test_requests_that_are_torn_are_counted() -> None:

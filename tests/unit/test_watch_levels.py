@@ -13,9 +13,10 @@ from oracles.robust_report import failing_products, slow_recommendations
 from oracles.watched_series import MONDAY, WEEK, WINDOW_NS, levels, windows
 
 from analyze.watch.decide import CHANGED, NOT_SURE, Decision, Range
-from analyze.watch.deployments import Rollout, looked_at
+from analyze.watch.deployments import looked_at
 from analyze.watch.incidents import Book
 from analyze.watch.settings import WatchSettings
+from analyze.watch.versions import Rollout
 from analyze.watch.watcher import State, Watcher
 from schemas.report.findings import Finding
 from schemas.watch_tables import ChangePoint

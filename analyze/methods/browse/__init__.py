@@ -1,1 +1,1 @@
-"""Browse a period: `flowdiff browse`."""
+"""Method "browse": describe a period (`flowdiff browse`)."""

@@ -1,4 +1,4 @@
-"""Run browsing: densities and modes of response times, and counts by bin of response time."""
+"""Run of browsing: densities and modes of response times, and counts by bin of response time."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ from schemas.windows import NS_PER_US
 
 @dataclass(frozen=True, slots=True)
 class BrowseRun:
-    """Results of browsing: densities and moments of all samples, the rest of the last one."""
+    """Results of browsing: densities and moments of all samples, everything else of the last one.
+
+    times: self and critical times by path; bins: counts by bin of response time.
+    """
 
     population: Population
     times: AllPathTimes
     moments: SampleMoments
     densities: tuple[Density | None, ...]
-    """[samples] density of response times; None with fewer than two distinct times."""
+    """Density of the response times of each sample; None for fewer than two distinct times."""
     bins: ResponseBins
     ranges: tuple[BinRange, ...]
-    """Ranges of bins to show: around each mode, and the slow end."""
+    """Ranges of bins to show: one for each mode, and the slow end."""
     settings: BrowseSettings
 
     @property
@@ -47,7 +50,8 @@ class BrowseRun:
 
 
 def browse_run(population: Population, settings: BrowseSettings) -> BrowseRun:
-    """Estimate the densities of all samples, count the last one by bin, and choose ranges."""
+    """Estimate the densities of all samples, count the requests of the last one by bin, and choose ranges of
+    bins."""
     times = path_times(population)
     densities, response = [], np.zeros(0, np.int64)
     for sample in range(len(population.samples)):

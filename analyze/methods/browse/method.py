@@ -1,4 +1,4 @@
-"""Browse a period, `flowdiff browse`: one sample in, sections to explore out."""
+"""Method "browse", `flowdiff browse`: describe a period in sections to explore."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from schemas.report.browse import (
 from schemas.report.report import Verdict
 
 _NAMED: Final = 3
-"""Most modes named in the first sentence."""
+"""Maximum number of modes named in the first sentence."""
 
 
 def analyse(
@@ -38,8 +38,8 @@ def analyse(
     settings: BrowseSettings,
     limits: ReportLimits,
 ) -> Result:
-    """Describe a period: response times, typical requests, time, places. With two samples: the second one,
-    with the curves of the first beside it."""
+    """Describe a period: response times, typical requests, course of time, call sites and hosts. Of two
+    samples the second is described, with the curves of the first for comparison."""
     population = compared.population
     run = browse_run(population, settings)
     shown = ranges_section(run, limits)
@@ -92,4 +92,4 @@ METHOD: Final = Method(
     analyse=analyse,
     sections=(RANGES, SCHEDULES, TIMELINE, PLACES, VARIANCE_CURVES),
 )
-"""The method as the registry lists it."""
+"""Browse method as an entry of the registry of methods."""

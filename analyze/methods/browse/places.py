@@ -1,4 +1,4 @@
-"""Build the section `browse-places`: call sites and hosts by time; failures by place, number and time."""
+"""Section `browse-places`: call sites and hosts by time spent; failures by call site, number and time."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MOST_HOSTS: Final = 60
 _MOST_ERRORS: Final = 40
 _MOST_COMPONENTS: Final = 6
 _TIMES: Final = 48
-"""Number of bins of time in which errors are counted."""
+"""Number of intervals of time in which failures are counted."""
 _MOST_ERROR_HOSTS: Final = 3
 
 
 def places_of(run: BrowseRun) -> tuple[BrowsePlacesSection, dict[str, pa.Table]]:
-    """(section, complete tables of its lists)."""
+    """Fill the section: (section, complete tables of its lists)."""
     population = run.population
     sites, (hosts, no_host) = _sites(run), _hosts(run)
     edges = time_edges(entries_of(population, run.sample), population.samples[-1], _TIMES)
@@ -100,22 +100,23 @@ def _hosts(run: BrowseRun) -> tuple[list[HostRow], float]:
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """Times by host of one sample; arrays are [hosts + 1], the last place for unknown hosts."""
+    """Times by host of one sample; arrays are [hosts + 1], the last element for unknown hosts."""
 
     n: I8
-    """Requests with a node on the host."""
+    """Number of requests with a node on the host."""
     weight: F8
-    """Weight of the requests counted in `n`."""
+    """Sum of the weights of the requests counted in `n`."""
     us: F8
-    """Weighted critical self time; the hosts add up to the weighted sum of response times."""
+    """Critical self time on the host, µs, weighted; the hosts add up to the weighted sum of response
+    times."""
     failed: I8
-    """Requests in which a node on the host failed."""
+    """Number of requests in which a node on the host failed."""
     components: tuple[tuple[str, ...], ...]
-    """[hosts + 1] sorted components on the host."""
+    """Names of the components on each host, sorted."""
 
 
 def host_times(population: Population, times: AllPathTimes, sample: int) -> HostTimes:
-    """Compute times by host. O(requests · (nodes + edges))."""
+    """Sum times, requests and failures by host, for one sample (its index). O(requests · (nodes + edges))."""
     n_hosts = len(population.hosts) + 1
     n, failed = np.zeros(n_hosts, dtype=np.int64), np.zeros(n_hosts, dtype=np.int64)
     weight, us = np.zeros(n_hosts), np.zeros(n_hosts)
@@ -143,7 +144,7 @@ def host_times(population: Population, times: AllPathTimes, sample: int) -> Host
 
 
 def _host_codes(category: Category, rows: slice, unknown: int) -> I8:
-    """[nodes, requests] host of each node, or `unknown`."""
+    """Index of the host of each node in each request, int64[nodes, requests]; `unknown` if not known."""
     if category.host is None:
         return np.full((category.graph.n_nodes, rows.stop - rows.start), unknown, dtype=np.int64)
     codes = category.host[:, rows].astype(np.int64)
@@ -151,9 +152,9 @@ def _host_codes(category: Category, rows: slice, unknown: int) -> I8:
 
 
 def _edge_positions(sites: GraphSites, category: Category) -> I8:
-    """[edges] node on whose host the time of each edge is spent.
+    """Node on whose host the time of each edge is spent, int64[edges] node index.
 
-    For spans the start of the span whose self time the edge is, for records the end of the edge.
+    For spans it is the start of the span whose self time includes the edge, for records the end of the edge.
     """
     if sites.are_calls:
         found: I8 = sites.start[sites.owner]
@@ -164,7 +165,8 @@ def _edge_positions(sites: GraphSites, category: Category) -> I8:
 def _error_rows(
     population: Population, times: AllPathTimes, sample: int, edges_ns: I8
 ) -> tuple[list[ErrorRow], float]:
-    """(rows by error class and place, most requests first; share of requests with any failure).
+    """Count failures by error class and call site: (rows, most requests first; share of requests with any
+    failure).
 
     edges_ns: [times + 1] bounds of the counts by time.
     """

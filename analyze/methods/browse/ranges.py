@@ -1,4 +1,4 @@
-"""Build the section `browse-ranges`: densities, bins, and the content of ranges of response times.
+"""Section `browse-ranges`: densities, bins, and the content of ranges of response times.
 
 Counts and the choice of ranges are in `response_bins`.
 """
@@ -46,16 +46,19 @@ from schemas.windows import NS_PER_US
 _MOST_ROOTS: Final = 60
 _MOST_CATEGORIES: Final = 200
 _MOST_SITES: Final = 120
-"""Most root types, categories and call sites whose bins are in the section, for any range the user chooses:
-those with most requests, or most time, and all that a listed range names."""
+"""_MOST_ROOTS, _MOST_CATEGORIES, _MOST_SITES: maximum numbers of root types, categories and call sites whose
+bins are in the section, for any range that the user chooses.
+
+Those with most requests (sites: most time) are included, and all that a listed range names.
+"""
 _DIGITS: Final = 9
-"""Significant digits of sums in the section, which limit the size of the page."""
+"""Number of significant digits of sums in the section; limits the size of the page."""
 _CANONICAL: Final = 600
-"""Most characters of a category's canonical text, which limit the size of the page."""
+"""Maximum number of characters of a category's canonical text; limits the size of the page."""
 
 
 def ranges_section(run: BrowseRun, limits: ReportLimits) -> BrowseRangesSection:
-    """Build the section: density curves, bins, and the ranges with their leading entries."""
+    """Fill the section: density curves, bins, and the ranges with their leading entries."""
     bins, samples = run.bins, run.population.samples
     inside = [_leading(bins, one.first, one.past) for one in run.ranges]
     sizes = (
@@ -108,7 +111,7 @@ def _curve(name: str, requests: int, density: Density) -> DensityCurve:
 
 
 def _listed(size: npt.NDArray[np.number], most: int, needed: Sequence[int]) -> list[int]:
-    """Indices of the `most` largest and of those `needed`, largest first."""
+    """Indices of the `most` largest entries and of those in `needed`, largest first."""
     order = np.argsort(-size, kind="stable").tolist()
     kept = {number for number in order[:most] if size[number] > 0} | set(needed)
     return [number for number in order if number in kept]
@@ -126,14 +129,15 @@ def _root(run: BrowseRun, root: int) -> BinnedRoot:
 
 
 def _moments_of(moments: SampleMoments, place: int) -> dict[str, Any]:
-    """Fields of the last sample: requests, their mean, and C² for more than LARGE requests."""
+    """Fields of a row for the last sample: number of requests, mean, and C² for more than LARGE requests.
+    place: index of the category."""
     n, mean = int(moments.count[-1, place]), float(moments.mean_us[-1, place])
     c2 = float(moments.c2[-1, place]) if n > LARGE and mean > 0 else None
     return {"requests": n, "mean_us": mean, "c2": c2}
 
 
 def _bins_of(kinds: KindBins, row: int) -> dict[str, Any]:
-    """Bins in which a kind has requests, with the numbers of requests."""
+    """Fields of a row: the bins in which a kind (index `row`) has requests, and the numbers of requests."""
     used = np.flatnonzero(kinds.n[row])
     return {
         "bins": tuple(used.tolist()),
@@ -155,7 +159,7 @@ def _category(run: BrowseRun, number: int, limits: ReportLimits) -> BinnedCatego
 
 
 def site_words(times: AllPathTimes, site: int) -> tuple[str, str | None]:
-    """(name of a call site, its caller if it is a call)."""
+    """Name of a call site, and name of its caller (None if it has none)."""
     return site_name(site, times.names).text, caller_name(site, times.names)
 
 
@@ -176,11 +180,12 @@ def _site(times: AllPathTimes, bins: ResponseBins, site: int) -> BinnedSite:
 
 
 _Leading = dict[int, dict[str, Any]]
-"""Index of a root type, category or site -> fields of its row, in the order of the rows."""
+"""Leading entries of a range, of one type: index of a root type, category or site -> fields of its row, in
+the order of the rows."""
 
 
 def _leading(bins: ResponseBins, first: int, past: int) -> tuple[_Leading, _Leading, _Leading]:
-    """Leading root types, categories and call sites of a range."""
+    """Leading root types, categories and call sites of the bins `first` to `past`."""
     roots, categories = (
         _fields(kinds_in(kinds, first, past), leading_kinds(kinds, first, past))
         for kinds in (bins.roots, bins.categories)
@@ -189,7 +194,8 @@ def _leading(bins: ResponseBins, first: int, past: int) -> tuple[_Leading, _Lead
 
 
 def _fields(found: KindsInRange | SitesInRange, numbers: Sequence[int]) -> _Leading:
-    """Fields of the rows `numbers`, with their lift: frequency in the range over frequency outside."""
+    """Fields of the rows `numbers`, each with its lift: frequency in the range over frequency outside (None
+    if never outside)."""
     rows = {}
     for number in numbers:
         one = {name: column[number].item() for name, column in found._asdict().items()}
@@ -203,8 +209,8 @@ def _range_row(
     leading: tuple[_Leading, _Leading, _Leading],
     places: Sequence[dict[int, int]],
 ) -> ResponseRange:
-    """Row of a range with its leading entries; places: for each kind of entry, its number -> index in the
-    section's list."""
+    """Row of a range with its leading entries. places: for root types, categories and sites, index of the
+    entry -> index in the section's list."""
     first, past = chosen.first, chosen.past
     (inside, outside), (us_in, us_out), (failed_in, failed_out) = (
         [float(part) for part in split_sums(values, first, past)]
@@ -234,8 +240,8 @@ def _range_row(
 
 
 def _range_filter(bins: ResponseBins, first: int, past: int) -> str:
-    """Filter expression of a range: `duration >= 120us and duration < 3ms`; open ends are left out, empty for
-    all."""
+    """Filter expression that selects a range: `duration >= 120us and duration < 3ms`; without open ends,
+    empty for all requests."""
     parts = []
     if first > 0:
         parts.append(f"duration >= {_duration(int(bins.edges_ns[first]))}")
@@ -245,7 +251,7 @@ def _range_filter(bins: ResponseBins, first: int, past: int) -> str:
 
 
 def _duration(ns: int) -> str:
-    """Duration as a whole number of the largest possible unit: `120us`."""
+    """Text of a duration as a whole number of the largest possible unit: `120us`."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns and ns % size == 0:
             return f"{ns // size}{unit}"

@@ -1,4 +1,4 @@
-"""Count requests, categories and call sites by bin of response time; compare a range with the rest.
+"""Counts of requests, categories and call sites by bin of response time; comparison of a range with the rest.
 
 Users choose ranges of bins on the page; ranges around the modes of the density and in the tail are chosen
 here.
@@ -23,60 +23,70 @@ from schemas.arrays import F8, I8
 from schemas.windows import NS_PER_US
 
 _TAIL: Final = 0.01
-"""Share of the slowest requests that form the slow end."""
+"""Share of the slowest requests that make up the slow end, in [0, 1]."""
 _SHOWN: Final = 8
-"""Most categories, and most call sites, listed for a range."""
+"""Maximum number of categories, and of call sites, listed for a range."""
 _MOST_DIGITS: Final = 19
-"""Most digits of a whole number of ns."""
+"""Maximum number of digits of a whole number of ns."""
 
 
 @dataclass(frozen=True, slots=True)
 class KindBins:
-    """Requests of each kind, a category or a root type, by bin; arrays are [kinds, bins]."""
+    """Numbers of requests of categories, or of root types ("kinds"), by bin; arrays are [kinds, bins].
+
+    weight: sum of the requests' weights.
+    """
 
     n: I8
     weight: F8
     failed: F8
-    """Weight of requests whose root did not end `ok`."""
+    """Sum of the weights of requests whose root did not end `ok`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteBins:
-    """Requests that waited at each call site, by bin; arrays are [sites, bins] unless stated."""
+    """Requests that waited at each call site, by bin; arrays are [sites, bins] unless stated.
+
+    weight: sum of these requests' weights.
+    """
 
     weight: F8
     us: F8
-    """[sites, bins] weighted waiting time at the site, µs."""
+    """Time that the response waited at the site, µs, weighted sum."""
     failed: F8
-    """Weight of the requests in which the site failed, on the critical path or not."""
+    """Sum of the weights of requests in which the site failed, on the critical path or not."""
     n: I8
-    """[sites] requests that waited at the site."""
+    """Number of requests that waited at the site, int64[sites]."""
     failed_n: I8
-    """[sites] requests in which the site failed."""
+    """Number of requests in which the site failed, int64[sites]."""
     squares: F8
-    """[sites] weighted sum of the squared waiting time."""
+    """Weighted sum of the squared waiting time, µs², float64[sites]."""
 
     def c2(self, site: int) -> float | None:
-        """C² of the waiting time at a site; None if requests <= LARGE."""
+        """Squared coefficient of variation C² of the waiting time at a site (its index); None for at most
+        LARGE requests."""
         found = float(squared_variation(self.weight[site].sum(), self.us[site].sum(), self.squares[site]))
         return found if self.n[site] > LARGE and math.isfinite(found) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseBins:
-    """Counts of one sample by bin. Sums are weighted, times µs."""
+    """Counts of one sample by bin of response time; sums are weighted, times in µs.
+
+    categories, roots, sites: counts by bin of each; root_names: root types.
+    """
 
     edges_ns: I8
-    """[bins + 1] ascending; a bin is half open."""
+    """Edges of the bins, ns, int64[bins + 1], ascending; a bin includes its lower edge only."""
     us: F8
-    """[bins] summed response times."""
+    """Sum of the response times in each bin, float64[bins]."""
     categories: KindBins
     roots: KindBins
-    """Sums of categories by root type."""
+    """Counts of root types: sums over their categories."""
     sites: SiteBins
     root_names: tuple[str, ...]
     root_of: I8
-    """[categories] index into `root_names`."""
+    """Index in `root_names` of each category's root type, int64[categories]."""
 
     @property
     def n_bins(self) -> int:
@@ -85,25 +95,26 @@ class ResponseBins:
 
     @property
     def n(self) -> I8:
-        """[bins] requests."""
+        """Number of requests in each bin, int64[bins]."""
         return np.asarray(self.roots.n.sum(axis=0))
 
     @property
     def weight(self) -> F8:
-        """[bins] weight of the requests."""
+        """Sum of the requests' weights in each bin, float64[bins]."""
         return np.asarray(self.roots.weight.sum(axis=0))
 
     @property
     def failed(self) -> F8:
-        """[bins] weight of the requests whose root did not end `ok`."""
+        """Sum of the weights of requests whose root did not end `ok`, float64[bins]."""
         return np.asarray(self.roots.failed.sum(axis=0))
 
 
 def bin_edges(response_ns: I8, bins: int, modes: Sequence[Mode]) -> I8:
-    """Cut response times into bins, [bins + 1] edges, ns.
+    """Choose the edges of about `bins` bins of response times: int64[edges], ns.
 
-    Bins are equal on a log scale from the least to past the longest time, with the valleys between modes as
-    edges; edges have as few digits as keep them distinct, for readability. One bin without requests.
+    Bins are equal on a log scale from the shortest to beyond the longest time, with the valleys between modes
+    as edges; edges have as few digits as possible while distinct, for readability. A single bin if there are
+    no requests.
     """
     if not len(response_ns):
         return np.array([0, 1], dtype=np.int64)
@@ -130,7 +141,8 @@ def bin_edges(response_ns: I8, bins: int, modes: Sequence[Mode]) -> I8:
 
 
 def _rounded(ns: float, digits: int, towards: int = 0) -> int:
-    """Round a time, ns, to `digits` digits: to the nearest, or up or down by the sign of `towards`."""
+    """Round a time, ns, to `digits` significant digits: to the nearest, or down or up if `towards` is
+    negative or positive."""
     whole = round(ns)
     if whole <= 0:
         return 0
@@ -143,7 +155,7 @@ def _rounded(ns: float, digits: int, towards: int = 0) -> int:
 
 
 def response_bins(population: Population, times: AllPathTimes, sample: int, edges_ns: I8) -> ResponseBins:
-    """Sum a sample by bin. O(requests · edges)."""
+    """Count the requests of a sample (its index) by bin of response time. O(requests · edges)."""
     n_bins, n_sites = len(edges_ns) - 1, len(times.names.sites)
     us = np.zeros(n_bins)
     shape = len(population.categories), n_bins
@@ -173,7 +185,7 @@ def response_bins(population: Population, times: AllPathTimes, sample: int, edge
 
 
 def _add_sites(category: Category, mine: PathTimes, rows: slice, place: I8, to: SiteBins) -> None:
-    """Add the requests of one category, with given bins, to the sums by site."""
+    """Add the requests `rows` of a category to the sums by site in `to`. place: bin of each request."""
     weight = category.weight[rows]
     here = at_sites(mine, rows)
     if len(here.codes):
@@ -196,18 +208,18 @@ def _add_sites(category: Category, mine: PathTimes, rows: slice, place: I8, to: 
 
 @dataclass(frozen=True, slots=True)
 class BinRange:
-    """Bins `first` to `past`, half open, of a mode or the slow end."""
+    """Range of bins, `first` to `past` (exclusive): a mode, or the slow end."""
 
     first: int
     past: int
     mode: Mode | None = None
-    """Mode of the range; None for the slow end."""
+    """Mode that the range belongs to; None for the slow end."""
 
 
 def mode_ranges(bins: ResponseBins, modes: Sequence[Mode]) -> list[BinRange]:
-    """Find the bins of each mode, from valley to valley, and of the slowest requests.
+    """Find the range of bins of each mode, from valley to valley, and that of the slowest requests.
 
-    Ranges without a request are left out. A single distinct time has no mode, and one range: all.
+    Ranges without requests are left out. A single distinct time has no mode, and one range with all bins.
     """
     inner = bins.edges_ns[1:-1]
 
@@ -227,24 +239,33 @@ def mode_ranges(bins: ResponseBins, modes: Sequence[Mode]) -> list[BinRange]:
 
 
 def tail_bin(bins: ResponseBins) -> int:
-    """First bin of the slow end: at least _TAIL of the requests, and at least one, are in or above it."""
+    """First bin of the slow end: the last one such that at least _TAIL of the requests are in it or above
+    it."""
     behind = np.cumsum(bins.weight[::-1])[::-1]
     enough = np.flatnonzero(behind >= _TAIL * bins.weight.sum())
     return int(enough[-1]) if len(enough) else 0
 
 
 class KindsInRange(NamedTuple):
-    """Root types, or categories, in a range and outside; arrays are [kinds]."""
+    """Root types or categories, in a range of bins and outside; arrays are [kinds].
+
+    n: requests in the range; share_in, share_out: share of the requests in the range (outside) that are of
+    the kind.
+    """
 
     n: I8
     share_in: F8
     share_out: F8
     failed: F8
-    """Failed share of the kind's requests in the range."""
+    """Share of the kind's requests in the range that failed, in [0, 1]."""
 
 
 class SitesInRange(NamedTuple):
-    """Call sites in a range and outside; arrays are [sites]."""
+    """Call sites, in a range of bins and outside; arrays are float64[sites].
+
+    share_in, share_out: share of requests that waited at the site; mean_in_us, mean_out_us: mean wait per
+    request, µs; failed: share of the range's requests in which the site failed.
+    """
 
     share_in: F8
     share_out: F8
@@ -254,20 +275,21 @@ class SitesInRange(NamedTuple):
 
 
 def split_sums(values: npt.NDArray[np.number], first: int, past: int) -> tuple[F8, F8]:
-    """(sums of [..., bins] inside the bins `first` to `past`, sums outside)."""
+    """Sum values [..., bins] over the bins `first` to `past` (exclusive), and over all other bins."""
     inside = values[..., first:past].sum(axis=-1)
     return np.asarray(inside), np.asarray(values[..., :first].sum(axis=-1) + values[..., past:].sum(axis=-1))
 
 
 def over(part: F8, whole: F8 | float) -> F8:
-    """part / whole; 0 where whole is 0."""
+    """Ratio part / whole; 0 where whole is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         found: F8 = np.where(np.asarray(whole) > 0, part / whole, 0.0)
     return found
 
 
 def kinds_in(kinds: KindBins, first: int, past: int) -> KindsInRange:
-    """Compare kinds in the bins `first` to `past` with the others. O(kinds · bins)."""
+    """Compare root types or categories in the bins `first` to `past` with those in other bins. O(kinds ·
+    bins)."""
     inside, outside = split_sums(kinds.weight, first, past)
     failed, _ = split_sums(kinds.failed, first, past)
     return KindsInRange(
@@ -279,7 +301,7 @@ def kinds_in(kinds: KindBins, first: int, past: int) -> KindsInRange:
 
 
 def sites_in(bins: ResponseBins, first: int, past: int) -> SitesInRange:
-    """Compare call sites in the bins `first` to `past` with the others. O(sites · bins)."""
+    """Compare call sites in the bins `first` to `past` with those in other bins. O(sites · bins)."""
     inside, outside = (float(part) for part in split_sums(bins.weight, first, past))
     waiting, waiting_else = split_sums(bins.sites.weight, first, past)
     us, us_else = split_sums(bins.sites.us, first, past)
@@ -294,15 +316,16 @@ def sites_in(bins: ResponseBins, first: int, past: int) -> SitesInRange:
 
 
 def leading_kinds(kinds: KindBins, first: int, past: int) -> list[int]:
-    """Leading root types or categories of a range, most requests first."""
+    """Indices of the leading root types or categories of the bins `first` to `past`: at most _SHOWN, most
+    requests first."""
     n = kinds.n[:, first:past].sum(axis=1)
     order = np.lexsort((np.arange(len(n)), -n))[:_SHOWN]
     return [int(number) for number in order if n[number] > 0]
 
 
 def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
-    """Leading call sites of a range: those that most lengthen, or shorten, its requests compared with the
-    others."""
+    """Indices of the leading call sites of the bins `first` to `past`: those that most lengthen, or shorten,
+    its requests compared with other requests."""
     found = sites_in(bins, first, past)
     # A range of everything has no others: it is ordered by time.
     size = np.abs(found.mean_in_us - found.mean_out_us)
@@ -311,9 +334,10 @@ def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
 
 
 def leading_category(bins: ResponseBins, first: int, past: int) -> int:
-    """Category with most requests among those of the root type with most requests.
+    """Leading category of the bins `first` to `past`: the one with most requests in the root type with most
+    requests.
 
-    One kind of work is spread over many categories, and the largest category may be of another kind.
+    One kind of work may be spread over many categories, so that the largest category is of another root type.
     """
     root = leading_kinds(bins.roots, first, past)[0]
     n = np.where(bins.root_of == root, bins.categories.n[:, first:past].sum(axis=1), -1)

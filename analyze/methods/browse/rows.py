@@ -1,4 +1,4 @@
-"""Convert results of browsing to tables, and build the section `browse-variance`.
+"""Tables of browsing, and the section `browse-variance`.
 
 Sections with files of their own: `ranges`, `schedules`, `timeline`, `places`.
 """
@@ -25,7 +25,7 @@ _MOST_ROOTS: Final = 40
 
 
 def c2_section(run: BrowseRun) -> BrowseVarianceSection:
-    """Make the section of C² curves and large categories by root type."""
+    """Fill the section: curves of C² of all samples, and large categories by root type."""
     population, moments, c2 = run.population, run.moments, run.moments.c2
     large = moments.count > LARGE
     last = len(population.samples) - 1
@@ -65,7 +65,8 @@ _CATEGORY_COLUMNS: Final = (
 
 
 def _at(name: str, after: int = 0) -> Callable[[tuple[EntryTimeline, int]], Any]:
-    """Getter of column `name` at a part of an entry's timeline, or at the part `after` positions later."""
+    """Function that reads the column `name` of an entry's timeline at an interval (entry, index), or `after`
+    intervals later."""
     return lambda part: getattr(part[0], name)[part[1] + after]
 
 
@@ -85,7 +86,7 @@ _TIMELINE_COLUMNS: Final = (
 
 
 def browse_tables(run: BrowseRun, timeline: BrowseTimelineSection) -> dict[str, pa.Table]:
-    """Build the tables of categories by bin, and of the timeline; those of places are built with their
+    """Make the tables of categories by bin, and of the timeline; the tables of places are made with their
     section."""
     return {"browse_categories": _category_bins(run), "browse_timeline": _timeline(timeline)}
 
@@ -107,7 +108,7 @@ def _category_bins(run: BrowseRun) -> pa.Table:
 
 
 def _timeline(section: BrowseTimelineSection) -> pa.Table:
-    """Table with one row for each entry component and each observed part of the period."""
+    """Table with one row for each entry component and each observed interval of the period."""
     parts = [
         (entry, place)
         for entry in section.entries

@@ -1,6 +1,7 @@
-"""Build the section `browse-schedules`: typical requests as train schedules (TR Figure 7).
+"""Section `browse-schedules`: typical requests as train schedules (TR Figure 7).
 
-A typical request is the medoid of an important category, shown beside the category's mean.
+A typical request is the medoid of an important category, the request nearest to its medians; it is shown
+beside the category's mean.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from schemas.windows import NS_PER_US
 
 
 def schedules_section(run: BrowseRun) -> BrowseSchedulesSection:
-    """Build the section: the category with most time, then the leading one of each mode, then others by
+    """Fill the section: the category with most time, then the leading one of each mode, then others by
     time."""
     spent = np.nan_to_num(run.moments.weighted[-1] * run.moments.mean_us[-1])
     by_time = [number for number in np.argsort(-spent, kind="stable").tolist() if spent[number] > 0]
@@ -67,10 +68,11 @@ def _typical(run: BrowseRun, number: int, *, share: float, leads: tuple[str, ...
 
 
 def medoid(category: Category, rows: slice) -> int:
-    """Row among `rows` with the smallest Σ_e |ln(1 + x_e/µs) - median_e|; the first of equals.
+    """Row index, among `rows`, of the request nearest to the medians of its category; the first of equals.
 
-    One microsecond is added inside the logarithm, so that negligible times do not decide. Medians are
-    weighted (the lower). Raises ValueError without a request. O(edges · requests log requests).
+    It minimises Σ_e |ln(1 + x_e/µs) - median_e| over the latencies x_e of edges. One microsecond is added
+    inside the logarithm, so that negligible times do not decide. Medians are weighted (the lower). Raises
+    ValueError without a request. O(edges · requests log requests).
     """
     if rows.start >= rows.stop:
         raise ValueError("a category without a request has no typical one")
@@ -85,10 +87,10 @@ def medoid(category: Category, rows: slice) -> int:
 
 
 def mean_times(category: Category, rows: slice) -> F8:
-    """[nodes] weighted mean time of every node since the request's start, ns.
+    """Weighted mean time of each node since the request's start, ns, float64[nodes].
 
-    dst >= src along every edge in every request, hence also in the means; along every path the mean latencies
-    of edges add up to the mean time of the node at its end.
+    dst >= src along every edge in every request, so also in the means; along every path the mean latencies of
+    edges add up to the mean time of the node at its end.
     """
     weight = category.weight[rows]
     found: F8 = category.node_ns[:, rows] @ weight / weight.sum()

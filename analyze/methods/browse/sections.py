@@ -1,4 +1,5 @@
-"""Sections of a browsed period: response times and their ranges, typical requests, time, places, C²."""
+"""Sections of a browsed period: response times and their ranges, typical requests, course of time, call sites
+and hosts, C²."""
 
 from __future__ import annotations
 
@@ -43,9 +44,9 @@ from schemas.report.browse import (
 from schemas.report.columns import columns_of
 
 SHOWN: Final = 15
-"""Rows of a table shown before unfolding."""
+"""Number of rows of a table that are shown before it is unfolded."""
 PRINTED: Final = 6
-"""Most rows, and most typical requests, on a terminal."""
+"""Maximum number of rows, and of typical requests, on a terminal."""
 ALPHA: Final = 0.01
 
 _PAGE: Final = "analyze.methods.browse.page"
@@ -65,8 +66,8 @@ _RULE: Final = {
 
 
 def ranges_blocks(section: BrowseRangesSection) -> b.Blocks:
-    """Blocks of the section: density, content of each mode and of the slow end, and tables for any chosen
-    range."""
+    """Display of the section as blocks: density, content of each mode and of the slow end, and tables for any
+    range that the user chooses."""
     if not sum(section.n):
         return (b.Part("Response times", (b.Text("No request."),), anchor="times"),)
     note = density_sentence(section) if section.curves else ""
@@ -111,7 +112,7 @@ def _ranges(s: BrowseRangesSection) -> Iterator[b.Block]:
 
 
 def _chooser(s: BrowseRangesSection) -> Markup:
-    """Markup of the range chooser, for its script."""
+    """Markup of the form in which the user chooses a range; its script fills it."""
     presets = [(range_name(number, one), one.first, one.past) for number, one in enumerate(s.ranges, 1)]
     tables = [("categories", "Categories"), ("sites", "Call sites")]
     if len(s.roots) > 1:
@@ -142,7 +143,8 @@ def _range(number: int, one: ResponseRange, s: BrowseRangesSection) -> Iterator[
 
 
 def _most(one: ResponseRange, s: BrowseRangesSection) -> Iterator[b.Block]:
-    """Lines on the most frequent kind in a range, and on the site with the largest difference."""
+    """Lines on the most frequent root type or category in a range, and on the call site with the largest
+    difference."""
     if one.roots and len(s.roots) > 1:
         row, name = one.roots[0], s.roots[one.roots[0].place].root
     else:
@@ -217,7 +219,8 @@ def _site_columns(sites: Sequence[BinnedSite]) -> tuple[b.Column, ...]:
 
 
 def schedules_blocks(section: BrowseSchedulesSection) -> b.Blocks:
-    """Blocks of the section: typical requests as train schedules, by component; on a terminal by id."""
+    """Display of the section as blocks: typical requests as train schedules, by component; on a terminal
+    their ids."""
     note = "the one nearest to the medians of its category, and the mean of all"
     cards = tuple(_typical(one, place == 0) for place, one in enumerate(section.requests))
     printed = [_waits(one) for one in section.requests[:PRINTED]]
@@ -255,7 +258,7 @@ def _typical(one: TypicalRequest, is_open: bool) -> b.Part:
 
 
 def timeline_blocks(section: BrowseTimelineSection) -> b.Blocks:
-    """Blocks of the section: entries by time, and strips of requests."""
+    """Display of the section as blocks: curves of each entry component over time, and strips of requests."""
     blocks: list[b.Block] = []
     if section.sampled:
         text = "Requests were sampled: gaps and requests at work are of those that were kept."
@@ -318,7 +321,7 @@ def _series(entry: EntryTimeline) -> list[Markup]:
 
 
 def places_blocks(section: BrowsePlacesSection) -> b.Blocks:
-    """Blocks of the section: call sites, hosts, errors."""
+    """Display of the section as blocks: call sites, hosts, errors."""
     return (b.Part("Where", tuple(_places(section)), anchor="where"),)
 
 
@@ -358,7 +361,7 @@ def _places(s: BrowsePlacesSection) -> Iterator[b.Block]:
 
 
 def _spark(row: ErrorRow) -> b.Drawing:
-    """Sparkline of the failures by time."""
+    """Sparkline of a row's failures over time."""
     drawing = Stretched(18, "spark", "by time")
     highest = max(row.by_time, default=0) or 1
     drawing.path("bad", steps_path([n / highest for n in row.by_time], len(row.by_time), 17, 16))
@@ -375,7 +378,7 @@ _ROOT_VARIANCE: Final = (
 
 
 def curves_blocks(section: BrowseVarianceSection) -> b.Blocks:
-    """Blocks of the section: C² curves."""
+    """Display of the section as blocks: curves of C²."""
     named = len(section.curves) > 1
     described = [
         b.Text(f"{curve.sample.capitalize()}: " * named + measures.c2_sentence(curve))
@@ -390,17 +393,18 @@ def curves_blocks(section: BrowseVarianceSection) -> b.Blocks:
 
 
 def lift(value: float | None) -> str:
-    """Lift in words: `×4.2`; `only here` for a lift of None."""
+    """Text of a lift (ratio of frequencies): `×4.2`; `only here` for None, i.e. never elsewhere."""
     return "only here" if value is None else wording.factor(value)
 
 
 def how_often(value: float | None) -> str:
-    """Lift in words, for a sentence: `0.9 × as often as elsewhere`."""
+    """Text of a lift for a sentence: `0.9 × as often as elsewhere`; `only here` for None, i.e. never
+    elsewhere."""
     return "only here" if value is None else f"{wording.rough(value, 2)} × as often as elsewhere"
 
 
 def span(one: ResponseRange, section: BrowseRangesSection) -> str:
-    """Range in words: `1.2 ms to 4 ms`, `from 4 ms`, `all`."""
+    """Text of a range's bounds: `1.2 ms to 4 ms`, `from 4 ms`, `all`."""
     low, high = wording.duration(one.low_us), wording.duration(one.high_us)
     starts, ends = one.first == 0, one.past == len(section.n)
     if starts and ends:
@@ -411,7 +415,7 @@ def span(one: ResponseRange, section: BrowseRangesSection) -> str:
 
 
 def range_name(number: int, one: ResponseRange) -> str:
-    """Name of a range: `Mode 2, around 3.4 ms`; `Slowest`."""
+    """Name of a range: `Mode 2, around 3.4 ms`, or `Slowest`."""
     if one.peak_us is None:
         return "Slowest"
     return f"Mode {number}, around {wording.duration(one.peak_us)}"
@@ -431,12 +435,12 @@ def range_sentence(one: ResponseRange) -> str:
 
 
 def density_sentence(section: BrowseRangesSection) -> str:
-    """Caption of the density curves."""
+    """Caption of the density curves: number of response times of the last sample."""
     return f"{wording.counted(section.curves[-1].requests, 'response time')} on a log scale"
 
 
 def bandwidth_sentence(section: BrowseRangesSection) -> str:
-    """Sentence on the bandwidth of the density estimate."""
+    """Sentence on the kernel and the bandwidth of the density estimate."""
     shown = section.curves[-1]
     return (
         f"Gaussian kernel, bandwidth {wording.significant(shown.bandwidth, 2)} octaves ({_RULE[shown.rule]})."
@@ -444,7 +448,7 @@ def bandwidth_sentence(section: BrowseRangesSection) -> str:
 
 
 def entry_sentence(entry: EntryTimeline) -> str:
-    """Sentence on an entry's traffic: `8,000 requests, 12.3 a second; at most 14 at once.`"""
+    """Sentence on the traffic of an entry component: `8,000 requests, 12.3 a second; at most 14 at once.`"""
     return (
         f"{wording.counted(entry.requests, 'request')}, {wording.significant(entry.rate_per_s)} a second; "
         f"at most {wording.count(entry.most_in_flight)} at once."
@@ -452,7 +456,8 @@ def entry_sentence(entry: EntryTimeline) -> str:
 
 
 def gaps_sentence(entry: EntryTimeline) -> str:
-    """Sentence on an entry's concurrency and gaps: `0.8 at work on average, none in 43 % of the time …`."""
+    """Sentence on concurrency and gaps of an entry component: `0.8 at work on average, none in 43 % of the
+    time …`."""
     text = (
         f"{wording.significant(entry.in_flight)} at work on average, none in "
         f"{wording.percent(1 - entry.busy)} of the time"
@@ -467,8 +472,8 @@ def gaps_sentence(entry: EntryTimeline) -> str:
 
 
 def before_sentence(entry: EntryTimeline) -> str:
-    """Sentence on an entry in the first sample: `Reference: 4.1 a second, …; gaps differ (p = 0.001),
-    response times do not (p = 0.4).`"""
+    """Sentence on an entry component in the first sample: `Reference: 4.1 a second, …; gaps differ (p =
+    0.001), response times do not (p = 0.4).` Empty without a first sample."""
     before = entry.before
     if before is None:
         return ""
@@ -487,7 +492,7 @@ def before_sentence(entry: EntryTimeline) -> str:
 
 
 def strip_sentence(strip: TimelineStrip) -> str:
-    """Caption of a strip."""
+    """Caption of a strip: its kind, length, begin and number of requests."""
     left = "" if not strip.left_out else f", {wording.count(strip.left_out)} more not drawn"
     return (
         f"{_STRIP[strip.kind]}: {wording.duration(strip.length_us)} from {clock(strip.start_ns)}, "
@@ -505,7 +510,7 @@ def typical_sentence(one: TypicalRequest) -> str:
 
 
 def clock(ns: int) -> str:
-    """Instant as text: `2026-11-19 09:05:12.345Z`."""
+    """Text of an instant, ns since the epoch: `2026-11-19 09:05:12.345Z`."""
     when = datetime.fromtimestamp(ns // 10**9, UTC)
     return f"{when:%Y-%m-%d %H:%M:%S}.{ns % 10**9 // 10**6:03d}Z"
 

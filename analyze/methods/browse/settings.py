@@ -11,14 +11,18 @@ class BrowseSettings(Config):
     """Bounds of the sections of a browsed period."""
 
     modes: int = Field(default=8, ge=1, le=20)
-    """Modes of the density that are looked into at most, the most prominent."""
+    """Maximum number of modes of the response time density that are examined, the most prominent first."""
     bins: int = Field(default=96, ge=8, le=400)
-    """Parts of the axis of response times by which a range can be chosen; valleys between modes are added."""
+    """Number of bins of the response time axis at which a range can start or end; valleys between modes are
+    added.
+    """
     schedules: int = Field(default=6, ge=0, le=20)
-    """Most typical requests drawn: of the category with most total time, then of each mode's first."""
+    """Maximum number of typical requests drawn: one of the category with most total time, then one of each
+    mode.
+    """
     times: int = Field(default=120, ge=10, le=1000)
-    """Parts that the period is cut into for what happened by time."""
+    """Number of time slots into which the period is divided in charts over time."""
     seed: int = Field(default=0, ge=0)
-    """Seed of permutations, where two periods are compared with each other."""
+    """Seed of permutations when two periods are compared."""
     entries: int = Field(default=3, ge=1, le=20)
-    """Components at which requests come in that are shown by time, those of the most requests."""
+    """Number of entry components shown over time, those with most requests."""

@@ -1,7 +1,7 @@
-"""Build the section `browse-timeline`: each entry component by time, with strips of single requests.
+"""Section `browse-timeline`: each entry component over time, with strips of single requests.
 
 It shows requests in flight, idle gaps, and arrivals (TR §6.2). A request is in flight from its start until
-before its end, [start, start + T). All by sorting and running sums: no loop over requests.
+before its end, [start, start + T). Computed by sorting and running sums, without loops over requests.
 """
 
 from __future__ import annotations
@@ -37,19 +37,23 @@ _NS_PER_S: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """All requests that arrived at a component, by start; arrays are [requests], ns."""
+    """Requests that arrived at a component (the entry component), by start; arrays are [requests], times in
+    ns.
+
+    failed: True for requests whose root did not end `ok`.
+    """
 
     component: str
     start: I8
     end: I8
     reached: I8
-    """Latest end of the requests up to and including this one."""
+    """Latest end among the requests up to and including each one, ns since the epoch."""
     failed: B1
     weight: F8
 
     @classmethod
     def of(cls, component: str, start: I8, response: I8, failed: B1, weight: F8) -> Entry:
-        """Build an entry from requests in any order. O(n log n)."""
+        """Make an entry from requests in any order. O(n log n)."""
         order = np.argsort(start, kind="stable")
         first = start[order]
         end = first + response[order]
@@ -58,20 +62,21 @@ class Entry:
 
     @property
     def response(self) -> I8:
-        """Response times, ns."""
+        """Response times of the requests, ns."""
         times: I8 = self.end - self.start
         return times
 
     @property
     def gaps(self) -> I8:
-        """[requests - 1] time from the latest end so far to each next start, ns; negative if requests
+        """Time from the latest end so far to each next start, ns, int64[requests - 1]; negative if requests
         overlap."""
         between: I8 = self.start[1:] - self.reached[:-1]
         return between
 
     @property
     def runs(self) -> tuple[I8, I8]:
-        """Starts and ends of the busy stretches; between two of them there is an idle gap."""
+        """Starts and ends of the busy stretches, in which some request is in flight; an idle gap lies between
+        two of them."""
         if not len(self.start):
             return self.start, self.end
         first = np.flatnonzero(np.concatenate(([True], self.gaps > 0)))
@@ -79,7 +84,8 @@ class Entry:
 
 
 def entries_of(population: Population, sample: int) -> list[Entry]:
-    """Entry components, most requests first. O(requests log requests)."""
+    """Requests of a sample (its index) by entry component, components with most requests first. O(requests
+    log requests)."""
     parts: dict[str, list[tuple[I8, I8, B1, F8]]] = {}
     for category in population.categories:
         rows = category.rows(sample)
@@ -95,7 +101,7 @@ def entries_of(population: Population, sample: int) -> list[Entry]:
 
 
 def timeline_section(population: Population, sample: int, settings: BrowseSettings) -> BrowseTimelineSection:
-    """Build the section: entry components of a sample by time."""
+    """Fill the section: entry components of a sample (its index) over time."""
     entries = entries_of(population, sample)
     named = population.samples[sample]
     edges = time_edges(entries, named, settings.times)
@@ -114,8 +120,9 @@ def timeline_section(population: Population, sample: int, settings: BrowseSettin
 
 
 def time_edges(entries: Sequence[Entry], sample: Sample, times: int) -> I8:
-    """[times + 1] bounds from the first start to the last, ns, as the recording may be shorter than the
-    period.
+    """Bounds of intervals of time from the first start to the last: int64[times + 1], ns.
+
+    The recording may be shorter than the period.
 
     Without requests a single bin: the sample's bounds.
     """
@@ -127,7 +134,7 @@ def time_edges(entries: Sequence[Entry], sample: Sample, times: int) -> I8:
 
 
 def _watched_within(sample: Sample, edges: I8) -> F8:
-    """[bins] length of the sample in each bin, ns."""
+    """Observed time of the sample within each interval, ns, float64[intervals]."""
     if not sample.ranges:
         return np.diff(edges).astype(np.float64)
     found = np.zeros(len(edges) - 1)
@@ -137,9 +144,10 @@ def _watched_within(sample: Sample, edges: I8) -> F8:
 
 
 def _idle_gaps(entry: Entry, sample: Sample) -> tuple[I8, I8]:
-    """(gaps > 0, index of the request that ends each): time without a request in flight, ns.
+    """Find the idle gaps, without a request in flight: (lengths in ns, index of the request that ends each
+    gap).
 
-    Time between two ranges of the sample, which was not observed, is no gap.
+    Time between two ranges of the sample, which was not observed, is not a gap.
     """
     gaps = entry.gaps
     ends = np.flatnonzero(gaps > 0) + 1
@@ -151,7 +159,8 @@ def _idle_gaps(entry: Entry, sample: Sample) -> tuple[I8, I8]:
 
 
 def _before(population: Population, earlier: Entry | None, entry: Entry, seed: int) -> EntryBefore | None:
-    """Compare an entry with the same entry component in the first sample; None if that sample lacks it."""
+    """Compare an entry component with the same one in the first sample; None if that sample does not have
+    it."""
     if earlier is None:
         return None
     named = population.samples[0]
@@ -168,7 +177,8 @@ def _before(population: Population, earlier: Entry | None, entry: Entry, seed: i
 
 
 def _apart(entry: Entry) -> F8:
-    """[requests - 1] time from the latest end so far to each next start, ns; 0 where requests overlap."""
+    """Time from the latest end so far to each next start, ns, float64[requests - 1]; 0 where requests
+    overlap."""
     return np.maximum(entry.gaps, 0).astype(np.float64)
 
 
@@ -205,12 +215,14 @@ def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | Non
 
 
 def _at_work(entry: Entry, edges: I8) -> tuple[F8, F8]:
-    """([bins] summed time of all requests, [bins] time with a request in flight), ns."""
+    """Time in flight in each interval, ns: (summed over requests, with at least one request in flight),
+    float64[intervals] each."""
     return time_within(entry.start, entry.end, edges), time_within(*entry.runs, edges)
 
 
 def _traffic(entry: Entry, at_work: F8, busy: F8, watched: F8, gaps: I8) -> dict[str, Any]:
-    """Fields of EntryTraffic; at_work, busy, watched: [bins] ns."""
+    """Fields of EntryTraffic. at_work, busy, watched: float64[intervals], ns, as returned by `_at_work` and
+    `_watched_within`; gaps: idle gaps, ns."""
     seconds = max(float(watched.sum()), 1.0)
     return {
         "requests": len(entry.start),
@@ -226,8 +238,8 @@ def _short(values: F8) -> list[float]:
 
 
 def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
-    """Lower quantiles of each run of ascending values, µs, None for an empty run; counts: length of each
-    run."""
+    """Median and 99th percentile (lower) of each run of ascending values in ns, as µs; None for an empty run.
+    counts: length of each run."""
     past = np.cumsum(counts)
     found = []
     for q in (0.5, 0.99):
@@ -242,8 +254,8 @@ def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple
 
 
 def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[TimelineStrip]:
-    """Strips of a usual stretch, the busiest, and the longest gap; a strip that overlaps an earlier one is
-    left out."""
+    """Strips of a usual stretch, of the busiest, and of the longest gap; a strip that overlaps an earlier one
+    is dropped."""
     n = len(entry.start)
     if n < 2:
         return []
@@ -272,7 +284,7 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
 
 
 def _usual(entry: Entry, length: int) -> int:
-    """Middle of a stretch of `length` with about the median number of arrivals."""
+    """Middle of a stretch of `length` ns with about the median number of arrivals, ns since the epoch."""
     first = int(entry.start[0])
     stretch = (entry.start - first) // length
     _, counts = np.unique(stretch, return_counts=True)
@@ -313,7 +325,7 @@ def _strip(entry: Entry, kind: _Kind, begins: int, length: int) -> TimelineStrip
 
 
 def time_within(begin: I8, end: I8, edges: I8) -> F8:
-    """[bins] total overlap of the intervals [begin, end) with each bin, ns. O(n log bins).
+    """Total overlap of the intervals [begin, end) with each bin of time, ns, float64[bins]. O(n log bins).
 
     edges: [bins + 1] ascending. Time outside of them is not counted.
     """
@@ -328,8 +340,8 @@ def time_within(begin: I8, end: I8, edges: I8) -> F8:
 
 
 def most_in_flight(entry: Entry, edges: I8) -> I8:
-    """[bins] largest number of requests in flight at any instant of the bin [edges[i], edges[i + 1]). O(n log
-    n)."""
+    """Largest number of requests in flight at any instant of each bin [edges[i], edges[i + 1]), int64[bins].
+    O(n log n)."""
     n, m = len(entry.start), len(edges)
     when = np.concatenate([entry.end, edges, entry.start])
     step = np.repeat(np.array([-1, 0, 1], dtype=np.int64), [n, m, n])
@@ -343,9 +355,10 @@ def most_in_flight(entry: Entry, edges: I8) -> I8:
 
 
 def pack_lanes(start: I8, end: I8, most: int) -> I8:
-    """[requests] lane of each request, the first one free at its start; `most` if none is.
+    """Assign requests to lanes so that those in one lane do not overlap: int64[requests], `most` for none.
 
-    start: ascending. O(requests · lanes): for a strip of some hundred.
+    Each gets the first lane that is free at its start; start must be ascending. O(requests · lanes): for a
+    strip with some hundred requests.
     """
     free = [np.iinfo(np.int64).min] * most
     lanes = []

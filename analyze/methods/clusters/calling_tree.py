@@ -1,9 +1,8 @@
-"""Build calling-context trees: nodes are equal iff their paths to the root are equal (HOT §2.3).
+"""Build calling-context trees: nodes are equal iff their paths to the root are equal (HotAC 2007 §2.3).
 
-For spans the tree is of calls, and a node's time is the call's self time. For activity records it is of
-successive trace points, and a node's time is the latency since the previous point; at a join, since the
-branch for which the join waited in most requests of its category. Every path in the tree was taken by a
-request.
+For spans the nodes are calls, with the call's self time. For activity records the nodes are successive trace
+points, with the latency since the previous point; at a join, since the branch for which the join waited in
+most requests of its category. Every path in the tree was taken by a request.
 """
 
 from __future__ import annotations
@@ -33,48 +32,53 @@ class TreeName(NamedTuple):
     """Name of a node of a calling-context tree."""
 
     where: str
-    """`[host/]component` of the node."""
+    """Host and component of the node, `[host/]component`."""
     what: str
-    """Point or operation, with its label and callee."""
+    """Point or operation of the node, with its label and callee."""
 
 
 class _Places(NamedTuple):
-    """Places of one category's tree; arrays are [places], each place after its parent."""
+    """Nodes of one category's tree; arrays are [nodes], each node after its parent."""
 
     above: Sequence[int]
-    """[places] index of the parent; ROOT for the first."""
+    """Index of the parent of each node; ROOT for the first node."""
     names: Sequence[TreeName]
     time_us: F8
-    """[places, requests] time at the place, µs."""
+    """Time spent at each node in each request, µs, float64[nodes, requests]."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallingTree:
-    """Trees of all requests as one forest; matrices are [nodes, groups], summed over weighted requests."""
+    """Calling-context trees of all requests as one forest; matrices are [nodes, groups], sums over weighted
+    requests.
+
+    A group is a number assigned to each request by the caller of `calling_tree`.
+    """
 
     above: I8
-    """[nodes] parent; ROOT for a root; a node comes after its parent."""
+    """Index of each node's parent, int64[nodes]; ROOT for a root. A node comes after its parent."""
     names: tuple[TreeName, ...]
     through: csc_matrix
-    """[nodes, groups] weighted requests that pass the node."""
+    """Weighted number of requests that pass the node, by group."""
     visits: csc_matrix
-    """[nodes, groups] weighted visits of the node."""
+    """Weighted number of visits of the node, by group."""
     time_us: csc_matrix
-    """[nodes, groups] weighted time summed over visits, µs."""
+    """Weighted time at the node summed over visits, µs, by group."""
     time_squares: csc_matrix
-    """[nodes, groups] weighted squared time summed over visits, µs²."""
+    """Weighted squared time at the node summed over visits, µs², by group."""
     requests: F8
-    """[groups] weighted requests."""
+    """Weighted number of requests of each group, float64[groups]."""
     calls: bool
-    """True for a tree of calls (spans), False for one of trace points."""
+    """True for a tree of calls (spans), False for one of trace points (records)."""
 
     @property
     def n_nodes(self) -> int:
-        """Number of nodes."""
+        """Number of nodes in the forest."""
         return len(self.above)
 
     def summed_groups(self, matrix: csc_matrix, into: I8, n: int) -> F8:
-        """[nodes, n] sums of `matrix` over groups; into: [groups] index of the sum that a group enters."""
+        """Merge groups of a matrix by summing: float64[nodes, n]. into: int64[groups], number of each group's
+        sum."""
         from scipy.sparse import csr_matrix
 
         places = np.arange(len(into))
@@ -84,16 +88,17 @@ class CallingTree:
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums accumulated category by category."""
+    """Sums for the trees, collected category by category."""
 
     numbers: Numbering[tuple[int, TreeName]] = field(default_factory=Numbering)
     node: list[I8] = field(default_factory=list)
     group: list[I8] = field(default_factory=list)
     values: list[F8] = field(default_factory=list)
-    """[4, cells] of each category: requests that pass, visits, time, squared time."""
+    """For each category float64[4, cells]: requests that pass, visits, time, squared time of each (node,
+    group)."""
 
     def nodes_of(self, places: _Places) -> I8:
-        """[places] nodes, numbered in order of first occurrence."""
+        """Numbers of a category's nodes in the forest, by first occurrence; int64[places]."""
         found: list[int] = []
         for above, name in zip(places.above, places.names, strict=True):
             key = (ROOT if above == ROOT else found[above], name)
@@ -101,7 +106,8 @@ class _Sums:
         return np.array(found, dtype=np.int64)
 
     def add(self, node: I8, time_us: F8, group: I8, weight: F8) -> None:
-        """Add one category; of its places, those with the same path to the root are visits of one node."""
+        """Add the requests of a category; of its places, those with equal paths to the root are visits of one
+        node."""
         from scipy.sparse import csr_matrix
 
         codes, place = np.unique(group, return_inverse=True)
@@ -121,7 +127,8 @@ class _Sums:
 
 
 def calling_tree(population: Population, group: Sequence[I8], n_groups: int) -> CallingTree:
-    """Build the trees of a population; `group` [categories] of [requests] is the group of each request.
+    """Make the trees of a population. group: for each category the group of each of its requests, in
+    0..n_groups-1.
 
     O(requests · nodes); memory: cells of (node, group) that occur.
     """
@@ -174,10 +181,10 @@ def _points(category: Category) -> _Places:
 
 
 def awaited(category: Category) -> I8:
-    """[nodes] predecessor that each node waits for: of several the one reached last in most requests, by
-    weight.
+    """Predecessor for which each node waits, int64[nodes]: of several the one that is reached last in most
+    requests, by weight.
 
-    Ties go to the lower position. ROOT for the first node.
+    Of equals the one with the lowest index. ROOT for the first node.
     """
     before: dict[int, list[int]] = {}
     for src, dst in category.graph.edges.tolist():

@@ -1,4 +1,4 @@
-"""Choose the pairs of trees to overlay.
+"""Choose the pairs of calling trees to overlay.
 
 Pairs are a cluster's two samples, or for one sample a cluster and its nearest one of the same root type. For
 a cluster that grew, the nearest of those that shrank is its suspected origin.
@@ -25,27 +25,30 @@ NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ClusterOverlay:
-    """One overlay of two clusters' trees, or of a cluster's two samples."""
+    """Overlay of the trees of two clusters, or of a cluster's two samples."""
 
     kind: OverlayKind
     cluster: int
-    """Cluster of tree B."""
+    """Index of the cluster of tree B."""
     other: int
-    """Cluster of tree A; equals `cluster` when its two samples are compared."""
+    """Index of the cluster of tree A; equal to `cluster` if its two samples are compared."""
     overlay: TreeOverlay
     weight: float
-    """Share of cluster B's requests in the second (or only) sample."""
+    """Share of cluster B in the requests of the second (or only) sample, in [0, 1]."""
 
     @property
     def score_us(self) -> float:
-        """Time that the most coloured node adds to the mean response time of all requests."""
+        """Time that the most strongly coloured node adds to the mean response time of all requests, µs."""
         colour = self.overlay.colour_us
         return self.weight * float(colour.max(initial=0.0))
 
 
 def nearest_of_root(apart: F8, dominant: I8, wanted: B1 | None = None) -> I8:
-    """[clusters] nearest other cluster of the same dominant root type; NONE without one. wanted: [clusters]
-    True for candidates."""
+    """Nearest other cluster with the same dominant root type, int64[clusters] index; NONE if there is none.
+
+    apart: float64[clusters, clusters] distances; dominant: [clusters] root type; wanted: bool[clusters]
+    candidates.
+    """
     distance = np.where(dominant[:, None] == dominant[None, :], apart, np.inf)
     np.fill_diagonal(distance, np.inf)
     if wanted is not None:
@@ -56,8 +59,8 @@ def nearest_of_root(apart: F8, dominant: I8, wanted: B1 | None = None) -> I8:
 
 
 def origins(apart: F8, dominant: I8, tests: ClusterShareTests) -> I8:
-    """[clusters] suspected origin of each cluster that grew: the nearest shrunk one of the same root type;
-    else NONE."""
+    """Suspected origin of each cluster that grew: the nearest one that shrank with the same root type;
+    int64[clusters] index, NONE for others."""
     shrank = tests.after < tests.before
     origin = nearest_of_root(apart, dominant, shrank)
     return np.where(tests.changed & (tests.after > tests.before), origin, NONE).astype(np.int64)
@@ -72,9 +75,9 @@ def cluster_overlays(
     *,
     noise_assumed: bool,
 ) -> list[ClusterOverlay]:
-    """Build all overlays, sorted by the time that their most coloured node adds, then by requests.
+    """Make all overlays, sorted by the time that their most strongly coloured node adds, then by requests.
 
-    noise_assumed: the first sample is too short to estimate the differences of ordinary times.
+    noise_assumed: the first sample is too short to estimate the difference between normal times.
     """
     samples = clustered.n_samples
     last = clustered.weight[:, :, -1].sum(axis=0)
@@ -92,8 +95,8 @@ def cluster_overlays(
         return range(first, first + settings.blocks)
 
     def pairs(cluster: int) -> Iterator[tuple[OverlayKind, int, int]]:
-        """Yield the trees to compare with cluster B in its last sample: (kind of overlay, cluster A, sample
-        of A)."""
+        """Yield the trees to compare with cluster B in its last sample: (kind of overlay, index of cluster A,
+        sample of A)."""
         if samples == 2:
             if enough[cluster].all():
                 yield "samples", cluster, 0

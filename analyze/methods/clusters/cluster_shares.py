@@ -1,9 +1,9 @@
-"""Test for changes of the clusters' shares of their root type, second sample against first.
+"""Test for changes of the clusters' shares of their root type, from the first sample to the second.
 
-Requests are counted by cluster, sample, root type, category and block of time. Shares are conditional on the
-cluster's dominant root type, so that a changed mix of requests is no change. The tests are those of
-`share_change`: an exact test, standard errors with the over-dispersion between the reference's blocks, and
-the blocks' envelope.
+Requests are counted by cluster, sample, root type, category and block of time. Shares are relative to the
+requests of the cluster's dominant root type, so that a changed mix of root types is not a change. The tests
+are those of `share_change`: an exact test, standard errors with the over-dispersion between the reference's
+blocks, and the blocks' envelope.
 """
 
 from __future__ import annotations
@@ -26,33 +26,35 @@ from schemas.windows import NS_PER_US
 
 @dataclass(frozen=True, slots=True)
 class ClusteredRequests:
-    """Requests by category, cluster and sample: counts, sums of weights, sums of weighted response times."""
+    """Numbers of requests, sums of weights, and sums of weighted response times, by category, cluster and
+    sample."""
 
     label: tuple[I8, ...]
-    """[categories] of [requests] cluster."""
+    """For each category the index of the cluster of each of its requests."""
     n_clusters: int
     n_samples: int
     count: I8
-    """[categories, clusters, samples] number of requests."""
+    """Number of requests, int64[categories, clusters, samples]."""
     weight: F8
-    """[categories, clusters, samples] sums of weights."""
+    """Sum of the requests' weights, float64[categories, clusters, samples]."""
     response_us: F8
-    """[categories, clusters, samples] sums of weight times response time."""
+    """Sum of weight times response time, µs, float64[categories, clusters, samples]."""
     roots: tuple[str, ...]
     root: I8
-    """[categories] index into `roots`."""
+    """Index in `roots` of each category's root type, int64[categories]."""
 
     def by_root(self) -> F8:
-        """[roots, clusters, samples] sums of weights."""
+        """Sum of weights by root type, float64[roots, clusters, samples]."""
         return row_totals(self.weight, self.root, len(self.roots))
 
     def dominant(self) -> I8:
-        """[clusters] root type of most of the cluster's requests."""
+        """Index of the root type with most of each cluster's requests, int64[clusters]."""
         return np.asarray(self.by_root().sum(axis=2).argmax(axis=0), dtype=np.int64)
 
 
 def clustered_requests(population: Population, label: Sequence[I8], n_clusters: int) -> ClusteredRequests:
-    """Count requests by category, cluster and sample. O(requests)."""
+    """Count requests by category, cluster and sample. label: for each category the cluster of each request.
+    O(requests)."""
     n_samples = len(population.samples)
     shape = (len(population.categories), n_clusters, n_samples)
     count, weight, response = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
@@ -71,7 +73,11 @@ def clustered_requests(population: Population, label: Sequence[I8], n_clusters: 
 def tested_shares(
     population: Population, clustered: ClusteredRequests, block_of: Sequence[I8], settings: ClustersSettings
 ) -> ClusterShareTests:
-    """Test every cluster's share of its dominant root type, second sample against first."""
+    """Test the change of every cluster's share of its dominant root type, from the first sample to the
+    second.
+
+    block_of: for each category the block of time of each request.
+    """
     dominant = clustered.dominant()
     by_root = clustered.by_root()
     per_weight = _requests_per_weight(population, clustered)[dominant]
@@ -89,7 +95,7 @@ def tested_shares(
 
 
 def _requests_per_weight(population: Population, clustered: ClusteredRequests) -> F8:
-    """[roots, samples] effective requests per unit of weight."""
+    """Effective requests per unit of weight, float64[roots, samples]."""
     shape = (len(clustered.roots), clustered.n_samples)
     w, w2 = np.zeros(shape), np.zeros(shape)
     for root, category in zip(clustered.root.tolist(), population.categories, strict=True):
@@ -99,8 +105,8 @@ def _requests_per_weight(population: Population, clustered: ClusteredRequests) -
 
 
 def noise_is_assumed(population: Population, settings: ClustersSettings) -> bool:
-    """True if the first of two samples is too short, compared with the second, to estimate ordinary
-    differences."""
+    """True if the first of two samples is too short, compared with the second, to estimate the difference
+    between normal times."""
     first, second = population.samples
     return first.length_ns < settings.blocks * second.length_ns
 
@@ -108,7 +114,8 @@ def noise_is_assumed(population: Population, settings: ClustersSettings) -> bool
 def _blocks(
     population: Population, clustered: ClusteredRequests, block_of: Sequence[I8], n_blocks: int
 ) -> tuple[F8, F8]:
-    """([roots, clusters, blocks], [roots, blocks]) weights of the first sample by block of time."""
+    """Weights of the first sample by block of time: (float64[roots, clusters, blocks], float64[roots,
+    blocks])."""
     found = np.zeros((len(clustered.roots), clustered.n_clusters, n_blocks))
     for number, (category, block) in enumerate(zip(population.categories, block_of, strict=True)):
         rows = category.rows(0)
@@ -120,8 +127,8 @@ def _blocks(
 
 
 def time_blocks(population: Population, n_blocks: int) -> list[I8]:
-    """[categories] of [requests] block of its sample, in order of time; blocks have equal numbers of
-    requests, ±1."""
+    """For each category the number of the block of time of each request, within its sample; blocks have equal
+    numbers of requests, ±1."""
     found = [np.zeros(category.n_requests, np.int64) for category in population.categories]
     for sample in range(len(population.samples)):
         rows = [category.rows(sample) for category in population.categories]
@@ -133,12 +140,15 @@ def time_blocks(population: Population, n_blocks: int) -> list[I8]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterShareTests:
-    """Tests of clusters' shares; arrays are [clusters]."""
+    """Tests of clusters' shares; arrays are [clusters].
+
+    changed: True for significant changes.
+    """
 
     before: F8
     after: F8
-    """[clusters] share of the cluster in its root type's requests, second sample; NaN without such requests.
-    `before`: first sample."""
+    """before, after: share of the cluster in the requests of its root type in the first (second) sample, in
+    [0, 1]; NaN without such requests."""
     z: F8
     p: F8
     q: F8
@@ -148,11 +158,11 @@ class ClusterShareTests:
 def share_tests(
     held: F8, asked: F8, blocks: F8, block_asked: F8, settings: ClustersSettings, *, noise_assumed: bool
 ) -> ClusterShareTests:
-    """Test shares held / asked, [clusters, 2], sample B against A; blocks, block_asked: the same sums by
-    block of A, [clusters, blocks].
+    """Test the change of shares held / asked from sample A to sample B, both float64[clusters, 2].
 
-    noise_assumed: A is too short for its blocks to show ordinary differences; φ is then at least
-    `assumed_phi`.
+    held: weights of the clusters; asked: of their root types; blocks, block_asked: the same by block of A,
+    [clusters, blocks]. noise_assumed: A is too short for its blocks to show the difference between normal
+    times; φ is then at least `assumed_phi`.
     """
     tested = (asked > 0).all(axis=1)
     x, n = np.concatenate((held, blocks), axis=1), np.concatenate((asked, block_asked), axis=1)

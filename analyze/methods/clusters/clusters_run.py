@@ -1,4 +1,4 @@
-"""Cluster a population: features, K-means, shares, trees."""
+"""Run of clustering: features, K-means, shares, calling trees."""
 
 from __future__ import annotations
 
@@ -47,32 +47,36 @@ from schemas.report.clusters import CurvePoint
 
 @dataclass(frozen=True, slots=True)
 class ClustersRun:
-    """Results of clustering."""
+    """Results of clustering a population.
+
+    rows, space: features of the requests and their coordinates; agreement: with categories.
+    """
 
     rows: FeatureRows
     space: FeatureSpace
     curve: tuple[CurvePoint, ...]
-    """Scores by number of clusters; empty if the number was given."""
+    """Silhouettes by number of clusters; empty if the settings give the number."""
     partition: Partition
     stability: Stability
     clustered: ClusteredRequests
     agreement: PathAgreement
     apart: F8
-    """[clusters, clusters] distances between centres."""
+    """Distance between the centres of each two clusters, float64[clusters, clusters]."""
     nearest: I8
     origin: I8
-    """[clusters] index of the cluster of suspected origin, or NONE."""
+    """nearest, origin: for each cluster the index of the nearest one of its root type, and of its suspected
+    origin; int64[clusters], NONE for none."""
     shares: ClusterShareTests | None
     """Tests of the clusters' shares; None for a single sample."""
     tree: CallingTree
     overlays: tuple[ClusterOverlay, ...]
-    """Overlays sorted by score."""
+    """Overlays of calling trees, sorted by score."""
 
 
 def clusters_run(population: Population, settings: ClustersSettings) -> ClustersRun:
-    """Cluster the requests of all samples together, then compare the samples' shares (HOT §1, §2.1).
+    """Cluster the requests of all samples together, then compare the samples' shares (HotAC 2007 §1, §2.1).
 
-    Deterministic in its arguments. Raises ValueError without a request.
+    Deterministic in its arguments. Raises ValueError if there are no requests.
     """
     sets = tuple(FeatureSet) if settings.features == "combined" else (FeatureSet(settings.features),)
     rows = feature_rows(population, sets)

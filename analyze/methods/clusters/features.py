@@ -1,9 +1,9 @@
-"""Build the feature matrix, and the space in which it is clustered (HOT §2.1, §2.2).
+"""Feature matrix of requests, and the space in which they are clustered (HotAC 2007 §2.1, §2.2).
 
-Rows are requests, equal rows merged; columns are features, of three sets. *Points*: 1 for every trace point
+Rows are requests, equal ones merged; columns are features, in three sets. *Points*: 1 for every trace point
 (with its semantic label) that a request reaches. *Latencies*: mean latency of each ordered pair of points
-that it passes, µs, else 0. *Counts*: number of times that it passes the pair. Points and counts are the same
-for all requests of a category.
+that a request passes, µs, else 0. *Counts*: number of times that it passes each such pair. Points and counts
+are the same for all requests of a category.
 
 The space scales columns, drops rare ones, and keeps as few dimensions as hold most of the variance. Paper
 style: the values unscaled (raw Euclid), except that several sets are each scaled to the same total variance.
@@ -28,20 +28,21 @@ from schemas.windows import NS_PER_US
 from stitch.graph.placed import END
 
 Points = Any
-"""[rows, dimensions] coordinates: a dense array, or scipy's CSR if there are many, mostly zero columns."""
+"""Coordinates of rows, [rows, dimensions]: a dense array, or scipy's CSR for many, mostly zero columns."""
 _SVD_ROWS: Final = 20_000
-"""Most rows from which the directions of the SVD are computed; all rows are then projected on them."""
+"""Maximum number of rows from which the directions of the SVD are computed; all rows are then projected on
+them."""
 _CONSTANT: Final = 1e-9
-"""Variance, relative to the mean square, below which a column is constant up to rounding."""
+"""Variance, relative to the mean square, below which a column counts as constant (rounding)."""
 _DENSE_CELLS: Final = 20_000_000
-"""Most cells of a dense table, 160 MB; a larger table stays sparse."""
+"""Maximum number of cells of a dense table, 160 MB; a larger table stays sparse."""
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
 class FeatureSet(StrEnum):
-    """Set of features."""
+    """Set of features that requests are clustered by."""
 
     POINTS = "points"
     LATENCIES = "latencies"
@@ -50,18 +51,18 @@ class FeatureSet(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureRows:
-    """Distinct rows of the feature matrix, with weights."""
+    """Distinct rows of the feature matrix, with their weights."""
 
     sets: tuple[FeatureSet, ...]
-    """[columns] feature set that each column belongs to."""
+    """Feature set of each column."""
     names: tuple[str, ...]
-    """[columns] names of the features."""
+    """Name of each column's feature: a point, or a pair of points."""
     matrix: csr_matrix
-    """[rows, columns] values of the features, >= 0."""
+    """Values of the features, >= 0, sparse [rows, columns]."""
     weight: F8
-    """[rows] summed weight of the requests."""
+    """Sum of the weights of each row's requests, float64[rows]."""
     row_of: tuple[I8, ...]
-    """[categories] of [requests] row of every request."""
+    """For each category the row of each of its requests."""
 
     @property
     def n_rows(self) -> int:
@@ -70,7 +71,8 @@ class FeatureRows:
 
 
 def feature_rows(population: Population, sets: Sequence[FeatureSet]) -> FeatureRows:
-    """Distinct rows of all requests of all samples, and their weights. O(requests · edges).
+    """Compute the distinct rows of features of all requests of all samples, and their weights. O(requests ·
+    edges).
 
     Deterministic; no loop over requests. Equal rows of different categories are merged.
     """
@@ -124,7 +126,8 @@ def _fixed(
     sets: Sequence[FeatureSet],
     columns: Numbering[tuple[FeatureSet, str]],
 ) -> tuple[tuple[int, float], ...]:
-    """[(column, value)] of the features that all requests of a category share."""
+    """Features that all requests of a category have in common: (column, value) of each. pairs, edges: as
+    returned by `_pairs`."""
     found: list[tuple[int, float]] = []
     if FeatureSet.POINTS in sets:
         # Both sides of a span are one point.
@@ -139,7 +142,8 @@ def _fixed(
 
 
 def _distinct(block: F8) -> tuple[F8, I8]:
-    """([rows, columns] distinct columns of a block, [requests] row of each). O(requests log requests)."""
+    """Distinct columns of a block as rows, float64[rows, columns], and the row of each request,
+    int64[requests]. O(requests log requests)."""
     n_columns, n_requests = block.shape
     if n_columns == 0 or n_requests == 0:
         return np.zeros((1 if n_requests else 0, n_columns)), np.zeros(n_requests, np.int64)
@@ -152,7 +156,8 @@ def _distinct(block: F8) -> tuple[F8, I8]:
 def _stacked(
     parts: Sequence[tuple[tuple[tuple[int, float], ...], tuple[int, ...], F8]], n_rows: int, n_columns: int
 ) -> csr_matrix:
-    """Stack all rows, sparse, without stored zeros."""
+    """Stack the rows of all parts in a sparse matrix, without stored zeros. parts: (fixed features, timed
+    columns, values of the timed columns)."""
     from scipy.sparse import csr_matrix
 
     data, indices, lengths = [np.zeros(0)], [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
@@ -173,7 +178,7 @@ def _stacked(
 
 
 def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:
-    """(rows, weights): all rows if at most `most`, else the distinct ones of `most` requests drawn with
+    """Draw rows: (indices, weights) of all rows if at most `most`, else of `most` requests drawn with
     replacement.
 
     The weight of a drawn row is its number of draws. Deterministic.
@@ -186,8 +191,8 @@ def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:
 
 
 def halves(weight: F8, seed: int) -> tuple[F8, F8]:
-    """Split each row's requests at random into two halves; a fractional weight is split like the rounded
-    one."""
+    """Split the requests of each row at random into two halves: weights of both. A fractional weight is split
+    like the rounded one."""
     rng = np.random.default_rng(seed)
     whole = np.maximum(np.rint(weight), 1).astype(np.int64)
     part = rng.binomial(whole, 0.5) / whole
@@ -196,13 +201,16 @@ def halves(weight: F8, seed: int) -> tuple[F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpace:
-    """Rows as points of the reduced space."""
+    """Rows of features as points in the space in which they are clustered.
+
+    points: coordinates.
+    """
 
     points: Points
     columns: int
     """Number of columns used, before the SVD."""
     explained: float
-    """Share of the sum of squares that the dimensions keep."""
+    """Share of the sum of squares that the dimensions retain, in [0, 1]."""
 
     @property
     def dimensions(self) -> int:
@@ -211,7 +219,7 @@ class FeatureSpace:
 
 
 def feature_space(rows: FeatureRows, settings: ClustersSettings) -> FeatureSpace:
-    """Map rows to points. Deterministic in its arguments. O(values · dimensions)."""
+    """Scale and reduce rows of features to points. Deterministic in its arguments. O(values · dimensions)."""
     matrix = rows.matrix.copy()
     kinds = np.array([list(FeatureSet).index(kind) for kind in rows.sets], dtype=np.int64)
     robust = settings.style == "robust"
@@ -241,8 +249,8 @@ def feature_space(rows: FeatureRows, settings: ClustersSettings) -> FeatureSpace
 
 
 def _spreads(matrix: csr_matrix, weight: F8) -> tuple[F8, F8, F8]:
-    """([columns] weighted variance, [columns] mean square, [columns] share of requests with a nonzero
-    value)."""
+    """Spread of each column, float64[columns] each: (weighted variance, mean square, share of requests with a
+    nonzero value)."""
     total = weight.sum()
     rows = np.repeat(weight, np.diff(matrix.indptr))
     n = matrix.shape[1]
@@ -253,8 +261,8 @@ def _spreads(matrix: csr_matrix, weight: F8) -> tuple[F8, F8, F8]:
 
 
 def _reduced(scaled: csr_matrix, weight: F8, settings: ClustersSettings) -> FeatureSpace:
-    """Reduce to the directions of the largest weighted sum of squares, not centred: sparse data stays
-    sparse."""
+    """Reduce points to the directions of the largest weighted sum of squares (SVD), not centred: sparse data
+    stays sparse."""
     from scipy.sparse import diags
     from sklearn.decomposition import TruncatedSVD
 

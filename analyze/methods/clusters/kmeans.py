@@ -1,8 +1,9 @@
-"""Cluster distinct weighted rows by K-means, choose the number of clusters, and validate them (HOT §2.1).
+"""Cluster distinct weighted rows by K-means, choose the number of clusters, and validate them (HotAC 2007
+§2.1).
 
-Validation: silhouette, stability, and agreement with categories. Stable clusters recur from other first
-centres and on random halves of the requests. Clusters merge rare categories; they do not replace categories
-(TR §4.1): a mutation and its precursor may be in one cluster.
+They are validated by silhouette, stability, and agreement with categories. Stable clusters recur if K-means
+starts from other centres, or on random halves of the requests. Clusters merge rare categories; they do not
+replace categories (TR §4.1): a mutation and its precursor may be in one cluster.
 """
 
 from __future__ import annotations
@@ -31,28 +32,29 @@ _BATCH: Final = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Partition of rows into clusters; cluster 0 has the most weight."""
+    """Partition of rows into clusters; cluster 0 has the largest weight."""
 
     centre: F8
-    """[clusters, dimensions] coordinates of the centres."""
+    """Coordinates of the clusters' centres, float64[clusters, dimensions]."""
     label: I8
-    """[rows] cluster of each row."""
+    """Index of the cluster of each row, int64[rows]."""
     inertia: float
-    """Weighted sum of squared distances of rows to their cluster's centre."""
+    """Weighted sum of squared distances between rows and the centres of their clusters."""
 
     @property
     def n_clusters(self) -> int:
-        """Number of clusters, none empty."""
+        """Number of clusters; none is empty."""
         return len(self.centre)
 
     def distances(self, points: Points) -> F8:
-        """[rows, clusters] Euclidean distances of points to the centres."""
+        """Euclidean distance of each point to each centre, float64[rows, clusters]."""
         from sklearn.metrics.pairwise import euclidean_distances
 
         return np.asarray(euclidean_distances(points, self.centre))
 
     def apart(self) -> F8:
-        """[clusters, clusters] distances between centres: the similarity matrix (HOT §2.3)."""
+        """Distance between each two centres, float64[clusters, clusters]: the similarity matrix (HotAC 2007
+        §2.3)."""
         from sklearn.metrics.pairwise import euclidean_distances
 
         found: F8 = euclidean_distances(self.centre)
@@ -63,7 +65,8 @@ class Partition:
 def partition(
     points: Points, weight: F8, k: int, settings: ClustersSettings, *, seed: int, starts: int
 ) -> Partition:
-    """Best of `starts` runs of K-means; by mini-batches if there are many rows. Deterministic.
+    """Cluster points by K-means: the best of `starts` runs; by mini-batches if there are many rows.
+    Deterministic.
 
     Fewer than `k` clusters if there are fewer distinct points.
     """
@@ -103,16 +106,18 @@ def partition(
 
 @cache
 def _threads() -> Any:
-    """Thread pools of the loaded libraries; cached, as the search takes longer than a small K-means."""
+    """Thread pools of the loaded libraries; cached, as finding them takes longer than a small K-means."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 def contingency(first: I8, second: I8, weight: F8, n_first: int = 0) -> F8:
-    """[groups, groups] weight of items by their groups in two groupings; codes count from 0. O(items).
+    """Contingency table of two groupings: float64[first groups, second groups], weight of the items in both.
+    O(items).
 
-    n_first: least number of groups of the first grouping; some may be empty.
+    first, second: [items] number of the group, from 0; n_first: minimum number of rows, as some groups may be
+    empty.
     """
     shape = (max(n_first, int(first.max(initial=-1)) + 1), int(second.max(initial=-1)) + 1)
     return totals(first * shape[1] + second, weight, shape[0] * shape[1]).reshape(shape)
@@ -121,7 +126,8 @@ def contingency(first: I8, second: I8, weight: F8, n_first: int = 0) -> F8:
 def adjusted_rand(table: F8) -> float:
     """Adjusted Rand index (Hubert and Arabie 1985): 1 for equal groupings, 0 on average by chance.
 
-    1 if both have one group, or only single requests, as in scikit-learn.
+    table: result of `contingency`. 1 if both have a single group, or only groups of one request, as in
+    scikit-learn.
     """
     rows, columns, whole = table.sum(axis=1), table.sum(axis=0), table.sum()
     together = _pairs(table).sum()
@@ -138,16 +144,18 @@ def _pairs(count: F8) -> F8:
 
 
 class Purity(NamedTuple):
-    """Homogeneity and completeness (Rosenberg and Hirschberg 2007); both 0 to 1."""
+    """Homogeneity and completeness of a grouping by another (Rosenberg and Hirschberg 2007); both in [0,
+    1]."""
 
     homogeneity: float
-    """1 if every group of the second grouping has members of one group of the first only."""
+    """Homogeneity: 1 if every group of the second grouping has members of only one group of the first."""
     completeness: float
-    """1 if all members of a group of the first grouping are in one group of the second."""
+    """Completeness: 1 if all members of each group of the first grouping are in one group of the second."""
 
 
 def purity(table: F8) -> Purity:
-    """Homogeneity and completeness of the second grouping by the first."""
+    """Compute homogeneity and completeness of the second grouping by the first. table: result of
+    `contingency`."""
     first, second = _entropy(table.sum(axis=1)), _entropy(table.sum(axis=0))
     both = _entropy(table.reshape(-1))
     mutual = first + second - both
@@ -162,7 +170,8 @@ def _entropy(count: F8) -> float:
 
 
 def best_jaccard(table: F8) -> F8:
-    """[groups of the first] largest Jaccard overlap with a group of the second; 0 for none."""
+    """Largest Jaccard overlap of each group of the first grouping with a group of the second; float64[first
+    groups], 0 for none."""
     union = table.sum(axis=1)[:, None] + table.sum(axis=0)[None, :] - table
     with np.errstate(divide="ignore", invalid="ignore"):
         alike = np.where(union > 0, table / union, 0.0)
@@ -171,15 +180,15 @@ def best_jaccard(table: F8) -> F8:
 
 _GRID: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _STARTS: Final = 3
-"""Runs of K-means per point of the curve."""
+"""Number of runs of K-means per point of the curve."""
 _RESTARTS: Final = 2
-"""Runs of K-means per refit."""
+"""Number of runs of K-means per refit."""
 
 
 def number_of_clusters(
     points: Points, weight: F8, n_requests: int, settings: ClustersSettings
 ) -> tuple[int, tuple[CurvePoint, ...]]:
-    """(number of clusters with the best silhouette of sampled points, curve of silhouettes).
+    """Choose the number of clusters by the silhouette of sampled points: (number, curve of silhouettes).
 
     Robust style takes the smallest number within a standard error of the best, paper style the best. The
     curve is ascending by number, and empty if the number is given. (The sum of squares would always prefer
@@ -214,9 +223,10 @@ def _scored(found: Partition, points: Points, weight: F8, n_requests: int) -> Cu
 
 
 def simplified_silhouette(distance: F8, label: I8) -> F8:
-    """[rows] (b - a)/max(a, b); a: distance to the row's centre, b: to the nearest other centre; 0 for 0/0.
+    """Simplified silhouette of each row, float64[rows]: (b - a) / max(a, b), 0 for 0/0.
 
-    distance: [rows, clusters], at least 2 clusters. After Hruschka, de Castro and Campello 2004.
+    a: distance to the centre of the row's cluster, b: to the nearest other centre. distance: float64[rows,
+    clusters], at least 2 clusters. After Hruschka, de Castro and Campello 2004.
     """
     rows = np.arange(len(label))
     own = distance[rows, label]
@@ -229,22 +239,25 @@ def simplified_silhouette(distance: F8, label: I8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """Recurrence of a partition in refits."""
+    """Recurrence of a partition when K-means is repeated (refits)."""
 
     reseeded: tuple[float, ...]
-    """Adjusted Rand index with each partition from other first centres."""
+    """Adjusted Rand index between the partition and each refit from other first centres."""
     halved: tuple[float, ...]
-    """Adjusted Rand indices between the partitions of two random halves, measured on all rows; without refits
-    in which chance puts all of few requests in one half."""
+    """Adjusted Rand index between the partitions of two random halves, measured on all rows; one per refit,
+    without refits in which by chance one half is empty."""
     jaccard: F8
-    """[clusters] mean over refits of the best Jaccard overlap with a cluster of the refit; NaN without a
-    refit."""
+    """Mean over refits of the best Jaccard overlap of each cluster with a cluster of the refit,
+    float64[clusters]; NaN without refits."""
 
 
 def stability(
     found: Partition, label: I8, points: Points, weight: F8, settings: ClustersSettings
 ) -> Stability:
-    """Agreement of a clustering with refits on samples of points; label: cluster of each. Deterministic."""
+    """Repeat a clustering on samples of points, and measure the agreement. Deterministic.
+
+    label: cluster of each of `points`; weight: of each.
+    """
     from sklearn.metrics import pairwise_distances_argmin
 
     reseeded, halved, overlaps = [], [], []
@@ -278,22 +291,23 @@ def stability(
 
 @dataclass(frozen=True, slots=True)
 class PathAgreement:
-    """Agreement of clusters with categories of level L1, each of one root type and one folded sequence."""
+    """Agreement of clusters with categories of level L1, which have one root type and one sequence of
+    tokens."""
 
     category: I8
-    """[stored categories] index of the category's L1 category."""
+    """Index of the L1 category of each stored category, int64[stored categories]."""
     key: tuple[str, ...]
-    """[L1 categories] key of the stored category with most requests."""
+    """Key of the stored category with most requests of each L1 category."""
     count: I8
-    """[L1 categories, clusters, samples] requests."""
+    """Number of requests, int64[L1 categories, clusters, samples]."""
     rare: B1
-    """[L1 categories] True for categories of at most LARGE requests, all samples together."""
+    """bool[L1 categories]: True for categories with at most LARGE requests in all samples together."""
     adjusted_rand: float
     purity: Purity
     """Homogeneity and completeness of clusters by categories."""
 
     def members(self, cluster: int) -> list[int]:
-        """L1 categories of a cluster, largest first."""
+        """Indices of the L1 categories in a cluster, those with most requests first."""
         held = self.count[:, cluster].sum(axis=1)
         return [one for one in np.argsort(-held, kind="stable").tolist() if held[one] > 0]
 

@@ -1,4 +1,4 @@
-"""Run the clustering Spectroscope, `flowdiff clusters`: population in, section, verdict and tables out."""
+"""Method "clusters", `flowdiff clusters`: cluster requests; section, verdict and tables."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from schemas.report.report import Verdict
 
 _KIND: Final = "clusters"
 _MOST_CLUSTERS: Final = 24
-"""Most clusters shown; the tables hold all."""
+"""Maximum number of clusters in the section; the tables hold all."""
 _MOST_OVERLAYS: Final = 30
 _UNSTABLE: Final = 0.75
-"""Clusters with a lower mean Jaccard overlap are reported to dissolve in refits (Hennig 2007)."""
+"""Mean Jaccard overlap below which clusters are reported to dissolve in refits (Hennig 2007)."""
 
 
 def analyse(
@@ -33,7 +33,7 @@ def analyse(
     settings: ClustersSettings,
     limits: ReportLimits,
 ) -> Result:
-    """Cluster requests; with two samples compare their clusters. The history is ignored."""
+    """Cluster requests, and compare the clusters of two samples. The history is not used."""
     population = compared.population
     del limits  # its bounds are of other sections
     if not any(category.n_requests for category in population.categories):
@@ -92,7 +92,8 @@ def _section(
 
 
 def _shown(run: ClustersRun, rows: Sequence[ClusterRow]) -> list[int]:
-    """Numbers of clusters to show: those of coloured overlays, changed ones, the largest."""
+    """Indices of the clusters in the section: those of coloured overlays, then changed ones, then the
+    largest."""
     wanted: dict[int, None] = {}
     for held in run.overlays:
         if held.score_us > 0:
@@ -144,4 +145,4 @@ METHOD: Final = Method(
     sections=(CLUSTERS,),
     kinds=("clusters",),
 )
-"""The method as the registry lists it."""
+"""Clusters method as an entry of the registry of methods."""

@@ -1,4 +1,4 @@
-"""Convert clusters and overlays to the report's model, and to tables beside it."""
+"""Rows of clusters and overlays for the report, and the complete tables beside it."""
 
 from __future__ import annotations
 
@@ -55,9 +55,12 @@ _TREE: Final = (
 def clusters_tables(
     population: Population, run: ClustersRun, rows: Sequence[ClusterRow], blocks: int
 ) -> dict[str, pa.Table]:
-    """Build the tables: `clusters`, one row per cluster and sample; `clusters_requests` and
-    `clusters_categories`, their members; `clusters_distances`; `clusters_trees`: calling-context trees with
-    weighted sums by cluster and sample."""
+    """Make the tables of a run.
+
+    `clusters`: one row per cluster and sample; `clusters_requests`, `clusters_categories`: members of the
+    clusters; `clusters_distances`: between centres; `clusters_trees`: calling-context trees with weighted
+    sums by cluster and sample.
+    """
     samples = [sample.name for sample in population.samples]
     lines = [(row, number) for row in rows for number in range(len(samples))]
     return {
@@ -156,7 +159,8 @@ _MOST_CATEGORIES: Final = 8
 
 
 def cluster_rows(run: ClustersRun, settings: ClustersSettings) -> list[ClusterRow]:
-    """Rows of all clusters. The groups of the run's tree are blocks of time of a cluster and sample."""
+    """Make the rows of all clusters, by number. The groups of the run's tree must be blocks of time of a
+    cluster and sample."""
     groups = np.repeat(np.arange(run.partition.n_clusters), run.clustered.n_samples * settings.blocks)
     through = run.tree.summed_groups(run.tree.through, groups, run.partition.n_clusters)
     requests = np.bincount(groups, run.tree.requests, run.partition.n_clusters).astype(np.float64)
@@ -221,7 +225,7 @@ def _category(run: ClustersRun, one: int, cluster: int) -> ClusterCategory:
 
 
 def overlay_row(run: ClustersRun, held: ClusterOverlay, samples: Sequence[str]) -> TreeOverlayRow:
-    """Row of one overlay, cut to the nodes shown."""
+    """Make the row of one overlay, with only the nodes to show. samples: names of the samples."""
     clustered = run.clustered
     first, last = {"samples": (0, 1), "origin": (0, 1)}.get(held.kind, (None, None))
     nodes, most = shown_nodes(run.tree, held.overlay)
@@ -256,10 +260,12 @@ def overlay_row(run: ClustersRun, held: ClusterOverlay, samples: Sequence[str]) 
 
 
 def _cluster_marks(through: F8, requests: F8, cluster: int, rest: I8, least: float) -> tuple[int, int]:
-    """(node in the cluster that the others lack, node in the others that the cluster lacks), -1 for none.
+    """Find the nodes that distinguish a cluster: (node that only it has, node that only the others have), -1
+    for none.
 
-    through: [nodes, clusters] requests that pass; requests: [clusters]; rest: the root type's other clusters.
-    Of equally distinctive nodes the topmost: nodes after a fork add nothing.
+    through: float64[nodes, clusters] requests that pass; requests: float64[clusters]; rest: indices of the
+    other clusters of the root type; least: minimum difference of shares. Of equally distinctive nodes the
+    topmost is chosen.
     """
     others = float(requests[rest].sum())
     if others <= 0 or requests[cluster] <= 0:

@@ -1,4 +1,4 @@
-"""Section of clusters as blocks: groups of requests, and overlays of their call trees."""
+"""Display of the section of clusters as blocks: groups of requests, and overlays of their calling trees."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from analyze.report.section_view import SectionView
 from schemas.report.clusters import ClusterRow, ClustersSection, OverlayNode, TreeOverlayRow
 
 OPEN: Final = 2
-"""Number of overlays shown unfolded."""
+"""Number of overlays that are shown unfolded."""
 LISTED: Final = 12
-"""Clusters shown before unfolding."""
+"""Maximum number of clusters shown before the table is unfolded."""
 NODES: Final = 4
-"""Most coloured nodes of an overlay on a terminal."""
+"""Maximum number of coloured nodes of an overlay on a terminal."""
 
 FEATURES: Final = {
     "combined": "points, latencies and counts together",
@@ -27,7 +27,7 @@ FEATURES: Final = {
     "counts": "number of times of each step",
 }
 _SHADES: Final = ((1, 8), (2, 16), (3, 26), (4, 38))
-"""(shade of a node, percent of its colour)."""
+"""Pairs (shade of a node, percentage of its colour)."""
 
 
 def _style() -> str:
@@ -59,7 +59,7 @@ def _style() -> str:
 
 
 def clusters_blocks(section: ClustersSection) -> b.Blocks:
-    """Blocks of the section: clusters, overlays of their trees, and reliability."""
+    """Display of the section as blocks: clusters, overlays of their trees, and reliability."""
     s = section
     note = f"{wording.counted(s.clusters_total, 'cluster')} by {FEATURES[s.features]}"
     return (b.Part("What groups requests fall into", tuple(_blocks(s)), note=note, anchor="clusters"),)
@@ -86,7 +86,8 @@ def _blocks(s: ClustersSection) -> Iterator[b.Block]:
 
 
 def listed(section: ClustersSection) -> list[ClusterRow]:
-    """Clusters shown before unfolding, by number: changed ones, then the largest."""
+    """Clusters shown before the table is unfolded, by number: changed ones and, as far as there is room, the
+    largest."""
     wanted = sorted(section.clusters, key=lambda row: (not row.changed, row.number))[:LISTED]
     return sorted(wanted, key=lambda row: row.number)
 
@@ -127,7 +128,8 @@ def _columns(s: ClustersSection) -> tuple[b.Column, ...]:
 
 
 def _root(row: ClusterRow) -> b.Words:
-    """Root type, and the nodes that distinguish the cluster from other clusters of that root type."""
+    """Text of a cluster's root type, and of the nodes that distinguish it from other clusters of that root
+    type."""
     several = f" {wording.percent(row.root_part)}, {row.roots} root types" if row.roots > 1 else ""
     return (wording.clip(row.root, 80), b.dim(several), b.Styled(wording.clip(marks(row), 160), "span"))
 
@@ -139,17 +141,17 @@ def _changed(row: ClusterRow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """Row of a drawn tree: a node, or a collapsed run of steps."""
+    """Row of a drawn tree: a node, or a collapsed run of steps (`gap`)."""
 
     node: OverlayNode
     depth: int
     first: bool
-    """True for the most coloured node."""
+    """True for the most strongly coloured node."""
     gap: bool = False
 
 
 def tree_rows(overlay: TreeOverlayRow) -> list[TreeRow]:
-    """Rows of an overlay by depth: calls below their callers, steps below each other only at forks."""
+    """Rows of an overlay, each with its depth: calls below their callers, steps indented only at forks."""
     children = [0] * len(overlay.nodes)
     for node in overlay.nodes:
         if node.above >= 0:
@@ -304,7 +306,7 @@ def _trust(s: ClustersSection) -> Iterator[b.Block]:
 
 
 def _trust_facts(s: ClustersSection) -> b.Facts:
-    """Facts on the input of the clustering, and its recurrence in refits."""
+    """Facts on the input of the clustering, and on its recurrence in refits."""
     named = {
         "Requests": f"{wording.count(s.requests)}, {wording.count(s.rows)} distinct rows",
         "Columns": f"{wording.count(s.columns)}, of which {s.dimensions} dimensions keep "
@@ -319,19 +321,19 @@ def _trust_facts(s: ClustersSection) -> b.Facts:
 
 
 def mean_rand(values: tuple[float, ...]) -> str:
-    """Mean of adjusted Rand indices with the lowest: `0.97 (lowest 0.90)`."""
+    """Text of the mean of adjusted Rand indices, and the lowest: `0.97 (lowest 0.90)`."""
     if not values:
         return "not tried"
     return f"{sum(values) / len(values):.2f} (lowest {min(values):.2f})"
 
 
 def place(node: OverlayNode) -> str:
-    """Name of a node on one line: `component/point`."""
+    """Name of a node of an overlay in one line: `component/point`."""
     return f"{node.where}/{node.what}" if node.where else node.what
 
 
 def difference(node: OverlayNode) -> str:
-    """Difference at a node: `slower ×6.4`, `only here`, `more 1.2 → 3.4`; empty for none."""
+    """Text of the difference at a node: `slower ×6.4`, `only A`, `more`; empty if there is none."""
     if node.kind in ("slower", "faster"):
         before, after = node.mean_a_us, node.mean_b_us
         ratio = after / before if before and after else None
@@ -342,7 +344,8 @@ def difference(node: OverlayNode) -> str:
 
 
 def passing(node: OverlayNode) -> str:
-    """Shares of A's and B's requests that pass a node, with the visits a request if not 1."""
+    """Text of the shares of A's and B's requests that pass a node, with the visits per request if these are
+    not 1."""
     change = _moved(wording.percent(node.passing_a), wording.percent(node.passing_b))
     sides = ((node.visits_a, node.passing_a), (node.visits_b, node.passing_b))
     per = [visits / share for visits, share in sides if share > 0]
@@ -357,15 +360,15 @@ def _moved(before: str, after: str) -> str:
 
 
 def marks(row: ClusterRow) -> str:
-    """Distinctive nodes: `with cache/MISS, without cache/HIT`; empty if nothing distinguishes the cluster
-    from the rest of its root type."""
+    """Text of the nodes that distinguish a cluster: `with cache/MISS, without cache/HIT`; empty if none
+    do."""
     described = [f"with {row.has}"] if row.has else []
     described += [f"without {row.lacks}"] if row.lacks else []
     return ", ".join(described)
 
 
 def overlay_title(row: TreeOverlayRow) -> str:
-    """Title of an overlay: the two trees compared."""
+    """Title of an overlay: names of the two trees."""
     return {
         "samples": f"Cluster {row.cluster}, both samples",
         "origin": f"Cluster {row.cluster} grew: against cluster {row.other}, its suspected origin",
@@ -375,7 +378,7 @@ def overlay_title(row: TreeOverlayRow) -> str:
 
 
 def overlay_says(row: TreeOverlayRow) -> str:
-    """Line on an overlay: the place of the largest difference, or that there is none."""
+    """Sentence on an overlay: the node with the largest difference, or that there is none."""
     if row.first is None:
         return "" if row.kind == "alone" else "No difference beyond chance."
     node = row.nodes[row.first]
@@ -392,7 +395,8 @@ def overlay_says(row: TreeOverlayRow) -> str:
 
 
 def look_first(section: ClustersSection) -> str:
-    """Sentence on the first coloured overlay; empty if none is."""
+    """Sentence on the first coloured overlay of two samples, or with a suspected origin; empty if there is
+    none."""
     for row in section.overlays:
         if row.first is not None and row.kind in ("samples", "origin"):
             return f"{overlay_says(row)} Look first at cluster {row.cluster}."
@@ -400,7 +404,7 @@ def look_first(section: ClustersSection) -> str:
 
 
 def merged(row: ClusterRow) -> str:
-    """Number of categories in a cluster: `12, 9 rare`."""
+    """Text of the number of categories in a cluster: `12, 9 rare`."""
     return wording.count(row.categories_total) + (f", {wording.count(row.rare)} rare" if row.rare else "")
 
 

@@ -13,54 +13,59 @@ class ClustersSettings(Config):
     """Features, K-means, tests and colours of clusters."""
 
     features: Literal["combined", "points", "latencies", "counts"] = "combined"
-    """Features of a request: trace points it reaches, mean latency or number of each step between two points,
-    or all three, each set weighing the same."""
+    """Features of a request: the trace points it reaches (`points`), the mean latency (`latencies`) or number
+    (`counts`) of each step between two points, or all three with equal weight (`combined`).
+    """
     style: Literal["robust", "paper"] = "robust"
-    """robust: logarithms, columns of one spread, at most `dimensions` of them; paper: the values as they are,
-    K random requests as first centres, the best K of all."""
+    """`robust`: logarithms, columns scaled to one spread, at most `dimensions` of them; `paper`: raw values,
+    K random requests as first centres, the best K of all.
+    """
     clusters: int = Field(default=0, ge=0)
-    """Number of clusters; 0: the grid is tried, and the curve shown."""
+    """Number of clusters; 0: a grid of numbers is tried, and the curve is shown."""
     starts: Expert[int] = Field(default=10, ge=1)
-    """K-means is begun that often, the best end is taken."""
+    """Number of K-means runs from different first centres, of which the best is kept."""
     dimensions: int = Field(default=50, ge=2)
-    """Most dimensions (truncated SVD); more mean less (curse of dimensionality)."""
+    """Maximum number of dimensions after truncated SVD; distances mean less in more dimensions."""
     least_presence: Expert[float] = Field(default=0.001, ge=0, lt=1)
-    """A column is left out that fewer requests have."""
+    """Share of requests below which a feature column is left out."""
     tried_rows: Expert[int] = Field(default=5_000, ge=100)
-    """Requests drawn, by weight, that the number of clusters and stability are computed from."""
+    """Number of requests sampled, by weight, to choose the number of clusters and to measure stability."""
     whole_rows: Expert[int] = Field(default=50_000, ge=100)
-    """Up to so many distinct rows plain K-means runs on all of them; beyond on batches."""
+    """Number of distinct rows up to which K-means runs on all of them; above it, mini-batches are used."""
     refits: Expert[int] = Field(default=3, ge=0)
-    """Times that other first centres, and other halves of the requests, are tried for stability."""
+    """Number of fits with other first centres, and with other halves of the requests, that measure stability.
+    """
     q: float = Field(default=0.003, gt=0, lt=1)
-    """Share of false ones among the clusters whose share changed, and among the coloured nodes of an
-    overlay (Benjamini-Hochberg)."""
+    """False discovery rate (Benjamini-Hochberg) among clusters whose share changed, and among coloured nodes
+    of an overlay.
+    """
     min_z: float = Field(default=3.0, gt=0, le=30)
-    """A change counts when it is so many standard errors, over-dispersion included."""
+    """Smallest change over its standard error (over-dispersion included) that counts."""
     share_floor: float = Field(default=0.05, ge=0, le=1)
-    """Smallest change of a cluster's share that counts."""
+    """Smallest change of a cluster's share of requests that counts."""
     new_floor: float = Field(default=0.01, ge=0, le=1)
-    """The same for a cluster that is new or gone."""
+    """Smallest change of share that counts for a cluster that is new or gone."""
     share_margin: Expert[float] = Field(default=0.02, ge=0, le=1)
-    """A share must leave what the blocks of the reference show by this much."""
+    """Margin by which a share must lie outside the range of the reference's time blocks."""
     assumed_phi: Expert[float] = Field(default=3.0, ge=1, le=1e6)
-    """Over-dispersion of shares where a reference is too short to tell."""
+    """Assumed over-dispersion of shares where the reference is too short to show it."""
     time_floor: float = Field(default=0.10, ge=0, le=1_000)
     """Smallest relative change of a node's time that is coloured."""
     min_tau: Expert[float] = Field(default=0.05, ge=0, le=10)
-    """Noise of a node's log time between two samples is taken to be this at least."""
+    """Minimum noise (standard deviation between samples) of a node's log time."""
     assumed_tau: Expert[float] = Field(default=0.20, ge=0, le=10)
-    """The same where the reference is too short to tell."""
+    """Assumed noise of a node's log time where the reference is too short to show it."""
     time_share: Expert[float] = Field(default=0.01, ge=0, le=1)
-    """A node's time is coloured that adds this part of the mean request's at least."""
+    """Share of the mean request's time that a node must contribute to be coloured."""
     least_times: Expert[int] = Field(default=5, ge=1)
-    """Requests of either side by which a node's time is known."""
+    """Minimum number of requests in each sample for a node's time to be known."""
     overlay_requests: Expert[int] = Field(default=10, ge=1)
-    """Requests of either side for an overlay."""
+    """Minimum number of requests in each sample for an overlay."""
     mark_share: Expert[float] = Field(default=0.3, gt=0, le=1)
-    """A node marks a cluster where the share of its requests that pass it differs by this from the share of
-    the others of its root type."""
+    """Smallest difference, between a cluster and the other requests of its root type, in the share of
+    requests that pass a node for that node to characterise the cluster.
+    """
     blocks: Expert[int] = Field(default=8, ge=2)
-    """The reference is cut into this many blocks of time."""
+    """Number of time blocks into which the reference is divided."""
     seed: int = 0
-    """Seed of first centres and draws."""
+    """Seed of first centres and samples."""

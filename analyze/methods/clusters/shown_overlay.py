@@ -1,6 +1,6 @@
-"""Choose the nodes of an overlay to show: differences, the paths to them, and nodes with much time.
+"""Nodes of an overlay to show: differences, the paths to them, and nodes with much time.
 
-Other nodes are counted: between two shown nodes, and below one.
+Other nodes are only counted: those between two shown nodes, and those below a shown node.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from analyze.report.model_values import number
 from schemas.report.clusters import OverlayNode
 
 _MOST_NODES: Final = 40
-"""Trees of at most this many nodes are shown whole."""
+"""Number of nodes up to which all nodes of a tree are shown."""
 _MOST_COLOURED: Final = 14
 _MOST_PARTINGS: Final = 8
 _MOST_TIMES: Final = 8
-"""Maximum nodes that are shown, uncoloured, only because they take much time."""
+"""Maximum number of uncoloured nodes that are shown because they take much time."""
 _SHADES: Final = 4
 
 
 def shade(added_us: float, largest_us: float) -> int:
-    """Shade 1 to 4 of added_us relative to largest_us, on a root scale so that small differences are visible;
-    0 for none."""
+    """Shade of a node, 1 to 4: added_us relative to largest_us, on a root scale so that small differences are
+    visible; 0 if it adds nothing."""
     if added_us == 0 or largest_us <= 0:
         return 0
     return min(_SHADES, 1 + int(math.sqrt(abs(added_us) / largest_us) * (_SHADES - 0.001)))
 
 
 def shown_nodes(tree: CallingTree, found: TreeOverlay) -> tuple[list[OverlayNode], int | None]:
-    """(shown nodes in depth-first order, index of the most coloured one or None)."""
+    """Make the nodes to show, in depth-first order; also the index of the most strongly coloured one, or
+    None."""
     kept = _kept(found)
     children = _children(found)
     rows: list[OverlayNode] = []
@@ -84,7 +85,7 @@ def shown_nodes(tree: CallingTree, found: TreeOverlay) -> tuple[list[OverlayNode
 
 
 def _children(found: TreeOverlay) -> dict[int, list[int]]:
-    """Place -> children, most visited first; ROOT -> roots."""
+    """Index of a node -> indices of its children, most visited first; ROOT -> roots."""
     traffic = (found.sides[0].n_visits + found.sides[1].n_visits).tolist()
     children: dict[int, list[int]] = {place: [] for place in range(ROOT, len(found.node))}
     for place, above in enumerate(found.above.tolist()):
@@ -117,7 +118,8 @@ def _kept(found: TreeOverlay) -> set[int]:
 
 
 def _leading(above: list[int], kept: set[int]) -> list[bool]:
-    """[places] True for a shown place, or an ancestor of one."""
+    """True for each node that is shown or an ancestor of a shown node, by index. above: parent of each
+    node."""
     leads = [place in kept for place in range(len(above))]
     for place in range(len(above) - 1, -1, -1):
         if leads[place] and above[place] != ROOT:
@@ -126,13 +128,14 @@ def _leading(above: list[int], kept: set[int]) -> list[bool]:
 
 
 def _forks(above: list[int], kept: set[int]) -> set[int]:
-    """Places with shown descendants in several branches."""
+    """Indices of nodes with shown descendants in several branches."""
     ways = Counter(up for up, leads in zip(above, _leading(above, kept), strict=True) if leads)
     return {place for place, n in ways.items() if n > 1 and place != ROOT}
 
 
 def _below(found: TreeOverlay, kept: set[int]) -> list[int]:
-    """[places] of a shown place: hidden descendants without a shown one below them."""
+    """Number of hidden descendants of each shown node that have no shown node below them; undefined for other
+    nodes."""
     above = found.above.tolist()
     leads = _leading(above, kept)
     count = [0] * len(above)

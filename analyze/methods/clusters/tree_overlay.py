@@ -1,9 +1,9 @@
-"""Overlay two calling-context trees: find where they diverge, and where one is slower (HOT §2.3).
+"""Overlay two calling-context trees: find where they diverge, and where one is slower (HotAC 2007 §2.3).
 
 The two sides, A and B, are sums over groups of requests, each group a block of time. Each node of either tree
-has: the sides that contain it, visits, time, and the time that a difference adds to the mean request, which
-is its colour. A difference is coloured if it exceeds the differences between blocks of one side (all nodes of
-the overlay corrected together), and a floor; nodes below a divergence have no colour of their own.
+has the sides that contain it, visits, time, and the time that a difference adds to the mean response time,
+which is its colour. A difference is coloured if it exceeds the differences between blocks of one side (all
+nodes of the overlay corrected together), and a floor; nodes below a divergence are not coloured.
 """
 
 from __future__ import annotations
@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Sums of one side by block; matrices are [nodes, blocks]."""
+    """Sums of one side of an overlay by block of time; matrices are float64[nodes, blocks].
+
+    through: requests that pass the node; visits, time_us, time_squares: as in `CallingTree`; requests: of the
+    side.
+    """
 
     asked: F8
-    """[nodes, blocks] requests that pass the parent; for a root all requests."""
+    """Requests that pass the parent of each node, float64[nodes, blocks]; for a root all requests."""
     through: F8
     visits: F8
     time_us: F8
@@ -38,15 +42,15 @@ class Side:
 
     @property
     def n_visits(self) -> F8:
-        """[nodes] number of visits."""
+        """Number of visits of each node, float64[nodes]."""
         return np.asarray(self.visits.sum(axis=1))
 
     def mean_us(self) -> F8:
-        """[nodes] mean time of a visit; NaN without one."""
+        """Mean time of a visit of each node, µs, float64[nodes]; NaN without a visit."""
         return _ratio(self.time_us, self.visits)[0]
 
     def single_error_us(self) -> F8:
-        """[nodes] standard error of `mean_us` from the scatter of visits, with requests as the independent
+        """Standard error of `mean_us` by the scatter of visits, float64[nodes]; requests are the independent
         units."""
         visits, through = self.n_visits, self.through.sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -54,21 +58,21 @@ class Side:
             return np.asarray(np.sqrt(np.maximum(spread, 0.0) / through))
 
     def passing(self) -> F8:
-        """[nodes] share of the side's requests that pass the node; 0 without requests."""
+        """Share of the side's requests that pass each node, float64[nodes], in [0, 1]; 0 without requests."""
         return np.asarray(self.through.sum(axis=1) / max(self.requests, 1e-300))
 
     @property
     def total_us(self) -> float:
-        """Sum of the nodes' times per request."""
+        """Sum of the times of all nodes per request, µs."""
         return float(self.time_us.sum()) / max(self.requests, 1e-300)
 
 
 def _ratio(part: F8, whole: F8) -> tuple[F8, F8, F8]:
-    """([rows] sum of part over sum of whole, [rows] its standard error from the scatter of blocks, [rows]
-    blocks less 1).
+    """Ratios of sums: (Σ part / Σ whole, its standard error by the scatter of blocks, blocks less 1), each
+    float64[rows].
 
-    part, whole: [rows, blocks]. Linearised, with blocks as the sampling units; NaN where whole is 0, infinite
-    error for one block.
+    part, whole: float64[rows, blocks]. Linearised, with blocks as the sampling units. The ratio is NaN where
+    whole is 0, the error infinite for one block.
     """
     total = whole.sum(axis=1)
     blocks = (whole > 0).sum(axis=1)
@@ -81,27 +85,32 @@ def _ratio(part: F8, whole: F8) -> tuple[F8, F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class TreeOverlay:
-    """Overlay of two trees; arrays are [nodes of either side], a node comes after its parent."""
+    """Overlay of two trees; arrays are [nodes] of either side, a node comes after its parent.
+
+    kind: difference of each node.
+    """
 
     node: I8
-    """[nodes] number of the node in the tree."""
+    """Number of each node in the `CallingTree`, int64[nodes]."""
     above: I8
-    """[nodes] index of the parent in these arrays; ROOT for a root."""
+    """Index of each node's parent in these arrays, int64[nodes]; ROOT for a root."""
     sides: tuple[Side, Side]
     kind: tuple[NodeKindName, ...]
     by_paths_us: F8
-    """[nodes] time per request added by more or fewer visits of the subtree, B less A; 0 if not coloured."""
+    """Time per request added by more or fewer visits of the subtree, B minus A, µs, float64[nodes]; 0 if not
+    significant."""
     by_time_us: F8
-    """[nodes] time per request added by longer or shorter visits of the node, B less A; 0 if not coloured."""
+    """Time per request added by longer or shorter visits of the node, B minus A, µs, float64[nodes]; 0 if not
+    significant."""
 
     @property
     def colour_us(self) -> F8:
-        """[nodes] larger of |by_paths_us| and |by_time_us|."""
+        """Larger of |by_paths_us| and |by_time_us| of each node, µs, float64[nodes]."""
         return np.maximum(np.abs(self.by_paths_us), np.abs(self.by_time_us))
 
     @property
     def first(self) -> int:
-        """Index of the most coloured node; -1 if none is."""
+        """Index of the most strongly coloured node; -1 if no node is coloured."""
         colour = self.colour_us
         return int(np.argmax(colour)) if len(colour) and colour.max() > 0 else -1
 
@@ -109,7 +118,7 @@ class TreeOverlay:
 def overlaid(
     tree: CallingTree, a: Sequence[int], b: Sequence[int], settings: ClustersSettings, *, phi: float = 1.0
 ) -> TreeOverlay:
-    """Overlay the trees of two lists of groups. O(nodes of either).
+    """Overlay the trees of two sides, each a list of groups. O(nodes of either).
 
     settings: criteria for colours; phi: over-dispersion of shares.
     """
@@ -154,14 +163,17 @@ def _kind(visits_a: float, visits_b: float, paths: float, time: float) -> NodeKi
 
 
 class _Differences(NamedTuple):
-    """Differences of the two sides; arrays are [nodes]."""
+    """Differences between the two sides; arrays are [nodes].
+
+    added_us: time that the difference adds per request, B minus A, µs.
+    """
 
     added_us: F8
     p: F8
-    """[nodes] two-sided p of Student's t, with the sides' blocks less one each as degrees of freedom; NaN:
-    not tested."""
+    """Two-sided p of Student's t, float64[nodes]; degrees of freedom: number of blocks less one of each side,
+    summed. NaN: not tested."""
     passes: B1
-    """[nodes] True above the floors."""
+    """bool[nodes]: True for differences above the floors."""
 
 
 def _p(difference: F8, error: F8, freedom: F8, tested: B1) -> F8:
@@ -173,7 +185,8 @@ def _p(difference: F8, error: F8, freedom: F8, tested: B1) -> F8:
 
 
 def _by_time(a: Side, b: Side, settings: ClustersSettings) -> _Differences:
-    """Differences of time: visits per request times the change of the mean time of a visit."""
+    """Compute the differences of time: mean number of visits per request times the change of the mean time of
+    a visit."""
     (mean_a, error_a, free_a), (mean_b, error_b, free_b) = (_ratio(s.time_us, s.visits) for s in (a, b))
     difference = mean_b - mean_a
     # Blocks of few requests may be equal by chance: the error is at least that of single requests.
@@ -188,8 +201,8 @@ def _by_time(a: Side, b: Side, settings: ClustersSettings) -> _Differences:
 
 
 def _by_paths(above: I8, a: Side, b: Side, settings: ClustersSettings, phi: float) -> _Differences:
-    """Differences of visits: change of the rate at which requests at the parent enter the node, times the
-    time of its subtree.
+    """Compute the differences of visits: change of the rate at which requests at the parent enter the node,
+    times the mean time of its subtree.
 
     Not tested below a node that only one side has: the trees diverge there.
     """
@@ -213,7 +226,7 @@ def _by_paths(above: I8, a: Side, b: Side, settings: ClustersSettings, phi: floa
 
 
 def _with_all_below(above: I8, value: F8) -> F8:
-    """[nodes] sums over a node and all its descendants."""
+    """Sum a value over each node and all its descendants, float64[nodes]."""
     total = value.copy()
     parents = above.tolist()
     for place in range(len(parents) - 1, -1, -1):

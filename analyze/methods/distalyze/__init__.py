@@ -1,2 +1,2 @@
-"""Find variables that diverge between two classes of instances, and on which response time depends:
-DISTALYZER."""
+"""Method "distalyze": find variables that diverge between two classes of instances and on which the response
+time depends (DISTALYZER)."""

@@ -1,6 +1,7 @@
-"""Focus attention: the component on which P depends, by log and feature type, scored (DIST Algorithm 1).
+"""Find and score the component of variables connected with the response time, by log and feature type
+(DISTALYZER, Algorithm 1).
 
-P is the performance of an instance, its response time.
+The papers' P is the performance of an instance, here its response time.
 """
 
 from __future__ import annotations
@@ -31,31 +32,35 @@ from schemas.arrays import B1, F8, I8
 from schemas.report.networks import LogType
 
 _NOTABLE: Final = 0.1
-"""Least divergence of the beginning of a chain, as a share of the component's largest |t|."""
+"""Minimum divergence of the first variable of a chain, as a share of the component's largest |t|."""
 NO_PARENT: Final = -1
 _POOL_RATIO: Final = 3
-"""Most instances of the larger class for each one of the smaller, in the network of both classes."""
+"""Maximum number of instances of the larger class per instance of the smaller one, in the network of both
+classes."""
 _UNMOVED: Final = 0.5
-"""A variable just before the beginning of a chain counts as unchanged up to this share of the beginning's
-change."""
+"""Share of the change of a chain's first variable up to which a variable just before it counts as
+unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Connected component of P in a network; arrays are [members]."""
+    """Connected component of the response time (the papers' P) in a network of variables; arrays are
+    [members]."""
 
     node: I8
-    """Nodes of the network, P first, then in breadth-first order."""
+    """Node of the network of each member: the response time first, then in breadth-first order."""
     parent: I8
-    """Index of the node's parent in the maximum spanning tree; NO_PARENT for P."""
+    """Index of each member's parent in the maximum spanning tree; NO_PARENT for the response time."""
     weight: F8
-    """Weight of the edge to the parent; 0 for P."""
+    """Weight of the edge to the parent, in (0, 1]; 0 for the response time."""
     score: float
 
     def chain(self, when_us: F8, divergence: F8) -> tuple[int, ...]:
-        """Members from P to the beginning of the divergence: the earliest member with a notable divergence.
+        """Members from the response time to the origin of the divergence: the earliest member with a notable
+        divergence.
 
-        when_us, divergence: [members]; values of P are ignored. Empty if nothing diverges.
+        when_us, divergence: float64[members]; those of the response time are ignored. Empty if no member
+        diverges.
         """
         others = np.arange(1, len(self.node))
         largest = divergence[others].max(initial=0.0)
@@ -71,11 +76,12 @@ class Component:
 
 
 def component_of(network: Network, divergence: F8, alpha: float) -> Component:
-    """Connected component of P, along its maximum spanning tree rooted at P, scored.
+    """Find the connected component of the response time, along its maximum spanning tree rooted there, and
+    score it.
 
-    divergence: [nodes] normalised |t|, 0 where it is not significant or the variable is trivial. Score: sum
-    over nodes but P of divergence^(2 alpha) · weight^(2 (1 - alpha)), with the weight of the edge to the
-    parent. Deterministic.
+    divergence: float64[nodes] normalised |t|, 0 if it is not significant or the variable is trivial. Score:
+    sum over all other nodes of divergence^(2 alpha) · weight^(2 (1 - alpha)), with the weight of the edge to
+    the parent. Deterministic.
     """
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
@@ -99,49 +105,54 @@ def component_of(network: Network, divergence: F8, alpha: float) -> Component:
 
 @dataclass(frozen=True, slots=True)
 class LogEvidence:
-    """Tests and features of one log of one study: the input of its networks."""
+    """Tests and features of the variables of one log of one study: the input of its networks."""
 
     maker: FeatureMaker
-    """Features of the variables in the network only."""
+    """Maker of features, for the variables in the network only."""
     kept: I8
-    """Indices in `tests` of the variables in the network."""
+    """Indices in `tests` of the variables in the network, int64[variables]."""
     tests: Divergence
 
 
 @dataclass(frozen=True, slots=True)
 class FoundComponent:
-    """Component of P found for one feature type."""
+    """Component of the response time found for one feature type.
+
+    A network's nodes are the variables, then the response time. evidence: log from which it was learned.
+    """
 
     log_type: LogType
     types: tuple[FeatureType, ...]
-    """Feature types with these values; several if they coincide."""
+    """Feature types with these values; several if their values are equal."""
     evidence: LogEvidence
     values: F8
-    """[variables, instances] values of the feature type."""
+    """Values of the feature type, float64[variables, instances]."""
     component: Component
-    """Component of the network from which it was learned; nodes are variables, then P."""
+    """Component in the network from which it was learned."""
     pooled: bool
-    """True if learned from both classes together, False if from C1."""
+    """True if the network was learned from both classes together, False if from C1 (slow, problem)."""
     networks: tuple[Network, Network]
-    """Network of C0, and the component's own."""
+    """Network of class C0 (fast, reference), and the one in which the component was found."""
     scores: tuple[float, float, float]
     """Scores of the components learned from class C0 (fast, reference), from C1 (slow, problem), and from
-    both together."""
+    both classes together."""
     tested: I8
-    """[variables] row of `tests` that holds the variable's test."""
+    """Row in the tests (`Divergence`) of each variable's test, int64[variables]."""
     divergence: F8
-    """[nodes] normalised |t|, 0 if not significant."""
+    """Normalised |t| of each node, in [0, 1], float64[nodes]; 0 if not significant."""
     trivial: B1
-    """[variables] True if equivalent to P."""
+    """bool[variables]: True for variables equivalent to the response time."""
 
     def before(self, a: int, b: int) -> bool:
-        """True if node `a` occurs before node `b` in all instances; for events only."""
+        """True if node `a` occurs before node `b` in all instances; False for features other than times of
+        events."""
         if self.types[0] not in EVENT_TIMES:
             return False
         return happens_before(*(self.values[i] if i < len(self.values) else self._end() for i in (a, b)))
 
     def _end(self) -> F8:
-        """[instances] P as a time within the instance; NaN if P is a mean over many requests."""
+        """Response time as a time within the instance, float64[instances]; NaN if it is a mean over many
+        requests."""
         instances = self.evidence.maker.instances
         if not np.array_equal(instances.performance_us, instances.duration_us):
             return np.full(len(instances), np.nan)
@@ -149,12 +160,13 @@ class FoundComponent:
         return np.ones(len(instances)) if relative else instances.performance_us
 
     def means(self, node: int) -> tuple[float, float]:
-        """(mean of C0, mean of C1) of a node's feature, as tested."""
+        """Means of a node's feature in the two classes, (C0, C1), as tested."""
         row, place = self.tested[node], self.evidence.kept[node]
         return float(self.evidence.tests.mean0[row, place]), float(self.evidence.tests.mean1[row, place])
 
     def just_before(self, node: int) -> int | None:
-        """Latest variable that always precedes `node` and moved much less; None without one."""
+        """Latest variable that always precedes `node` and changed much less, as a node; None if there is
+        none."""
         if self.types[0] not in EVENT_TIMES:
             return None
         before, after = self.means(node)
@@ -172,7 +184,7 @@ class FoundComponent:
 def components(
     evidence: LogEvidence, weight: F8, level: float, settings: DistalyzeSettings
 ) -> list[FoundComponent]:
-    """Find the component of P for every feature type; types with the same values once.
+    """Find the component of the response time for each feature type; types with equal values are merged.
 
     weight: [instances]; level: largest p of a diverging feature.
     """
@@ -243,9 +255,10 @@ def components(
 
 
 def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:
-    """(instances of both classes, weights) for one network, such that both classes have equal total weight.
+    """Choose instances of both classes for one network, and weights by which both classes have equal total
+    weight.
 
-    A shift of all of C1 correlates with nothing inside of C1, but does between the classes.
+    A shift of all values of C1 correlates with nothing within C1, but does between the classes.
     """
     most = _POOL_RATIO * min(len(mine) for mine in rows)
     parts = [_spread(mine, most) for mine in rows]
@@ -254,7 +267,7 @@ def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:
 
 
 def _spread(rows: I8, most: int) -> I8:
-    """At most `most` rows, evenly spaced."""
+    """Select at most `most` rows, evenly spaced."""
     if len(rows) <= most:
         return rows
     return np.asarray(rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)])

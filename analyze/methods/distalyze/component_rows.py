@@ -1,4 +1,4 @@
-"""Convert a component to the report's model: variables with both distributions, edges, chain, equivalent
+"""Rows of a component for the report: variables with both distributions, edges, chain, equivalent
 variables."""
 
 from __future__ import annotations
@@ -21,21 +21,24 @@ from schemas.report.networks import (
 )
 
 MOST_VARIABLES: Final = 16
-"""Most variables of a component shown; a larger drawing is unreadable."""
+"""Maximum number of variables of a component that are shown; a larger drawing is not readable."""
 MOST_CHAIN: Final = 30
-"""Most variables of a chain shown; a longer one is cut in the middle."""
+"""Maximum number of variables of a chain that are shown; a longer one is cut in the middle."""
 MOST_TRIVIAL: Final = 8
 BINS: Final = 24
 _LOG_RATIO: Final = 20.0
-"""Least ratio of the largest to the smallest value at which bins have equal ratios instead of widths."""
+"""Minimum ratio of the largest to the smallest value for bins of equal ratio instead of equal width."""
 _LEAST_EDGE: Final = 1e-12
 
 
 def component_row(
     found: FoundComponent, root: str, share: float, level: float, bh_level: float
 ) -> NetworkComponent:
-    """Row of a component in the report, without its rank. share: the root type's share of the summed
-    difference."""
+    """Make the row of a component, with rank 0 to be set later.
+
+    share: share of the root type in the summed difference; level, bh_level: largest significant p, by
+    Bonferroni and by Benjamini-Hochberg.
+    """
     component = found.component
     p_node = len(found.values)
     divergence = found.divergence[component.node]
@@ -72,9 +75,10 @@ def component_row(
 
 
 def _when(found: FoundComponent) -> F8:
-    """[variables] time by which variables are ordered: for event times the feature itself, in C1.
+    """Time by which variables are ordered, float64[variables]: for times of events the feature itself, in C1.
 
-    Mean times are over the instances in which a variable occurs, which differ between variables.
+    Mean times of other features are over the instances in which a variable occurs, which differ between
+    variables.
     """
     if found.types[0] in EVENT_TIMES:
         return np.asarray(found.evidence.tests.mean1[found.tested, found.evidence.kept])
@@ -82,10 +86,10 @@ def _when(found: FoundComponent) -> F8:
 
 
 def _with_p(found: FoundComponent) -> B1:
-    """[nodes] True if a chain may begin there: for event times, only variables that move in the direction of
-    P.
+    """bool[nodes]: True where a chain may begin: for times of events, only variables that move in the same
+    direction as the response time.
 
-    Events before a delay move in the other direction, relative to the whole.
+    Relative to the whole, events before a delay move in the opposite direction.
     """
     nodes = np.ones(len(found.values) + 1, np.bool_)
     if found.types[0] in EVENT_TIMES:
@@ -96,7 +100,8 @@ def _with_p(found: FoundComponent) -> B1:
 
 
 def _shown(found: FoundComponent, chain: Sequence[int]) -> list[int]:
-    """Members to show: P, the chain, then members by contribution to the score, each with its path to P."""
+    """Members to show: the response time, the chain, then members by contribution to the score, each with its
+    path to the response time."""
     component = found.component
     score_part = found.divergence[component.node] * component.weight
     shown = dict.fromkeys([0, *chain])
@@ -178,7 +183,8 @@ def _variable(found: FoundComponent, node: int, level: float, bh_level: float) -
 
 
 def distribution(values: F8, problem: B1) -> Distribution | None:
-    """Counts of both classes in common bins; None if no instance has a value. values: NaN missing."""
+    """Count the values of both classes in common bins; None if no instance has a value. values: NaN for
+    missing."""
     there = ~np.isnan(values)
     if not there.any():
         return None

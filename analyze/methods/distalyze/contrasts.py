@@ -1,6 +1,6 @@
-"""Define the two classes to contrast: slow and fast, before and after, a host and the rest.
+"""Two classes of instances to contrast: slow and fast, before and after, a host and the rest.
 
-Requests are compared with similar ones: of one root type, and if a root type serves many pages, of one kind.
+Requests are compared with similar ones: of one root type and, if a root type serves many pages, of one kind.
 """
 
 from __future__ import annotations
@@ -31,43 +31,47 @@ from stitch.graph.placed import END
 _PAIR: Final = 2
 _LEAST_SURE: Final = 0.1
 _MOSTLY: Final = 0.5
-"""Least share of a root type's requests in kinds large enough for comparison; below it the root type is
-compared as a whole."""
+"""Minimum share of a root type's requests in kinds that are large enough for comparison; below it the root
+type is compared as a whole."""
 _Alike = Literal["auto", "root", "calls", "category"]
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Two classes of instances, with a function that reads their logs."""
+    """Two classes of instances to compare.
+
+    log: function that reads the log of a type.
+    """
 
     root: str
-    """Root type, or kind of request; empty for all requests."""
+    """Root type, or kind of request, of the instances; empty for all requests."""
     instances: Instances
     log: Callable[[LogType], LogSeries]
     moved_us: float
     """Summed difference of response time between the classes, µs: the weight of the study."""
     all_us: F8
-    """P (response time, µs) of all instances, in a class or not; for the tail test."""
+    """Response time of all instances, in a class or not, µs, float64[instances]; for the test of the tail."""
     all_weight: F8
 
 
 @dataclass(frozen=True, slots=True)
 class Studies:
-    """All studies of a run."""
+    """All studies of a run, the one with the largest difference first."""
 
     studies: tuple[Study, ...]
     names: tuple[str, str]
-    """Names of the classes C0 and C1."""
+    """Names of the classes C0 and C1, e.g. `fast` and `slow`."""
     slow: bool
-    """True for slow against fast, where P (response time) itself defines the classes."""
+    """True if slow instances are compared with fast ones, so that the response time itself defines the
+    classes."""
     too_few: tuple[str, ...] = ()
     """Root types left out because they have too few instances."""
     left_out: int = 0
-    """Number of root types left out because others have larger differences."""
+    """Number of studies left out because others have larger differences."""
 
 
 def contrast_of(population: Population, settings: DistalyzeSettings) -> Studies:
-    """Make the studies that the settings request. Raises ConfigError for an impossible contrast."""
+    """Make the studies that the settings ask for. Raises ConfigError for a contrast that is not possible."""
     pair = len(population.samples) == _PAIR
     kind = settings.contrast
     if kind == "auto":
@@ -163,7 +167,7 @@ def _size(groups: Sequence[Selection]) -> int:
 def _classes(
     population: Population, members: Sequence[int], settings: DistalyzeSettings, *, slow: bool
 ) -> tuple[Selection, Selection]:
-    """Select the requests of classes C0 and C1 of one root type."""
+    """Select the requests of classes C0 and C1 among the categories `members`."""
     problem: dict[int, tuple[B1, B1]] = {}
     if slow:
         response = np.concatenate([population.categories[i].response_ns for i in members])
@@ -193,10 +197,10 @@ def _classes(
 
 
 def _moved_us(population: Population, groups: Sequence[Selection]) -> float:
-    """Significant part of the difference of the classes' means, times the weight of C1.
+    """Part of the difference of the classes' means that exceeds noise, µs, times the weight of C1.
 
-    The significant part is the excess over two standard errors, at least a tenth of the difference: noise of
-    a large root type must not outweigh an obvious change of a small one.
+    It is the excess over two standard errors, but at least a tenth of the difference: noise of a large root
+    type must not outweigh an obvious change of a small one.
     """
     means, errors, weights = [], [], []
     for group in groups:
@@ -213,13 +217,14 @@ def _moved_us(population: Population, groups: Sequence[Selection]) -> float:
 
 
 def _kinds_of(population: Population, root: str, alike: _Alike, *, slow: bool) -> dict[str, list[int]]:
-    """Name of a kind -> categories of a root type, in order of name.
+    """Divide the categories of a root type into kinds of requests: name of the kind -> indices, in order of
+    name.
 
     `calls`: a kind is a set of operations that the root's component calls elsewhere. Repeats and calls
     further down do not count, as these may have changed. For activity records of two periods `auto` takes the
-    whole root type: there the calls of a step depend on caches, and may be the change. Slow and fast requests
-    (`slow`) are always of one kind: that a longer path is slower is obvious, the question is why it is slower
-    than usual.
+    whole root type as one kind: there the calls of a step depend on caches, and may be the change. Slow and
+    fast requests (`slow`) are always compared within a kind: a longer path is obviously slower, and the
+    question is why it is slower than usual.
     """
     members = [i for i, category in enumerate(population.categories) if category.graph.root == root]
     if alike == "category":
@@ -237,7 +242,7 @@ def _kinds_of(population: Population, root: str, alike: _Alike, *, slow: bool) -
 
 
 def _called(graph: Graph) -> frozenset[str]:
-    """Operations of other components that the root's component calls."""
+    """Operations of other components that a graph's root component calls directly."""
     home = graph.nodes[0].component
     nesting = graph.nesting
     if nesting is None:
@@ -258,7 +263,7 @@ def _called(graph: Graph) -> frozenset[str]:
 
 def _kind_names(root: str, kinds: Sequence[frozenset[str]]) -> list[str]:
     """Names of kinds: the root type and the rarest operations of each kind, as few as make the names
-    distinct."""
+    distinct. kinds: operations of each."""
     rarest = [sorted(kind, key=lambda name: (sum(name in other for other in kinds), name)) for kind in kinds]
     for listed in range(1, max(len(kind) for kind in kinds) + 1):
         names = [_kind_name(root, kind, listed) for kind in rarest]

@@ -1,13 +1,13 @@
-"""Learn dependency networks: the variables on which each variable depends, and the strength (DIST §3.3).
+"""Learn dependency networks: on which variables each variable depends, and how strongly (DISTALYZER §3.3).
 
 A regression tree of a target over the other variables splits at the variables on which it depends, stronger
-ones earlier. Greedy trees are nested in m, the fewest instances of a node that is split: a larger m gives the
-same tree, pruned. So one tree a target, grown down to the smallest m, gives for every predictor the largest m
-at which it is still used: the size of the largest node that it splits. No refits are needed.
+ones earlier. Greedy trees are nested in m, the minimum number of instances of a node that is split: a larger
+m gives the same tree, pruned. So one tree per target, grown down to the smallest m, gives for every predictor
+the largest m at which it is still used: the size of the largest node that it splits. No refits are needed.
 
 All targets grow together, level by level: the sums for every cut of every predictor are one product of a
-sparse indicator matrix (bin of each predictor by instance) with the targets' values. One tree a target by a
-library takes 100 times as long on 200 variables of 4,000 instances.
+sparse indicator matrix (bin of each predictor by instance) with the targets' values. One tree per target with
+a library takes 100 times as long for 200 variables of 4,000 instances.
 """
 
 from __future__ import annotations
@@ -26,36 +26,39 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 _BINS: Final = 64
-"""Most bins of a predictor; with more distinct values it is cut at quantiles."""
+"""Maximum number of bins of a predictor; with more distinct values it is cut at quantiles."""
 _COLUMNS: Final = 48
-"""Nodes whose cuts are searched at a time: 48 nodes of 200 predictors in 64 bins are 5 MB a sum."""
+"""Number of nodes whose cuts are searched together: 48 nodes of 200 predictors in 64 bins are 5 MB per
+sum."""
 _CUTS: Final = 8.0
 """Number of independent tests equivalent to the best cut of one predictor (maximally selected statistic)."""
 _TRIVIAL_RHO: Final = 0.995
-"""|Spearman| with P above which a variable is equivalent to P (DIST §5.3.1)."""
+"""Absolute rank correlation with the response time above which a variable is equivalent to it (DISTALYZER
+§5.3.1)."""
 _LEAST_BOTH: Final = 20
-"""Fewest instances with both variables for `happens_before`."""
+"""Minimum number of instances with both variables for `happens_before`."""
 _LEAF_SHARE: Final = 0.01
 _LEAST_LEAF: Final = 5
-"""Fewest instances on either side of a split, 5 and 1 % of all: one outlier is no dependency."""
+"""_LEAF_SHARE, _LEAST_LEAF: minimum number of instances on either side of a split, as a share of all and
+absolute: one outlier is no dependency."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRules:
-    """Rules for splitting a node of a tree."""
+    """Criteria for splitting a node of a tree."""
 
     least_node: int
-    """m: fewest instances of a node that is split."""
+    """Minimum number of instances of a node that is split (the m of the paper)."""
     least_leaf: int
-    """Fewest instances on either side of a split."""
+    """Minimum number of instances on either side of a split."""
     least_gain: float = 0.0
-    """Least share of the target's sum of squares that a split must explain."""
+    """Minimum share of the target's sum of squares that a split must explain, in [0, 1]."""
     chance: float = 0.0
-    """Significance level of a split, against the best of all cuts that chance alone gives; 0: no test."""
+    """Significance level of a split, tested against the best of all cuts under chance; 0: no test."""
 
 
 def coded(values: F8) -> I4:
-    """[variables, instances] bin of each value, from 1 up; 0 for NaN (missing)."""
+    """Code values as bins: int32[variables, instances] number of the bin, from 1; 0 for NaN (missing)."""
     codes = np.zeros(values.shape, np.int32)
     for row, of in zip(codes, values, strict=True):
         there = ~np.isnan(of)
@@ -70,8 +73,8 @@ def coded(values: F8) -> I4:
 
 
 def split_sizes(values: F8, weight: F8, rules: TreeRules) -> I8:
-    """[predictors, targets] size of the largest node of a target's tree that a predictor splits; 0 for
-    none.
+    """Size of the largest node in each target's tree that each predictor splits, int64[predictors, targets];
+    0 for none.
 
     values: [variables, instances], NaN missing; each variable is the target of a tree over all others, on the
     instances that have it. weight: [instances]. Ties go to the first predictor, then to the lowest cut.
@@ -108,22 +111,23 @@ def split_sizes(values: F8, weight: F8, rules: TreeRules) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class _CutSearch:
-    """Search for the best cuts of nodes of all targets' trees at once."""
+    """Search for the best cuts of nodes of the trees of all targets at once."""
 
     indicator: csr_matrix
-    """[predictors · width, instances] 1 if the instance is in the bin of the predictor."""
+    """Sparse matrix [predictors · width, instances]: 1 if the instance is in the bin of the predictor."""
     width: int
-    """Number of bins per predictor."""
+    """Number of bins per predictor, that for missing values included."""
     y: F8
-    """[targets, instances] scaled to mean 0 and variance 1; 0 where missing."""
+    """Values of the targets, scaled to mean 0 and variance 1, float64[targets, instances]; 0 where
+    missing."""
     whole: F8
-    """[targets] sum of squares of all values of the target."""
+    """Sum of squares of all values of each target, float64[targets]."""
     weight: F8
     rules: TreeRules
 
     @classmethod
     def of(cls, codes: I4, values: F8, weight: F8, rules: TreeRules) -> _CutSearch:
-        """Encode the bins of the predictors, and the values of the targets."""
+        """Encode the bins of the predictors and the values of the targets."""
         from scipy.sparse import csr_matrix
 
         n_predictors, n = codes.shape
@@ -139,9 +143,10 @@ class _CutSearch:
         return cls(indicator, width, y, (y**2) @ weight, weight, rules)
 
     def best(self, target: I8, inside: B1) -> tuple[I8, I8]:
-        """([nodes] predictor to split at, -1 for none, [nodes] last bin of the left side).
+        """Find the best cut of each node: (predictor to split at, -1 for none; last bin of the left side),
+        int64[nodes] each.
 
-        target: [nodes]; inside: [nodes, instances].
+        target: [nodes] index of the node's target; inside: bool[nodes, instances], instances in the node.
         """
         held = inside.astype(np.float64)
         counted = self._up_to(held)
@@ -163,15 +168,16 @@ class _CutSearch:
         return np.where(split, place // self.width, -1), place % self.width
 
     def _up_to(self, values: F8) -> F8:
-        """[predictors, bins, nodes] sums of values [nodes, instances] over the instances up to each bin."""
+        """Sum values, float64[nodes, instances], over the instances up to each bin: float64[predictors, bins,
+        nodes]."""
         sums = np.asarray(self.indicator @ values.T).reshape(-1, self.width, len(values))
         return np.cumsum(sums, axis=1)
 
 
 def _squared_z(values: F8, left: B1) -> float:
-    """Squared z of the difference of two sides, in normal scores of the values.
+    """Squared z of the difference between the two sides of a split, in normal scores of the values.
 
-    With raw values one outlier in a small leaf would beat every bound.
+    With raw values, one outlier in a small leaf would exceed every bound.
     """
     from scipy.special import ndtri
 
@@ -186,24 +192,25 @@ def _squared_z(values: F8, left: B1) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Dependency network of one class; P is the last node."""
+    """Dependency network of one class; nodes are the variables, then the response time."""
 
     weight: F8
-    """[nodes, nodes] symmetric: m of the stronger direction over the number of instances; 0 for no edge."""
+    """Strength of each edge, float64[nodes, nodes], symmetric: size of the largest node split, of the
+    stronger direction, over the number of instances; 0 for no edge."""
     instances: int
 
     @property
     def performance(self) -> int:
-        """Node of P."""
+        """Node of the response time, the last one."""
         return len(self.weight) - 1
 
 
 def network_of(values: F8, performance: F8, wanted: B1, weight: F8, settings: DistalyzeSettings) -> Network:
-    """Learn the network of a class.
+    """Learn the dependency network of a class.
 
-    values: [variables, instances], NaN missing; performance, weight: [instances]; wanted: [variables].
-    Variables that are not wanted, are constant, or are missing in most instances get no edge. O(variables² ·
-    instances) a level of the trees.
+    values: float64[variables, instances], NaN for missing; performance: float64[instances] response times;
+    weight: [instances]; wanted: bool[variables]. Variables that are not wanted, are constant, or are missing
+    in most instances get no edge. O(variables² · instances) a level of the trees.
     """
     n_variables, n = values.shape
     kept = np.flatnonzero(wanted & ((~np.isnan(values)).mean(axis=1) >= MOSTLY) & varies(values))
@@ -221,7 +228,8 @@ def network_of(values: F8, performance: F8, wanted: B1, weight: F8, settings: Di
 
 
 def trivial(values: F8, performance: F8, problem: B1) -> B1:
-    """[variables] True if equivalent to P in both classes, by rank correlation."""
+    """bool[variables]: True for variables equivalent to the response time in both classes, by rank
+    correlation."""
     found = np.ones(len(values), np.bool_)
     for late in (False, True):
         mine = problem == late
@@ -230,7 +238,8 @@ def trivial(values: F8, performance: F8, problem: B1) -> B1:
 
 
 def _spearman(values: F8, performance: F8) -> F8:
-    """[variables] rank correlation with P over the instances that have the variable; 0 for constants."""
+    """Rank correlation of each variable with the response time, over the instances that have the variable,
+    float64[variables]; 0 for constants."""
     rho = np.zeros(len(values))
     there = ~np.isnan(values)
     full = there.all(axis=1)
@@ -243,6 +252,7 @@ def _spearman(values: F8, performance: F8) -> F8:
 
 
 def happens_before(a: F8, b: F8) -> bool:
-    """True if `a` comes before `b` in all instances with both, and there are enough of them."""
+    """True if time `a` precedes time `b` in all instances that have both, and there are at least _LEAST_BOTH
+    such instances."""
     both = ~(np.isnan(a) | np.isnan(b))
     return int(both.sum()) >= _LEAST_BOTH and bool((a[both] < b[both]).all())

@@ -1,4 +1,5 @@
-"""Run DISTALYZER: test every study's features, and find the components on which response times depend."""
+"""Run DISTALYZER: test the features of every study, and find the components of variables on which response
+times depend."""
 
 from __future__ import annotations
 
@@ -25,39 +26,47 @@ _LOG_TYPES: Final[tuple[LogType, ...]] = ("event", "state")
 
 @dataclass(frozen=True, slots=True)
 class TestedStudy:
-    """Study with the tests of its logs."""
+    """Study with the tests of its two logs.
+
+    tail: of the response time; weighted: True if slow instances are weighted by cost.
+    """
 
     study: Study
     tail: HeavyTail
     weighted: bool
     weight: F8
-    """[instances] weights used by the tests."""
+    """Weights of the instances in the tests, float64[instances]."""
     share: float
-    """The study's share of the summed response-time difference of all studies."""
+    """Share of the study in the summed response-time difference of all studies, in [0, 1]."""
     logs: tuple[LogEvidence, ...]
-    """Evidence of the log of events, and of the log of states."""
+    """Evidence of the log of events and of the log of states, in this order."""
 
 
 @dataclass(frozen=True, slots=True)
 class DistalyzeRun:
-    """Results of DISTALYZER."""
+    """Results of DISTALYZER.
+
+    tested: studies with tests; significant, significant_bh: number of features with p up to `level`,
+    `bh_level`.
+    """
 
     contrast: Studies
     tested: tuple[TestedStudy, ...]
     features: int
-    """Number of distinct features tested."""
+    """Number of distinct features that were tested."""
     level: float
-    """Largest p that is significant after Bonferroni."""
+    """Largest p that is significant after Bonferroni's correction."""
     bh_level: float
-    """Largest p that is significant after Benjamini-Hochberg; below 0: none."""
+    """Largest p that is significant after Benjamini-Hochberg's correction; below 0 if none is."""
     significant: int
     significant_bh: int
     components: tuple[NetworkComponent, ...]
-    """Components with a divergent variable, ranked."""
+    """Components that contain a divergent variable, by rank."""
 
 
 def distalyze_run(population: Population, settings: DistalyzeSettings) -> DistalyzeRun:
-    """Run all studies of a population. Deterministic in its arguments. Raises ConfigError (`contrast_of`)."""
+    """Run all studies of a population. Deterministic in its arguments. Raises ConfigError for a contrast that
+    is not possible."""
     contrast = contrast_of(population, settings)
     moved = sum(study.moved_us for study in contrast.studies)
     tested = []
@@ -89,12 +98,13 @@ def distalyze_run(population: Population, settings: DistalyzeSettings) -> Distal
 
 
 def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
-    """Merge components of events and of states alternately, each sorted by score.
+    """Merge components of events and of states alternately, each list sorted by score.
 
-    Algorithm 1's scores are comparable within one log only (T̂ is relative to the log's largest |t|, and a
-    shift that events propagate to the end counts at each). Durations come before times of events: an event's
-    time is the sum of the durations before it, so if one of those diverges, the event follows it. Otherwise
-    the log whose best component has the larger |t| comes first.
+    Scores (DISTALYZER, Algorithm 1) are comparable within one log only: divergence is relative to the log's
+    largest
+    |t|, and a shift counts again at each event after it. Durations come before times of events: an event's
+    time is the sum of the durations before it, so if one of those diverges, the event's time follows it.
+    Otherwise the log whose best component has the larger |t| comes first.
     """
     best = sorted(rows, key=lambda row: (-row.score, row.root, row.feature_types))
     lists = [_without_repeats([row for row in best if row.log_type == log_type]) for log_type in _LOG_TYPES]
@@ -104,7 +114,8 @@ def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
 
 
 def _is_of_durations(rows: Sequence[NetworkComponent]) -> bool:
-    """True if the best component begins with a duration that moved in the direction of response time."""
+    """True if the chain of the best component begins with a duration that changed in the direction of the
+    response time."""
     if not rows or rows[0].log_type != "state" or not rows[0].chain:
         return False
     end, start = (rows[0].variables[rows[0].chain[place]] for place in (0, -1))
@@ -117,8 +128,11 @@ def _is_of_durations(rows: Sequence[NetworkComponent]) -> bool:
 
 
 def _without_repeats(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
-    """Keep the first, best row for each root type and first variable of the chain. The dropped ones differ in
-    the feature type only (mean, final value, value at half) and are named in `also`."""
+    """Keep the best row for each root type and first variable of the chain.
+
+    Dropped rows differ only in the feature type (mean, final value, value at half), which the kept row names
+    in `also`.
+    """
     first: dict[tuple[str, str], NetworkComponent] = {}
     for row in rows:
         key = row.root, row.variables[row.chain[-1]].text if row.chain else ""
@@ -148,7 +162,8 @@ def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings)
 
 
 def _most_diverging(tests: Divergence, most: int) -> I8:
-    """Variables to put in the networks, ascending: all, or the `most` with the largest |t| of any feature."""
+    """Indices of the variables for the networks, ascending: all, or the `most` with the largest |t| in any
+    feature."""
     if len(tests.names) <= most:
         return np.arange(len(tests.names), dtype=np.int64)
     largest = np.where(np.isnan(tests.t), 0.0, np.abs(tests.t)).max(axis=0)

@@ -1,6 +1,6 @@
-"""Test features for divergence between the classes (DIST §3.2).
+"""Test features for divergence between the classes (DISTALYZER §3.2).
 
-If response times have a heavy tail, slow instances are weighted by cost (DIST §3.1, §5.2.1).
+If response times have a heavy tail, slow instances are weighted by cost (DISTALYZER §3.1, §5.2.1).
 """
 
 from __future__ import annotations
@@ -17,48 +17,55 @@ from schemas.arrays import B1, F8
 from schemas.report.networks import LogType
 
 _BLOCK: Final = 128
-"""Variables processed at a time: 128 of 10,000 instances are 10 MB a matrix."""
+"""Number of variables processed at a time: 128 variables of 10,000 instances are 10 MB per matrix."""
 MOSTLY: Final = 0.5
-"""Least share of a class's instances with a variable for more than a test of its presence."""
+"""Minimum share of a class's instances with a variable for tests of more than its presence, in [0, 1]."""
 _HEAVY: Final = 0.011
-"""Least share outside of mean ± 3 sigma in a heavy tail: four times that of a normal distribution."""
+"""Share of instances outside of mean ± 3 sigma above which a tail is heavy: four times that of a normal
+law."""
 _MOST_WEIGHT: Final = 1000.0
 _TAIL_QUANTILE: Final = 0.98
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Tests of all features of a log; matrices are [types, variables]."""
+    """Tests of all features of a log; matrices are [types, variables].
+
+    mean0, mean1: means of the feature in the classes C0 and C1.
+    """
 
     log_type: LogType
     names: tuple[VariableName, ...]
     types: tuple[FeatureType, ...]
     t: F8
-    """[types, variables] Welch's t; NaN where not tested, also for features constant over all instances."""
+    """Welch's t, float64; NaN where not tested, also for features that are constant over all instances."""
     p: F8
-    """Larger of Welch's p and the p with the spread of both classes together."""
+    """Two-sided p, float64: the larger of Welch's p and that with the spread of both classes pooled."""
     distinct: B1
-    """[types, variables] True for tested features that do not repeat another one: first, median and last of a
-    variable that occurs at most once are one value. Their number is Bonferroni's divisor."""
+    """bool[types, variables]: True for tested features that do not repeat another one: first, median and
+    last of a variable that occurs at most once are equal. Their number is the divisor of Bonferroni's
+    correction."""
     mean0: F8
     mean1: F8
     when_us: F8
-    """[variables] mean times of the first occurrence, as in `FeatureMaker.when_us`."""
+    """Mean time of each variable's first occurrence, µs, float64[variables], as in `FeatureMaker.when_us`."""
 
     def significant(self, level: float) -> B1:
-        """[types, variables] True if significant at `level`."""
+        """bool[types, variables]: True for features with p <= level."""
         return np.asarray(~np.isnan(self.p) & (self.p <= level))
 
     def strength(self, level: float) -> F8:
-        """[variables] sum of |t| over the variable's significant features, by which variables are ranked.
+        """Sum of |t| over the significant features of each variable, float64[variables], by which variables
+        are ranked.
 
-        The paper's wording is |sum of t|, in which features that moved in opposite directions cancel out.
+        The paper says |sum of t|, in which features that changed in opposite directions cancel out.
         """
         return np.asarray(np.abs(np.where(self.significant(level), self.t, 0.0)).sum(axis=0))
 
 
 def divergence(series: LogSeries, instances: Instances, weight: F8) -> Divergence:
-    """Test every feature of a log, block by block; weight [instances]. O(types · variables · instances)."""
+    """Test every feature of a log, block by block. weight: float64[instances]. O(types · variables ·
+    instances)."""
     n = len(series.names)
     blocks = [
         _block(FeatureMaker.of(series.between(first, min(first + _BLOCK, n)), instances), weight)
@@ -72,8 +79,8 @@ def divergence(series: LogSeries, instances: Instances, weight: F8) -> Divergenc
 
 
 def _block(maker: FeatureMaker, weight: F8) -> tuple[F8, F8, F8, F8, F8, F8]:
-    """(t, p, 1 where a feature repeats another type, means of C0, means of C1), each [types, variables], and
-    times [variables]."""
+    """Test the features of a block of variables: (t, p, 1 where a feature repeats another type, means of C0,
+    means of C1), each float64[types, variables], and times of the first occurrence, float64[variables]."""
     seldom = (np.minimum(*maker.present()) if maker.shape[0] else np.zeros(0)) < MOSTLY
     once = maker.once()
     done: dict[FeatureType, tuple[WelchTests, B1]] = {}
@@ -99,28 +106,29 @@ def _block(maker: FeatureMaker, weight: F8) -> tuple[F8, F8, F8, F8, F8, F8]:
 
 
 def varies(values: F8) -> B1:
-    """[variables] True unless all values are the same: a constant cannot differ, and is not tested."""
+    """bool[variables]: True unless all values of a variable are equal: a constant is not tested."""
     low, high = np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)
     return np.asarray(high > low)
 
 
 @dataclass(frozen=True, slots=True)
 class HeavyTail:
-    """Tail of the distribution of P (response time)."""
+    """Tail of the distribution of response times (the papers' P)."""
 
     outside: float
-    """Weighted share of instances outside of mean ± 3 sigma."""
+    """Weighted share of instances outside of mean ± 3 sigma, in [0, 1]."""
     half_us: float
-    """h of the weights 2^(P/h), µs: the increase of P that doubles the weight."""
+    """h of the weights 2^(response time / h), µs: the increase of the response time that doubles the
+    weight."""
 
     @property
     def heavy(self) -> bool:
-        """True if the tail is heavy enough for weights."""
+        """True if the tail is heavy enough for weights by cost."""
         return self.outside > _HEAVY
 
 
 def tail_of(performance_us: F8, weight: F8) -> HeavyTail:
-    """Measure the tail of P over all instances."""
+    """Measure the tail of response times over all instances."""
     mean = np.average(performance_us, weights=weight)
     sigma = np.sqrt(np.average((performance_us - mean) ** 2, weights=weight))
     outside = np.average(np.abs(performance_us - mean) > 3 * sigma, weights=weight)
@@ -128,6 +136,6 @@ def tail_of(performance_us: F8, weight: F8) -> HeavyTail:
 
 
 def tail_weights(performance_us: F8, tail: HeavyTail) -> F8:
-    """[instances] weights floor(2^(P/h)), 1 to 1000."""
+    """Weights of instances by cost, floor(2^(response time / h)), float64[instances], in [1, 1000]."""
     power = np.minimum(performance_us / max(tail.half_us, 1e-9), np.log2(_MOST_WEIGHT) + 1)
     return np.asarray(np.clip(np.floor(2.0**power), 1.0, _MOST_WEIGHT))

@@ -1,7 +1,7 @@
-"""Summarize a variable's log in an instance by a few numbers, its features (DIST §3.1, Table 1).
+"""Features of a variable: numbers that summarize its log in an instance (DISTALYZER §3.1, Table 1).
 
-A feature type is one matrix, [variables, instances], NaN where the variable does not occur. Matrices are made
-one at a time, because all together would not fit into memory.
+The values of a feature type are a matrix [variables, instances], NaN where the variable does not occur.
+Matrices are made one at a time, because all together would not fit into memory.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from schemas.report.networks import LogType, Quantity
 
 
 class FeatureType(StrEnum):
-    """Type of a feature, by the paper's name."""
+    """Type of a feature, by the name that the paper uses; `words`: text for display."""
 
     words: str
 
     def __new__(cls, name: str, words: str = "") -> FeatureType:
-        """Create a member from its name and its words for display."""
+        """Create a member from its name and its text for display."""
         made = str.__new__(cls, name)
         made._value_, made.words = name, words
         return made
@@ -47,7 +47,7 @@ class FeatureType(StrEnum):
     HALF_RELATIVE = "Half.Relative", "value at ½ of the readings"
     THREE_QUARTERS_RELATIVE = "Three-fourth.Relative", "value at ¾ of the readings"
     PRESENCE = "Presence", "presence"
-    """Occurrence of the variable, 0 or 1: the only type for variables that are rare in a class."""
+    """Occurrence of the variable, 0 or 1: the only feature type for variables that are rare in a class."""
 
 
 _T = FeatureType
@@ -77,13 +77,13 @@ TYPES: Final[dict[LogType, tuple[FeatureType, ...]]] = {
 RELATIVE_TIMES: Final = frozenset((_T.FIRST_RELATIVE, _T.MEDIAN_RELATIVE, _T.LAST_RELATIVE))
 EVENT_TIMES: Final = frozenset(TYPES["event"]) - {_T.COUNT}
 _AT_TIME: Final = {_T.QUARTER: 0.25, _T.HALF: 0.5, _T.THREE_QUARTERS: 0.75}
-"""Part of the instance's duration at which the value is read."""
+"""Feature type -> fraction of the instance's duration at which the value is read."""
 _AT_PLACE: Final = {
     _T.QUARTER_RELATIVE: 0.25,
     _T.HALF_RELATIVE: 0.5,
     _T.THREE_QUARTERS_RELATIVE: 0.75,
 }
-"""Part of the instance's values after which the value is read."""
+"""Feature type -> fraction of the instance's readings after which the value is read."""
 _ONCE: Final = {
     _T.FIRST: _T.LAST,
     _T.MEDIAN: _T.LAST,
@@ -92,12 +92,12 @@ _ONCE: Final = {
     _T.PRESENCE: _T.COUNT,
     **dict.fromkeys((_T.MINIMUM, _T.MAXIMUM, _T.FINAL, *_AT_PLACE), _T.MEAN),
 }
-"""Type -> type with the same values for variables that occur at most once."""
+"""Feature type -> the type that has the same values for variables that occur at most once."""
 REPEATS: Final = frozenset(_ONCE) - {_T.PRESENCE}
 
 
 def quantity_of(type_: FeatureType, logged: Quantity) -> Quantity:
-    """Quantity of a feature's values, for a variable that logs `logged`."""
+    """Quantity (unit) of a feature's values. logged: quantity of the variable."""
     if type_ in (FeatureType.PRESENCE, FeatureType.COUNT):
         return "count"
     return "share" if type_ in RELATIVE_TIMES else logged
@@ -105,7 +105,11 @@ def quantity_of(type_: FeatureType, logged: Quantity) -> Quantity:
 
 @dataclass(frozen=True, slots=True)
 class FeatureMaker:
-    """Log cut into segments, one for each variable and instance; arrays are [segments]."""
+    """Maker of feature matrices: a log cut into segments, one per variable and instance; arrays are
+    int64[segments].
+
+    begin, size: first entry and number of entries; variable, instance: indices.
+    """
 
     series: LogSeries
     instances: Instances
@@ -133,22 +137,23 @@ class FeatureMaker:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(variables, instances)"""
+        """Shape of a feature matrix: (number of variables, number of instances)."""
         return len(self.series.names), len(self.instances)
 
     def once(self) -> B1:
-        """[variables] True if a variable occurs at most once in every instance."""
+        """bool[variables]: True if a variable occurs at most once in every instance."""
         found = np.ones(self.shape[0], np.bool_)
         found[self.variable[self.size > 1]] = False
         return found
 
     def same_as(self, type_: FeatureType) -> FeatureType:
-        """Type that stands for `type_`: first, median and last coincide if all variables occur at most
-        once."""
+        """Type that has the same values as `type_`: first, median and last are equal if all variables occur
+        at most once."""
         return _ONCE.get(type_, type_) if bool((self.size <= 1).all()) else type_
 
     def matrix(self, type_: FeatureType) -> F8:
-        """[variables, instances] values of a feature; NaN where the variable does not occur (counts: 0)."""
+        """Values of a feature, float64[variables, instances]; NaN where the variable does not occur (counts:
+        0)."""
         if type_ in (FeatureType.COUNT, FeatureType.PRESENCE):
             found = np.zeros(self.shape)
             found[self.variable, self.instance] = self.size if type_ is FeatureType.COUNT else 1.0
@@ -177,7 +182,8 @@ class FeatureMaker:
         return np.asarray(least_or_most.reduceat(values, begin))
 
     def _times(self, type_: FeatureType) -> F8:
-        """Times of the first, median or last occurrence, absolute or relative to the instance's duration."""
+        """Times of the first, median or last occurrence, µs, or relative to the instance's duration;
+        float64[segments]."""
         times, begin, size = self.series.time_us, self.begin, self.size
         if type_ in (FeatureType.FIRST, FeatureType.FIRST_RELATIVE):
             found = times[begin]
@@ -191,13 +197,15 @@ class FeatureMaker:
         return np.asarray(np.divide(found, duration, out=np.full(len(found), np.nan), where=duration > 0))
 
     def _at_time(self, values: F8, part: float) -> F8:
-        """Last value up to the fraction `part` of the instance's duration; NaN before the first."""
+        """Last value up to the fraction `part` of the instance's duration, float64[segments]; NaN before the
+        first value."""
         until = part * self.instances.duration_us[self.series.instance]
         read = np.add.reduceat((self.series.time_us <= until).astype(np.int64), self.begin)
         return np.where(read > 0, values[self.begin + np.maximum(read - 1, 0)], np.nan)
 
     def present(self) -> tuple[F8, F8]:
-        """([variables] share of C0's instances in which the variable occurs, [variables] the same of C1)."""
+        """Share of the instances in which each variable occurs, in the classes C0 and C1; float64[variables]
+        each."""
         late, problem = self.instances.problem[self.instance], self.instances.problem
         of_c0, of_c1 = (
             np.bincount(self.variable[late == side], minlength=self.shape[0])
@@ -207,8 +215,8 @@ class FeatureMaker:
         return of_c0, of_c1
 
     def when_us(self) -> F8:
-        """[variables] mean time of the first occurrence, in C1 if the variable occurs there; NaN if it never
-        does."""
+        """Mean time of each variable's first occurrence, µs, float64[variables]: in C1 if it occurs there;
+        NaN if it never occurs."""
         time = self.series.time_us[self.begin]
         late = self.instances.problem[self.instance]
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -1,4 +1,4 @@
-"""Read requests as instances with logs, columnar.
+"""Requests as instances with logs, in columns.
 
 Events have a time, states a value and a time. A request's events are its trace points; its states are self
 times and parameters. Instances that are stretches of time are in `window_logs`.
@@ -29,42 +29,45 @@ _MEASURE = {START: "starts", END: "ends"}
 
 
 class VariableName(NamedTuple):
-    """Name of a logged variable."""
+    """Name of a variable in a log."""
 
     component: str
     what: str
-    """Operation, trace point, or parameter."""
+    """Operation, trace point or parameter of the variable."""
     measure: str
-    """`starts`, `ends`, `reached`, `own time` …"""
+    """Measured aspect: `starts`, `ends`, `reached`, `own time`, …"""
     quantity: Quantity = "us"
 
     @property
     def text(self) -> str:
-        """Name on one line, for people and tables."""
+        """Name of the variable in one line, for people and tables."""
         where = f"{self.component}/{self.what}" if self.component else self.what
         return f"{where} {self.measure}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
 class LogSeries:
-    """One log of all instances, sorted by (variable, instance, time); arrays are [entries]."""
+    """Log of all instances, sorted by (variable, instance, time); arrays are [entries].
+
+    names: variables; instance: index of the entry's instance.
+    """
 
     names: tuple[VariableName, ...]
     first: I8
-    """[variables + 1] index of each variable's first entry."""
+    """Index of the first entry of each variable, int64[variables + 1]."""
     instance: I4
     time_us: F8
-    """[entries] time since the instance began."""
+    """Time of each entry since the instance began, µs."""
     value: F8 | None
-    """[entries] value; None for a log of events."""
+    """Value of each entry; None for a log of events."""
 
     @property
     def log_type(self) -> LogType:
-        """Type of the log: events or states."""
+        """Type of the log: "event" or "state"."""
         return "event" if self.value is None else "state"
 
     def between(self, start: int, stop: int) -> LogSeries:
-        """Log of the variables `start` to `stop` (exclusive), without a copy."""
+        """Log of only the variables `start` to `stop` (exclusive), without a copy."""
         rows = slice(int(self.first[start]), int(self.first[stop]))
         return LogSeries(
             self.names[start:stop],
@@ -75,7 +78,7 @@ class LogSeries:
         )
 
     def of_variables(self, kept: I8) -> LogSeries:
-        """Log of the variables `kept`, renumbered in that order."""
+        """Log of only the variables with indices `kept`, renumbered in that order."""
         size = np.diff(self.first)[kept]
         first = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
         rows = np.arange(first[-1]) + np.repeat(self.first[kept] - first[:-1], size)
@@ -93,20 +96,22 @@ class Instances:
     """Instances of both classes; arrays are [instances]."""
 
     problem: B1
-    """Class: False C0 (fast, reference, the rest), True C1 (slow, problem, the host)."""
+    """True for instances of class C1 (slow, problem, the host), False for class C0 (fast, reference, the
+    rest)."""
     performance_us: F8
-    """[instances] P: response time, or its substitute for windows."""
+    """Performance of each instance (the papers' P), µs: response time, or for windows the mean response
+    time."""
     duration_us: F8
-    """[instances] duration, the denominator of relative times."""
+    """Duration of each instance, µs, by which times are divided to be relative."""
     weight: F8
-    """[instances] inverse sampling probability."""
+    """Weight of each instance: inverse sampling probability."""
 
     def __len__(self) -> int:
         return len(self.problem)
 
     @property
     def means_us(self) -> tuple[float, float]:
-        """Weighted means of P in both classes."""
+        """Weighted means of the performance in the classes C0 and C1, µs."""
         before, after = (
             float(np.average(self.performance_us[mine], weights=self.weight[mine]))
             for mine in (~self.problem, self.problem)
@@ -116,28 +121,31 @@ class Instances:
 
 @dataclass(slots=True)
 class LogBook:
-    """Collector of entries of one log, in any order, kept by variable, so that each sort fits into a CPU
-    cache."""
+    """Collector of the entries of one log, in any order.
+
+    Entries are held by variable, so that each sort fits into a CPU cache.
+    """
 
     states: bool
     names: Numbering[VariableName] = field(default_factory=Numbering)
     _parts: dict[int, list[tuple[npt.NDArray[Any], ...]]] = field(default_factory=dict)
 
     def add(self, variable: int, instance: I4, time_us: F8, value: F8 | None = None) -> None:
-        """Add entries of one variable, [entries] each; states have values, and only finite ones count."""
+        """Add entries of one variable, arrays [entries]. States have values, of which only finite ones
+        count."""
         entries = (instance, time_us) if value is None else (instance, time_us, value)
         self._parts.setdefault(variable, []).append(entries)
 
     def add_matrix(
         self, variables: Sequence[int], instance: I8, time_us: F8, value: F8 | None = None
     ) -> None:
-        """Add entries of every (variable, instance); matrices are [variables, instances]."""
+        """Add an entry for every (variable, instance); matrices are [variables, instances]."""
         rows = instance.astype(np.int32)
         for place, variable in enumerate(variables):
             self.add(variable, rows, time_us[place], None if value is None else value[place])
 
     def series(self) -> LogSeries:
-        """Sort the collected entries, variables by name, and clear the book. O(entries log entries)."""
+        """Sort the collected entries, variables by name, and empty the collector. O(entries log entries)."""
         listed = sorted(self.names)
         n = sum(len(part[0]) for parts in self._parts.values() for part in parts)
         log: list[npt.NDArray[Any]] = [np.empty(n, np.int32), np.empty(n)]
@@ -152,7 +160,7 @@ class LogBook:
         return LogSeries(tuple(listed), np.array(first), instance, time_us, value[0] if self.states else None)
 
     def _sorted(self, parts: Sequence[tuple[npt.NDArray[Any], ...]]) -> list[npt.NDArray[Any]]:
-        """Entries of one variable by (instance, time): instances, times, and values for states."""
+        """Sort the entries of one variable by (instance, time): instances, times, and values for states."""
         if not parts:
             return [np.zeros(0)] * (2 + self.states)
         entries = [np.concatenate(column) for column in zip(*parts, strict=True)]
@@ -165,7 +173,7 @@ class LogBook:
 
 
 def request_instances(population: Population, chosen: ChosenRequests) -> Instances:
-    """Instances of chosen requests: group 0 is C0, group 1 is C1."""
+    """Make the instances of chosen requests: group 0 is class C0, group 1 is C1."""
     response = np.zeros(len(chosen))
     for index in np.unique(chosen.category).tolist():
         mine = np.flatnonzero(chosen.category == index)
@@ -174,7 +182,7 @@ def request_instances(population: Population, chosen: ChosenRequests) -> Instanc
 
 
 def request_log(population: Population, chosen: ChosenRequests, log_type: LogType) -> LogSeries:
-    """Read one log of the chosen requests. O(requests · nodes), no loop over requests."""
+    """Read one log of the chosen requests. O(requests · nodes), without loops over requests."""
     book = LogBook(states=log_type == "state")
     names = NameBook()
     for index in np.unique(chosen.category).tolist():
@@ -193,10 +201,10 @@ def request_log(population: Population, chosen: ChosenRequests, log_type: LogTyp
 
 
 def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
-    """[nodes] event variable of each node of a graph.
+    """Event variable of each node of a graph, in node order.
 
-    The caller's side of a remote call is named with its callee, as its self time is: client spans are called
-    `GET` for any target, and the time a service takes shows when its callers continue.
+    The name of the caller's side of a remote call includes the callee, as for self times: client spans may be
+    called `GET` for any target.
     """
     if graph.nesting is None:
         return [
@@ -213,10 +221,10 @@ def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
 
 
 def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tuple[list[int], I8, F8]:
-    """([units] variable of the unit's self time, [units] node at which the unit ends, [units, requests] self
-    times, µs).
+    """Self times of the units (calls, or steps) of a graph: (variable of each unit, node at which each ends,
+    self times in µs, float64[units, requests]).
 
-    node_ns: [nodes, requests].
+    node_ns: int64[nodes, requests], ns.
     """
     sites = graph_sites(graph, (), names)
     operations, known = tuple(names.operations), tuple(names.sites)
@@ -232,7 +240,7 @@ def own_times(graph: Graph, node_ns: I8, book: LogBook, names: NameBook) -> tupl
 
 
 def _parameters(population: Population, chosen: ChosenRequests, book: LogBook) -> None:
-    """Add numeric parameters to `book`. They have no time; their position in the request is used."""
+    """Add numeric parameters to `book`. They have no time; their order in the request stands for it."""
     read = parameter_readings(population, chosen)
     if not len(read.request):
         return

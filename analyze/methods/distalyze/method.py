@@ -1,4 +1,4 @@
-"""Run DISTALYZER, `flowdiff distalyze`: population in, section, verdict, tables and notes out."""
+"""Method "distalyze", `flowdiff distalyze`: section, verdict, tables and notes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def analyse(
     settings: DistalyzeSettings,
     limits: ReportLimits,
 ) -> Result:
-    """Contrast slow with fast requests in one sample, or the second sample with the first. The history is
-    ignored."""
+    """Contrast slow with fast requests of one sample, or the second sample with the first. The history is not
+    used."""
     del limits  # its bounds are of other sections
     run = distalyze_run(compared.population, settings)
     section = distalyze_section(run, settings)
@@ -82,4 +82,4 @@ METHOD: Final = Method(
     sections=(DISTALYZE,),
     kinds=("divergence",),
 )
-"""The method as the registry lists it."""
+"""Distalyze method as an entry of the registry of methods."""

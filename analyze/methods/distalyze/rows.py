@@ -1,5 +1,4 @@
-"""Convert results of DISTALYZER to the report's model: studies, components, variables; and to complete
-tables."""
+"""Rows of DISTALYZER for the report: studies, components, variables; and its complete tables."""
 
 from __future__ import annotations
 
@@ -17,9 +16,9 @@ from schemas.report.columns import arrow_columns, arrow_table, stored
 from schemas.report.networks import DistalyzeSection, DivergentVariable, StudyRow
 
 _COMPONENTS: Final = 8
-"""Most components shown; the tables hold the edges of all."""
+"""Maximum number of components in the section; the tables hold the edges of all."""
 _VARIABLES: Final = 60
-"""Most divergent variables listed; the tables hold all features."""
+"""Maximum number of divergent variables in the section; the tables hold all features."""
 FEATURES: Final = (
     stored("root", "text", "root type; empty: all"),
     stored("log", "text", "event or state"),
@@ -55,8 +54,8 @@ DEPENDENCIES: Final = (
 
 
 def divergence_tables(run: DistalyzeRun) -> dict[str, pa.Table]:
-    """Tables `distalyze_features`: distinct tests; `distalyze_dependencies`: edges among the variables
-    shown."""
+    """Make the tables `distalyze_features`, distinct tests, and `distalyze_dependencies`, edges among the
+    variables in the section."""
     features = [_features(run, one.study.root, log.tests) for one in run.tested for log in one.logs]
     return {
         "distalyze_features": pa.concat_tables(features) if features else arrow_table(FEATURES, ()),
@@ -104,7 +103,7 @@ def _dependencies(run: DistalyzeRun) -> pa.Table:
 
 
 def distalyze_section(run: DistalyzeRun, settings: DistalyzeSettings) -> DistalyzeSection:
-    """Build the section from the results, within its bounds."""
+    """Fill the section from the results, within its bounds."""
     variables = _variables(run)
     return DistalyzeSection(
         instances=settings.instances,

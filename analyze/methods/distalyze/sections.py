@@ -1,4 +1,5 @@
-"""Section of DISTALYZER as blocks: divergent variables, and their networks around response time."""
+"""Display of the section of DISTALYZER as blocks: divergent variables, and their networks around the response
+time."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ from schemas.report.networks import (
 )
 
 OPEN: Final = 2
-"""Number of components whose card is unfolded."""
+"""Number of components whose cards are unfolded."""
 PRINTED: Final = 8
-"""Most variables on a terminal."""
+"""Maximum number of variables on a terminal."""
 
 STYLE: Final = """
 .network .var rect { fill: var(--box); stroke: var(--quiet); stroke-width: 1.2; }
@@ -55,8 +56,8 @@ STYLE: Final = """
 
 
 def distalyze_blocks(section: DistalyzeSection) -> b.Blocks:
-    """Blocks of the section: classes, components by rank with their chains, then the most divergent
-    variables."""
+    """Display of the section as blocks: classes, components by rank with their chains, then the most
+    divergent variables."""
     s = section
     note = f"{s.class1} against {s.class0}"
     title = "What diverges, and what response time depends on"
@@ -197,7 +198,7 @@ def _variable(variable: DivergentVariable, several: bool) -> b.Words:
 
 
 def value(quantity: Quantity, number: float | None) -> str:
-    """Value in words: `12.3 ms`, `4.1 %`, `3`."""
+    """Text of a value: `12.3 ms`, `4.1 %`, `3`; `–` for None."""
     if number is None:
         return "–"
     if quantity == "us":
@@ -208,7 +209,7 @@ def value(quantity: Quantity, number: float | None) -> str:
 
 
 def moved(variable: NetworkVariable | DivergentVariable) -> str:
-    """Change in words: `12.3 ms → 1.01 s`, `1 → 0.111 times`."""
+    """Text of a variable's change: `12.3 ms → 1.01 s`, `1 → 0.111 times`."""
     if variable.quantity == "us":
         return wording.moved_duration(variable.before, variable.after)
     if variable.quantity == "share" and variable.before is not None and variable.after is not None:
@@ -218,12 +219,12 @@ def moved(variable: NetworkVariable | DivergentVariable) -> str:
 
 
 def beginning(component: NetworkComponent) -> NetworkVariable | None:
-    """Variable at the beginning of the chain, farthest upstream; None without a chain."""
+    """Variable at the beginning of the chain, i.e. farthest from the response time; None without a chain."""
     return component.variables[component.chain[-1]] if component.chain else None
 
 
 def described(component: NetworkComponent) -> str:
-    """Size and feature type of a component in words: `12 variables of the events by first time`."""
+    """Text of a component's size and feature type: `12 variables of the events by first time`."""
     return (
         f"{wording.counted(component.variables_total - 1, 'variable')} of the "
         f"{'events' if component.log_type == 'event' else 'states'} by "
@@ -232,13 +233,14 @@ def described(component: NetworkComponent) -> str:
 
 
 def score_sentence(component: NetworkComponent) -> str:
-    """Sentence on the score, and on equivalent feature types: `Score 3.1. The same by: median time.`"""
+    """Sentence on the score of a component, and on equal feature types: `Score 3.1. The same by: median
+    time.`"""
     others = ", ".join(FeatureType(feature).words for feature in component.feature_types[1:])
     return f"Score {wording.significant(component.own_score)}.{f' The same by: {others}.' if others else ''}"
 
 
 def look_first(component: NetworkComponent, section: DistalyzeSection) -> str:
-    """Sentence on the beginning of the chain, its change, and the variable before it."""
+    """Sentence on the first variable of the chain: its change, and the variable just before it."""
     start = beginning(component)
     if start is None:
         return f"{wording.counted(component.variables_total - 1, 'variable')} diverge with response time."
@@ -250,7 +252,7 @@ def look_first(component: NetworkComponent, section: DistalyzeSection) -> str:
 
 
 def _spread(section: DistalyzeSection, variable: NetworkVariable) -> b.Words:
-    """Drawing of the variable's distributions in both classes; empty if no instance has the variable."""
+    """Drawing of a variable's distributions in both classes; empty if no instance has the variable."""
     of = variable.distribution
     if of is None:
         return ""

@@ -13,43 +13,52 @@ class DistalyzeSettings(Config):
     """Classes to contrast, and bounds of tests and networks."""
 
     instances: Literal["request", "host", "window"] = "request"
-    """Unit of one instance: a request of a root type, a host in a window, a window."""
+    """Unit of one instance: a request of a root type, a host in a window, or a window."""
     contrast: Literal["auto", "slow", "samples"] = "auto"
-    """Classes: slow against fast requests, or the second sample against the first; auto: by the number of
-    samples."""
+    """Classes to compare: `slow` against fast requests, or the second sample against the first (`samples`);
+    `auto`: by the number of samples.
+    """
     host: str = ""
-    """Instead: this host (requests that touch it) against the rest."""
+    """Name of a host; if set, requests that touch it are compared with all others."""
     root: tuple[str, ...] = ()
-    """Root types looked at, `component/point`; none: those that carry most of the difference."""
+    """Root types examined, `component/point`; none: those that contribute most to the difference."""
     alike: Literal["auto", "root", "calls", "category"] = "auto"
-    """Requests compared with each other have one root type, or also call the same operations of other
-    components, or are of one category; auto: calls, but for periods of
-    activity records root."""
+    """Requests that may be compared: of one root type (`root`), also with the same calls to other components
+    (`calls`), or of one category (`category`); `auto`: calls, or root for activity records.
+    """
     roots: int = Field(default=6, ge=1)
-    """Most root types (or kinds of request, see alike) looked at."""
+    """Maximum number of root types (or kinds of request, see `alike`) examined."""
     slow_quantile: float = Field(default=0.95, gt=0, lt=1)
-    """Slow: from this quantile of the root type's response time on."""
+    """Quantile of a root type's response times above which a request is slow."""
     fast_quantile: float = Field(default=0.5, gt=0, lt=1)
-    """Fast: up to this one."""
+    """Quantile of a root type's response times up to which a request is fast."""
     most_instances: Expert[int] = Field(default=10_000, ge=100)
-    """Instances of a class, spread over time; more are thinned out."""
+    """Maximum number of instances of a class; larger classes are thinned evenly over time."""
     least_instances: Expert[int] = Field(default=10, ge=2)
-    """Fewest instances of a class."""
+    """Minimum number of instances of a class."""
     alpha: float = Field(default=0.05, gt=0, lt=1)
-    """Chance of any false divergence (Bonferroni over all features)."""
+    """Probability of any false divergence (Bonferroni over all features)."""
     tail_weights: Expert[Literal["auto", "on", "off"]] = "auto"
-    """Instances of a heavy tail count more (2^(time/h)); auto: where there is one, slow against fast only."""
+    """Weigh instances of a heavy tail by 2^(time/h); `auto`: where there is such a tail, slow against fast
+    only.
+    """
     node_share: Expert[float] = Field(default=1 / 3, gt=0, le=1)
-    """A network's trees split nodes of this share of the instances at least (the paper's m over N)."""
+    """Share of instances below which a node of a dependency network's tree is not split (the paper's m over
+    N).
+    """
     least_gain: Expert[float] = Field(default=0.01, ge=0, lt=1)
-    """A split must explain this part of a variable's variance."""
+    """Share of a variable's variance that a split must explain."""
     chance: Expert[float] = Field(default=0.2, ge=0, lt=1)
-    """And beat what the best of all splits gives by chance, at this level; 0: not asked for."""
+    """Significance level at which a split's gain must exceed that of the best split by chance; 0: not tested.
+    """
     network_variables: Expert[int] = Field(default=200, ge=2)
-    """Most variables of a network, those that diverge most; all are tested."""
+    """Maximum number of variables of a dependency network, those that diverge most; all variables are tested.
+    """
     network_instances: Expert[int] = Field(default=4_000, ge=100)
-    """Most instances of a class that networks are learned from, evenly spaced; all are tested."""
+    """Maximum number of instances of a class from which networks are learned, evenly spaced; all instances
+    are tested.
+    """
     weigh_divergence: Expert[float] = Field(default=0.5, ge=0, le=1)
-    """The paper's alpha between divergence (1) and dependency (0) in the score of a component."""
+    """Weight of divergence (1) against dependency (0) in a component's score; the paper's alpha."""
     seed: int = 0
-    """Seed of the choice of instances where there are too many."""
+    """Seed of the sample of instances."""

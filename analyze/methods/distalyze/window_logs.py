@@ -1,4 +1,4 @@
-"""Read windows, or hosts in windows, as instances with logs of their requests.
+"""Windows, or hosts in windows, as instances with logs of their requests.
 
 Events are the trace points at a host, or the arrivals, paths and failures in a window; states are rates and
 shares, and for hosts self times.
@@ -29,13 +29,16 @@ from schemas.report.networks import LogType
 from schemas.windows import NS_PER_SECOND, NS_PER_US
 
 _SLICES: Final = 12
-"""Number of readings of rates and shares in one window."""
+"""Number of readings of rates and shares per window."""
 _MOST_CATEGORIES: Final = 200
-"""Most categories that become event variables of windows, by requests."""
+"""Maximum number of categories that become event variables of windows: those with most requests."""
 
 
 class _Touch(NamedTuple):
-    """Requests in instances, one entry for each pair; arrays are [touches]."""
+    """Pairs of a request and an instance that it touches; arrays are [pairs].
+
+    slice: index of the part of the window in which the request started; root: index of the root type.
+    """
 
     instance: I8
     slice: I8
@@ -47,14 +50,18 @@ class _Touch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WindowInstances:
-    """Instances that are stretches of time, of one host each or of all hosts together."""
+    """Instances that are windows of time, of one host each or of all hosts together.
+
+    length_ns: length of a window; by_host: True if hosts are distinguished.
+    """
 
     population: Population
     length_ns: int
     first: int
-    """Number of the first window, subtracted from others to index arrays."""
+    """Number of the first window, to be subtracted from window numbers to index `instance_of`."""
     instance_of: I8
-    """[samples, windows, hosts] instance, -1 for none; a single host if hosts are not distinguished."""
+    """Index of each instance, int64[samples, windows, hosts], -1 for none; a single host if hosts are not
+    distinguished."""
     by_host: bool
 
     def __len__(self) -> int:
@@ -72,7 +79,7 @@ class WindowInstances:
         return book.series()
 
     def touches(self) -> _Touch:
-        """Pairs of a request and an instance that it touches, each once."""
+        """Find the pairs of a request and an instance that it touches, each once."""
         parts: list[_Touch] = []
         for category, root in zip(
             self.population.categories, self.population.root_types()[1].tolist(), strict=True
@@ -94,8 +101,8 @@ class WindowInstances:
         return _Touch(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def _hosts(self, category: Category) -> list[tuple[int, B1]]:
-        """(host, [requests] True if the request touches it) for the hosts of a category; a single pseudo-host
-        if hosts are not distinguished."""
+        """Find the requests that touch each host of a category: (index of the host, bool[requests]); index 0
+        with all requests if hosts are not distinguished."""
         if not self.by_host:
             return [(0, np.ones(category.n_requests, np.bool_))]
         if category.host is None:
@@ -104,7 +111,7 @@ class WindowInstances:
         return [(host, np.asarray((category.host == host).any(axis=0))) for host in known]
 
     def _at(self, category: Category, rows: I8) -> tuple[I8, I8]:
-        """([requests] sample, [requests] window) as indices."""
+        """Indices of the sample and of the window of each of the requests `rows`."""
         return category.sample[rows].astype(np.int64), category.start_ns[rows] // self.length_ns - self.first
 
     def _add(
@@ -118,8 +125,10 @@ class WindowInstances:
         rows: B1 | None = None,
         value: F8 | None = None,
     ) -> None:
-        """Log one entry per request of a category: at `since_ns` after the request's start, on `host`, only
-        for `rows`."""
+        """Log one entry per request of a category, at `since_ns` after its start.
+
+        host: index of the host of each request; rows: mask of the requests to log, None: all.
+        """
         there = np.ones(category.n_requests, np.bool_) if rows is None else rows
         code = np.zeros(category.n_requests, np.int64) if host is None else host
         kept = np.flatnonzero(there & (code >= 0))
@@ -163,7 +172,8 @@ class WindowInstances:
                     self._add(book, number(f"ends {word}"), category, rows=category.status == status)
 
     def _rates(self, book: LogBook) -> None:
-        """Log arrival rate, requests in flight, C², failures; for windows also by root type."""
+        """Log arrival rate, requests in flight, C² of response times, and failures; for windows also by root
+        type."""
         touch = self.touches()
         cells = len(self) * _SLICES
         length_s = self.length_ns / _SLICES / NS_PER_SECOND
@@ -176,8 +186,8 @@ class WindowInstances:
         c2 = np.where(np.bincount(key, minlength=cells) > 1, squared_variation(count, total, squares), np.nan)
 
         def read(name: VariableName, of_cell: F8) -> None:
-            """Log the readings of all slices of every instance; NaN where there is none. of_cell: readings by
-            instance and slice."""
+            """Log the readings of all slices of every instance, NaN for a slice without one. of_cell: float64
+            readings by instance and slice."""
             time_us = np.tile(np.arange(1, _SLICES + 1), len(self)) * (self.length_ns / NS_PER_US / _SLICES)
             instance = np.repeat(np.arange(len(self), dtype=np.int32), _SLICES)
             book.add(book.names[name], instance, time_us.astype(np.float64), of_cell)
@@ -204,8 +214,8 @@ class WindowInstances:
 def window_instances(
     population: Population, settings: DistalyzeSettings
 ) -> tuple[WindowInstances, Instances]:
-    """Create an instance of every window with a request, or of every (host, window) in which a request
-    touched the host."""
+    """Make an instance of every window with a request, or of every (host, window) in which a request touched
+    the host."""
     by_host = settings.instances == "host"
     length = population.window_ns
     starts = np.concatenate([category.start_ns for category in population.categories])

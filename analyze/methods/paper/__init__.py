@@ -1,1 +1,1 @@
-"""Spectroscope as published: mutations, precursors and their ranking."""
+"""Method "paper": Spectroscope as published: mutations, precursors and their ranking."""

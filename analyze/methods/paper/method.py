@@ -1,4 +1,4 @@
-"""Register paper mode: Spectroscope as published, or as its source does it."""
+"""Method "paper": Spectroscope as published, or as its released source works."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from schemas.report.mutations import CategoriesSection, MutationKind, MutationsS
 from schemas.report.report import Verdict
 
 _COUNT_NOTE_RATIO: Final = 1.2
-"""Least ratio of the numbers of requests that gives a note: the papers assume similar workloads (NSDI
-§5.2)."""
+"""Ratio of the numbers of requests above which the report has a note: the papers assume similar workloads
+(NSDI §5.2)."""
 _WEIGHT_NOTE_CHANGE: Final = 0.01
-"""Least relative difference of mean sampling weights that gives a note: counts are then not comparable."""
+"""Relative difference of mean sampling weights above which the report has a note: counts are then not
+comparable."""
 
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 def _analyse(
     compared: ComparedSamples, _history: ComparedSamples | None, settings: PaperSettings, limits: ReportLimits
 ) -> Result:
-    """Find mutations of the second sample against the first. The history is ignored: the papers had none.
+    """Find mutations of the second sample against the first. The history is not used: the papers had none.
 
     Raises PeriodError if a sample has no testable request.
     """
@@ -77,7 +78,7 @@ def _analyse(
 
 
 def _verdict(mutations: MutationsSection, settings: PaperSettings) -> Verdict:
-    """Verdict in a word and in a sentence."""
+    """Make the verdict from the mutations: outcome and sentence."""
     if not mutations.mutations_total:
         return Verdict(
             outcome="no-mutation",
@@ -92,7 +93,7 @@ def _verdict(mutations: MutationsSection, settings: PaperSettings) -> Verdict:
 
 
 def _notes(population: Population, result: PaperRun) -> tuple[str, ...]:
-    """Notes on causes of changed counts other than the system: load and sampling."""
+    """Notes on changed load or sampling, which change counts without a change of the system."""
     notes = []
     before, after = (int(n) for n in result.moments.count.sum(axis=1))
     ratio = after / before if before and after else 1.0

@@ -19,7 +19,7 @@ from schemas.windows import NS_PER_US
 def report_tables(
     result: PaperRun, population: Population, categories: list[CategoryRow]
 ) -> dict[str, pa.Table]:
-    """Build all tables, uncut; rows by rank, then in the order of a report."""
+    """Make all tables, not cut; rows by rank, then in the order of a report."""
     painted = {"painted": painted_table(result, population)} if result.painted else {}
     return painted | {
         "mutations": _mutations(result, population),
@@ -46,7 +46,7 @@ def _mutations(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _edges(result: PaperRun, population: Population) -> pa.Table:
-    """Table with one row per edge of every response-time mutation (a report may have 100 k edges)."""
+    """Table with one row per edge of every response-time mutation (a report may have 100,000 edges)."""
     parts = [
         edge_table(population.categories[m.category], m.edges, rank)
         for rank, m in enumerate(result.mutations, 1)
@@ -79,7 +79,7 @@ def _precursors(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _categories(rows: list[CategoryRow], population: Population) -> pa.Table:
-    """Table with one row per category and its keys in the lake, which the report's model omits."""
+    """Table with one row per category, with its keys in the lake, which the report's model omits."""
     kept = {category.graph.key: sorted(category.stored) for category in population.categories}
     return arrow_table(CATEGORIES, rows, stored=[kept[row.category] for row in rows])
 
@@ -97,7 +97,8 @@ def painted_table(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _requests(result: PaperRun, population: Population) -> pa.Table:
-    """Rows of REQUESTS by rank, mutations before precursors, then in the order of the category."""
+    """Table REQUESTS of mutations and precursors: by rank, mutations before precursors, then in the order of
+    the category."""
     listed = list(_listed(result))
     if not listed:
         return arrow_table(REQUESTS, ())
@@ -117,7 +118,8 @@ def _requests(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _listed(result: PaperRun) -> Iterator[tuple[int, str, int]]:
-    """Yield (rank, role, index of the category): every mutation; every candidate once, at its best rank."""
+    """Yield (rank, role, index of the category) for every mutation, and for every candidate once, at its best
+    rank."""
     seen: set[int] = set()
     for rank, mutation in enumerate(result.mutations, 1):
         yield rank, "mutation", mutation.category

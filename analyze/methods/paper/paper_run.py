@@ -38,21 +38,26 @@ from schemas.arrays import F8, I4, I8
 from schemas.report.mutations import Direction, MutationKind
 
 _NOTHING_US: Final = 1e-3
-"""Contributions below this are 0: less than one tick of the clock (1 ns) in one request."""
+"""Absolute contribution below which it counts as 0, µs: less than one tick of the clock (1 ns) in one
+request."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeEvidence:
-    """Tests and attribution of the edges of one response-time mutation."""
+    """Tests and attribution of the edges of a response-time mutation."""
 
     tests: KsTests
-    """[edges] KS tests; `text`: of requests with the edge critical; `released`: of all edges of its name."""
+    """KS tests of edges, [edges]: by variant `text` over the requests in which the edge is critical, by
+    variant `released` over all edges of one name."""
     attribution: Attribution
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One mutation; `category` indexes the population."""
+    """Mutation of one category (its index in the population), ranked.
+
+    contribution_us: by the formula in use; contribution_nsdi_us, contribution_tr_us: by that of each paper.
+    """
 
     category: int
     kind: MutationKind
@@ -64,41 +69,48 @@ class Ranked:
     itself in the reference.
 
     For a structural mutation without candidates: by variant `text` the mean of the root type; by variant
-    `released` the mutation's own mean, so that it costs 0."""
+    `released` the mutation's own mean, so that it costs 0.
+    """
     candidates: MutationCandidates | None
-    """Candidates of a structural mutation; if none was found, `category` is empty. None for a response-time
-    mutation."""
+    """Candidates for precursors of a structural mutation; if none was found, their `category` is empty. None
+    for a response-time mutation."""
     edges: EdgeEvidence | None
-    """Edges of a response-time mutation; None for a structural one."""
+    """Evidence on the edges of a response-time mutation; None for a structural one."""
     virtual: str = ""
     direction: Direction = Direction.INCREASE
-    """Sign of its effect on the summed response time; without an effect, the sign of the change of the
+    """Sign of the mutation's effect on the summed response time; without an effect, that of the change of the
     mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaperRun:
-    """All results of paper mode."""
+    """Results of paper mode."""
 
     moments: SampleMoments
     root: I8
-    """[categories] code of the root type, in order of first appearance."""
+    """Number of each category's root type, int64[categories], in order of first appearance."""
     times: KsTests
-    """[categories] KS tests of response times."""
+    """KS tests of the response times of each category, [categories]."""
     sets: StructuralSets
     mutations: tuple[Ranked, ...]
-    """Mutations by rank. `text`: first those in the direction of the change of the mean response time, then
-    the others, each by |contribution|, largest first. `released`: by signed contribution, largest first. Ties
-    by kind and category key."""
+    """Mutations by rank.
+
+    By variant `text` first those in the direction of the change of the mean response time, then the others,
+    each by |contribution|, largest first. By variant `released` by signed contribution, largest first. Of
+    equals by kind and category key.
+    """
     signed: bool
-    """True for one list of both directions; False for one list per direction."""
+    """True if one list holds both directions; False for one list per direction."""
     painted: tuple[KsTests, ...]
-    """`released`: [categories] tests of every edge of every category, mutated or not ([edges], by name).
-    Empty in `text`, where only the edges of response-time mutations are tested (`Ranked.edges`)."""
+    """Tests of every edge of every category, mutated or not, one `KsTests` [edges] per category; for variant
+    `released`.
+
+    Empty for variant `text`, where only the edges of response-time mutations are tested (`Ranked.edges`).
+    """
 
 
 def paper_run(population: Population, settings: PaperSettings) -> PaperRun:
-    """Find all mutations of both kinds, ranked as the variant ranks.
+    """Find all mutations of both kinds, ranked as the variant does.
 
     Cost: one sort of each category's response times; for response-time mutations the critical path and one
     sort of each edge (`released`: one sort of each edge of every category); one edit distance for each
@@ -124,7 +136,7 @@ def paper_run(population: Population, settings: PaperSettings) -> PaperRun:
 
 
 def _ranked(found: list[Ranked], change_sign: float, *, signed: bool) -> list[Ranked]:
-    """Order mutations as in `PaperRun.mutations`; change_sign: sign of the change of the mean over all
+    """Sort mutations as in `PaperRun.mutations`. change_sign: sign of the change of the mean over all
     requests."""
     placed = [replace(m, direction=_direction(m.contribution_us, change_sign)) for m in found]
     if signed:
@@ -140,7 +152,7 @@ def _direction(contribution_us: float, change_sign: float) -> Direction:
 
 
 def _change_sign(moments: SampleMoments) -> float:
-    """Sign of the change of the mean; 0 if it is equal or a period is empty."""
+    """Sign of the change of the mean response time; 0 if the means are equal or a period is empty."""
     before, after = pooled(moments, np.arange(moments.count.shape[1])).mean_us[:, 0]
     return 0.0 if np.isnan(after - before) else float(np.sign(after - before))
 
@@ -193,10 +205,11 @@ def _rank_candidates(
     *,
     relaxed: bool,
 ) -> Ranked:
-    """Rank the candidates of one structural mutation by distance, and compute its contribution by both
-    papers' formulas.
+    """Rank the candidates of one structural mutation by distance, and compute its contribution by the
+    formulas of both papers.
 
-    Ties of distance go to the precursor that lost more requests, then to category order.
+    Of equal distances the precursor that lost more requests comes first, then the order of categories counts.
+    relaxed: True if the rule of similar counts was dropped.
     """
     gained = int(moments.count[1, mutation] - moments.count[0, mutation])
     mean1 = float(moments.mean_us[1, mutation])
@@ -235,8 +248,10 @@ def _response_time(
     by_name: KsTests | None,
     settings: PaperSettings,
 ) -> Ranked:
-    """Build one response-time mutation with tests of its edges: `by_name`, or if None tests on the requests
-    in which each edge was critical."""
+    """Make one response-time mutation with tests of its edges.
+
+    by_name: these tests; None: each edge is tested on the requests in which it was critical.
+    """
     mean0, mean1 = (float(x) for x in moments.mean_us[:, index])
     value = response_time_contribution(int(moments.count[0, index]), mean0, mean1)
     latency, critical = edge_latency_ns(category), critical_path(category)
@@ -256,9 +271,10 @@ def _response_time(
 
 
 def _name_virtual(found: list[Ranked], sets: StructuralSets, settings: PaperSettings) -> list[Ranked]:
-    """Mark mutations of a category with several roles, which the papers split into virtual categories.
+    """Mark the mutations of a category with several roles, which the papers split into virtual categories.
 
-    Both papers split response time + structural; the tech report also response time + precursor.
+    Both papers split response-time and structural mutations; the technical report also response-time
+    mutations and precursors.
     """
     slower = {m.category for m in found if m.kind is MutationKind.RESPONSE_TIME}
     both = slower & set(sets.mutations.tolist())

@@ -1,5 +1,4 @@
-"""Convert results of paper mode to the report's model: mutations with edges and precursors, categories,
-roots, sums."""
+"""Rows of paper mode for the report: mutations with edges and precursors, categories, root types, sums."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ from schemas.windows import NS_PER_US
 
 
 def mutations_section(result: PaperRun, population: Population, limits: ReportLimits) -> MutationsSection:
-    """Section of all mutations, within the report's bounds."""
+    """Fill the section of mutations, within the report's bounds."""
     mutations, graphs = _mutation_rows(result, population, limits)
     kinds = [m.kind for m in result.mutations]
     structural = kinds.count(MutationKind.STRUCTURAL)
@@ -59,7 +58,7 @@ def mutations_section(result: PaperRun, population: Population, limits: ReportLi
 
 
 def _lists(result: PaperRun, listed: Sequence[Mutation]) -> tuple[RankedList, ...]:
-    """Ranked lists of the mutations in `listed`: one list of all, or one per direction."""
+    """Ranked lists of the mutations in `listed`: a single list, or one per direction."""
     way_of = [None if result.signed else m.direction for m in result.mutations]
     return tuple(
         RankedList(direction=way, ranks=ranks, total=way_of.count(way))
@@ -71,7 +70,8 @@ def _lists(result: PaperRun, listed: Sequence[Mutation]) -> tuple[RankedList, ..
 def _mutation_rows(
     result: PaperRun, population: Population, limits: ReportLimits
 ) -> tuple[tuple[Mutation, ...], dict[str, GraphView]]:
-    """Best mutations of each direction, by rank, and the graphs of the detailed ones (keys sorted)."""
+    """Make the rows of the mutations to show, by rank, and the graphs of the detailed ones by category key,
+    keys sorted."""
     listed = sum(abs(m.contribution_us) for m in result.mutations)
     shown, detailed = (_kept(result.mutations, most) for most in (limits.mutations, limits.detailed))
     graphs: dict[str, GraphView] = {}
@@ -88,8 +88,8 @@ def _mutation_rows(
 
 
 def _kept(mutations: Sequence[Ranked], limit: int) -> set[int]:
-    """Indices of the `limit` mutations with the largest |contribution|, shared between directions; ties by
-    rank."""
+    """Indices of the `limit` mutations with the largest |contribution|, divided between the directions; of
+    equals by rank."""
     ways = [m.direction for m in mutations]
     by_size = sorted(range(len(ways)), key=lambda place: -abs(mutations[place].contribution_us))
     shares = fair_shares(ways, limit).items()
@@ -97,10 +97,11 @@ def _kept(mutations: Sequence[Ranked], limit: int) -> set[int]:
 
 
 def fair_shares(ways: Sequence[Direction], limit: int) -> dict[Direction, int]:
-    """Split `limit` places between the directions: direction -> number, best ranked direction first.
+    """Divide `limit` places between the directions: direction -> number of places, direction of the best rank
+    first.
 
-    Half each, the odd place to the better ranked direction; places that one direction does not need go to the
-    other.
+    Each gets half, an odd place goes to the better ranked direction; places that one direction does not need
+    go to the other. ways: direction of each mutation, by rank.
     """
     total = {way: ways.count(way) for way in Direction}
     first = ways[0] if ways else Direction.INCREASE
@@ -130,7 +131,8 @@ def _mutation(
     share_of_listed: float,
     graphs: dict[str, GraphView],
 ) -> Mutation:
-    """Row of one mutation. graphs: by category key; empty for a mutation shown without details."""
+    """Make the row of one mutation. graphs: graphs by category key; empty for a mutation shown without
+    details."""
     category = population.categories[found.category]
     graph, edges, candidates = category.graph, found.edges, found.candidates
     precursors = (
@@ -175,7 +177,7 @@ def _mutation(
 
 
 def _periods(population: Population, moments: SampleMoments, index: int) -> dict[str, Any]:
-    """Fields of CategoryPeriods."""
+    """Fields of CategoryPeriods for the category at `index`."""
     graph = population.categories[index].graph
     return {
         "category": graph.key,
@@ -190,14 +192,15 @@ def _periods(population: Population, moments: SampleMoments, index: int) -> dict
 def _listed(
     population: Population, moments: SampleMoments, index: int, limits: ReportLimits
 ) -> dict[str, Any]:
-    """Fields of ListedCategory, within the report's bounds."""
+    """Fields of ListedCategory for the category at `index`, within the report's bounds."""
     category, found = population.categories[index], _periods(population, moments, index)
     kept = {"stored": _stored(category, limits), "stored_total": len(category.stored)}
     return {**found, **kept, "canonical": canonical(found["canonical"], limits)}
 
 
 def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount:
-    """Step account of a mutation; its own steps only if it is structural without a precursor."""
+    """Step account of a mutation against its best precursor; of a structural mutation without one, its own
+    steps."""
     category = population.categories[found.category]
     if found.edges is not None:
         return timing_account(
@@ -211,7 +214,7 @@ def _account(found: Ranked, population: Population, limits: ReportLimits) -> Ste
 def _edges(
     category: Category, evidence: EdgeEvidence, limits: ReportLimits, *, detailed: bool
 ) -> tuple[EdgeRow, ...]:
-    """Edges of one mutation, changed first; if not detailed, changed edges only."""
+    """Rows of the edges of one mutation, changed ones first; if not `detailed`, changed edges only."""
     order = _edge_order(evidence)
     if not detailed:
         order = order[: min(limits.brief_edges, int(evidence.tests.changed.sum()))]
@@ -219,7 +222,7 @@ def _edges(
 
 
 def _ks_row(tests: KsTests, index: int) -> KsResult:
-    """KS result of one category."""
+    """KS result of the test at `index`, for the report."""
     return KsResult(
         n0=int(tests.n0[index]),
         n1=int(tests.n1[index]),
@@ -229,13 +232,14 @@ def _ks_row(tests: KsTests, index: int) -> KsResult:
 
 
 def _edge_order(evidence: EdgeEvidence) -> npt.NDArray[np.intp]:
-    """Order of edges in a report: changed first, then by |A_e|, then by position."""
+    """Order of edges in a report: changed ones first, then by |contribution|, largest first, then by
+    index."""
     size = np.abs(evidence.attribution.contribution_us)
     return np.lexsort((np.arange(len(size)), -size, ~evidence.tests.changed))
 
 
 def edge_table(category: Category, evidence: EdgeEvidence, rank: int) -> pa.Table:
-    """Table of all edges of one mutation, by position."""
+    """Table of all edges of one mutation, by index of the edge."""
     a = evidence.attribution
     return arrow_columns(
         EDGES,
@@ -254,7 +258,7 @@ def edge_table(category: Category, evidence: EdgeEvidence, rank: int) -> pa.Tabl
 
 
 def tested_edges(graph: Graph, tests: KsTests) -> dict[str, Any]:
-    """Columns that identify every edge of a category, and its test."""
+    """Columns that identify every edge of a category, and the columns of its test."""
     src, dst = graph.edges.reshape(-1, 2).T
     labels = np.array(graph.labels, dtype=object)
     return {
@@ -278,7 +282,7 @@ def _precursor_row(
     place: int,
     limits: ReportLimits,
 ) -> PrecursorRow:
-    """Row of the candidate at `place` in the ranking by distance."""
+    """Make the row of a precursor candidate; place: its index in the ranking by distance."""
     return PrecursorRow(
         **_listed(population, moments, int(found.category[place]), limits),
         edits=int(found.edits[place]),
@@ -288,8 +292,8 @@ def _precursor_row(
 
 
 def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) -> tuple[Histogram, ...]:
-    """Histograms of a mutation's response times, and either of its best precursor's or of the latencies of
-    its changed edges with the largest |A_e|."""
+    """Histograms of a mutation's response times, and also of its best precursor's response times, or of the
+    latencies of its changed edges with the largest |contribution|."""
     category = population.categories[mutation.category]
     drawn = [_response_histogram("Response time", category, limits)]
     if mutation.candidates is not None and len(mutation.candidates.category):
@@ -310,7 +314,8 @@ def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) 
 
 
 def category_rows(result: PaperRun, population: Population) -> list[CategoryRow]:
-    """Rows of all categories, by |change of the summed response time|, ties by key; canonical text uncut."""
+    """Rows of all categories, by |change of the summed response time|, largest first, of equals by key;
+    canonical text is not cut."""
     change = result.moments.total_us[1] - result.moments.total_us[0]
     roles = _roles(result)
     keys = [c.graph.key for c in population.categories]
@@ -340,7 +345,7 @@ def _roles(result: PaperRun) -> dict[int, tuple[Role, ...]]:
 
 
 def root_rows(result: PaperRun, population: Population) -> list[RootRow]:
-    """Rows of root types, busiest first, ties by name."""
+    """Rows of root types, those with most requests first, of equals by name."""
     rows = []
     for code in np.unique(result.root):
         members = np.flatnonzero(result.root == code)
@@ -356,7 +361,8 @@ def root_rows(result: PaperRun, population: Population) -> list[RootRow]:
 
 
 def sums(result: PaperRun) -> SumsSection:
-    """Sums of the contributions, beside the exact change that they approximate."""
+    """Fill the section that compares the sums of the contributions with the exact changes that they
+    approximate."""
     moments = result.moments
     filled = np.nan_to_num(moments.filled_mean_us())
     structural = float((filled[1] * (moments.count[1] - moments.count[0])).sum())
@@ -377,7 +383,7 @@ def sums(result: PaperRun) -> SumsSection:
 
 
 def _moments(moments: SampleMoments, sample: int, category: int) -> Moments:
-    """Moments of one category in one sample."""
+    """Moments of one category in one sample, for the report."""
     count = int(moments.count[sample, category])
     mean, variance = moments.mean_us[sample, category], moments.variance_us2[sample, category]
     c2 = variance / mean**2 if count > LARGE and mean > 0 else math.nan
@@ -385,11 +391,11 @@ def _moments(moments: SampleMoments, sample: int, category: int) -> Moments:
 
 
 def _stored(category: Category, limits: ReportLimits) -> tuple[str, ...]:
-    """Keys of the lake's categories that were merged into a category, within the report's bound."""
+    """Keys of the stored categories that were merged into a category, within the report's bound."""
     return tuple(sorted(category.stored)[: limits.stored])
 
 
 def _response_histogram(title: str, category: Category, limits: ReportLimits) -> Histogram:
-    """Histogram of response times in both samples."""
+    """Histogram of a category's response times in both samples."""
     us = category.response_ns / NS_PER_US
     return log_histogram(title, us[category.rows(0)], us[category.rows(1)], limits.bins)

@@ -1,4 +1,5 @@
-"""Sections of paper mode: mutations as ranked lists and cards, in words; root types, categories, sums."""
+"""Display of paper mode: mutations as ranked lists and cards, with sentences; root types, categories,
+sums."""
 
 from __future__ import annotations
 
@@ -43,19 +44,21 @@ from schemas.report.mutations import (
 from schemas.report.parts import GraphView, NodeName
 
 LEAST_PART: Final = 0.1
-"""Least share of the change of the mean, with the same sign, for a changed edge to be given as the reason."""
+"""Minimum share of the change of the mean, with the same sign, for a changed edge to be given as the
+reason."""
 
 
 ROUNDS_TO_WHOLE: Final = 1.005
-"""Shares below this are printed as at most 100 %."""
+"""Share up to which shares are printed as at most 100 %."""
 MOST_NAMES: Final = 3
-"""Most node names listed in a sentence on the difference of two structures."""
+"""Maximum number of node names in a sentence on the difference of two structures."""
 Graphs = Mapping[str, GraphView]
-"""Category key -> its graph, from which node names are taken."""
+"""Key of a category -> its graph, from which names of nodes are taken."""
 
 
 def look_first(section: MutationsSection, most: int) -> tuple[Mutation, ...]:
-    """Mutations to look at first: by rank, in one signed list by size; mutations that cost nothing last."""
+    """Select the mutations to look at first: by rank, or from one signed list by |contribution|; those
+    without effect last."""
     signed = any(listed.direction is None for listed in section.lists)
 
     def order(mutation: Mutation) -> tuple[bool, float]:
@@ -65,7 +68,7 @@ def look_first(section: MutationsSection, most: int) -> tuple[Mutation, ...]:
 
 
 def list_title(listed: RankedList) -> tuple[str, str]:
-    """(title of a list, its meaning)."""
+    """Title of a ranked list, and text of its meaning."""
     if listed.direction is Direction.INCREASE:
         return "Takes more time", "summed response time went up"
     if listed.direction is Direction.DECREASE:
@@ -74,7 +77,7 @@ def list_title(listed: RankedList) -> tuple[str, str]:
 
 
 def explain(mutation: Mutation, graphs: Graphs) -> str:
-    """Describe a mutation in one or two sentences: the change, its place, its size."""
+    """Text of a mutation in one or two sentences: the change, its place, its size."""
     if mutation.kind is MutationKind.RESPONSE_TIME:
         return _explain_timing(mutation, graphs.get(mutation.category))
     return _explain_structure(mutation) + _difference_sentence(mutation, graphs)
@@ -111,7 +114,8 @@ def _explain_structure(mutation: Mutation) -> str:
 
 
 def _difference_sentence(mutation: Mutation, graphs: Graphs) -> str:
-    """Sentence on nodes that only the most likely precursor, or only the mutation has, by name."""
+    """Sentence on nodes, by name, that only the most likely precursor or only the mutation has; empty if
+    unknown."""
     difference, here = mutation.difference, graphs.get(mutation.category)
     there = graphs.get(difference.precursor) if difference is not None else None
     if difference is None or here is None or there is None or _is_cut(here) or _is_cut(there):
@@ -143,23 +147,24 @@ def _is_cut(view: GraphView) -> bool:
 
 
 def _places(view: GraphView) -> Counter[str]:
-    """Number of nodes by component, with the host if it is part of the structure."""
+    """Number of nodes of a graph by component, or by host and component if hosts are part of the
+    structure."""
     return Counter(node.where for node in view.nodes)
 
 
 def _only_in(these: Counter[str], those: Counter[str]) -> Counter[str]:
-    """Names in `these` that are missing in `those`, each counted once."""
+    """Names in `these` that are not in `those`, each with count 1."""
     return Counter(name for name in these if name not in those)
 
 
 def _starts(nodes: Iterable[NodeName], by: Literal["text", "where"]) -> Counter[str]:
-    """Number of starts of each operation, or of operations in each place."""
+    """Number of nodes (ends of spans excluded) by operation, or by component."""
     return Counter(getattr(node, by) for node in nodes if node.side != "end")
 
 
 def _named(names: Counter[str], unit: str) -> str:
-    """Words for names: `a, 4 × b, c and 2 more`, or `4 steps in a and 1 step in b`; most frequent first, ties
-    by name."""
+    """Text of counted names: `a, 4 × b, c and 2 more`, or `4 steps in a and 1 step in b`; most frequent
+    first, of equals by name."""
     order = sorted(names, key=lambda name: (-names[name], name))
     listed = [_times(names[name], name, unit) for name in order[:MOST_NAMES]]
     more = len(order) - MOST_NAMES
@@ -205,7 +210,7 @@ def _explain_timing(mutation: Mutation, view: GraphView | None) -> str:
 
 
 def _edge_words(row: EdgeRow, view: GraphView | None) -> str:
-    """Ends of an edge, in words if the graph is available."""
+    """Text of an edge: names of its ends, with their sides if the graph is available."""
     if view is None or row.dst >= len(view.nodes):
         return f"{row.src_label} → {row.dst_label}"
     ends = (view.nodes[position] for position in (row.src, row.dst))
@@ -213,27 +218,28 @@ def _edge_words(row: EdgeRow, view: GraphView | None) -> str:
 
 
 def reason_of(mutation: Mutation, delta_us: float) -> EdgeRow | None:
-    """Changed edge with the largest part of the change of the mean; None if that part is below LEAST_PART."""
+    """Changed edge with the largest part in the change of the mean; None if that part is below LEAST_PART."""
     parts = [(edge.attribution_us / delta_us, edge) for edge in mutation.edges if edge.changed]
     share, edge = max(parts, key=lambda part: part[0])
     return edge if share >= LEAST_PART else None
 
 
 def part_of(us: float, whole_us: float) -> str:
-    """Part of a whole: `34 % of it`; if it is no share of the whole, the amount: `+3.2 ms by itself`."""
+    """Text of a part of a whole: `34 % of it`; for a part that is not a share, its amount: `+3.2 ms by
+    itself`."""
     if whole_us and 0 <= us / whole_us < ROUNDS_TO_WHOLE and moves(us):
         return f"{percent(us / whole_us)} of it"
     return f"{change(us)} by itself"
 
 
 TOP: Final = 3
-"""Number of mutations to look at first, whose details are open on the page and in print."""
+"""Number of mutations to look at first, whose details are unfolded on the page and in print."""
 PRINTED: Final = 15
-"""Most rows of a list on a terminal."""
+"""Maximum number of rows of a list on a terminal."""
 STORED: Final = 3
-"""Most stored category keys shown; all are listed beside the canonical text."""
+"""Maximum number of stored category keys shown; all are listed beside the canonical text."""
 MINOR_SHARE: Final = 0.1
-"""Share of the largest changed edge's part (A_e) below which a changed edge is drawn thin."""
+"""Share of the largest changed edge's |contribution| below which a changed edge is drawn thin."""
 
 _MEANS: Final = (
     b.Column("", "Requests", "count", lambda row: (row.before.count, row.after.count)),
@@ -255,7 +261,7 @@ _PRECURSORS: Final = (
 
 
 def mutations_blocks(section: MutationsSection) -> b.Blocks:
-    """Blocks of the section: mutations to look at first, ranked lists, cards."""
+    """Display of the section as blocks: mutations to look at first, ranked lists, cards."""
     s = section
     top = look_first(s, TOP)
     detailed = [mutation for mutation in s.mutations if mutation.category in s.graphs]
@@ -330,7 +336,7 @@ def _category(row: Mutation | PrecursorRow) -> b.Styled:
 
 
 def stored_keys(row: Mutation | PrecursorRow) -> b.Words:
-    """Keys of a mutation's categories in the lake, shortened, as `flowdiff categories` lists them."""
+    """Text of the keys of a row's stored categories, shortened as in `flowdiff categories`."""
     keys = row.stored[:STORED]
     more = row.stored_total - len(keys)
     return (b.joined(b.code(short(key), key) for key in keys), f" and {count(more)} more" if more > 0 else "")
@@ -425,7 +431,7 @@ def _edge_tone(edge: EdgeRow) -> str:
 
 
 def _graphs(mutation: Mutation, section: MutationsSection) -> Sequence[b.Drawing]:
-    """Drawings of a detailed mutation with captions: its own graph, and its precursor's."""
+    """Drawings of a detailed mutation with captions: its own graph, and that of its best precursor."""
     view, name = section.graphs[mutation.category], short(mutation.category)
     if mutation.kind is MutationKind.RESPONSE_TIME:
         largest = max((abs(row.attribution_us) for row in mutation.edges if row.changed), default=0.0)
@@ -450,8 +456,8 @@ def _drawn(view: GraphView, marks: Marks, title: str, caption: str) -> b.Drawing
 
 
 def _timing_mark(row: EdgeRow, largest_us: float) -> EdgeMark:
-    """Latency before → after on the critical path; minor if small beside the largest |A_e| of a changed
-    edge."""
+    """Mark of an edge: latency on the critical path before → after; minor if its |contribution| is small
+    beside the largest one of a changed edge."""
     if row.mean0_us is None and row.mean1_us is None:
         return EdgeMark("never critical")
     text = moved_duration(row.mean0_us, row.mean1_us)
@@ -460,14 +466,15 @@ def _timing_mark(row: EdgeRow, largest_us: float) -> EdgeMark:
 
 
 def _heat(row: EdgeRow) -> Heat:
-    """Colour of an edge; a changed edge of equal means counts as slower."""
+    """Colour of an edge; a changed edge with equal means counts as slower."""
     if not row.changed:
         return Heat.QUIET
     return Heat.SLOWER if (row.mean1_us or 0.0) >= (row.mean0_us or 0.0) else Heat.FASTER
 
 
 def _mean_marks(view: GraphView, *, problem: bool) -> dict[tuple[int, int], EdgeMark]:
-    """Mean latencies of one period; of the other period if this one has no request."""
+    """Marks of edges with the mean latency in one period, or in the other period if this one has no
+    requests."""
     marks = {}
     for edge in view.edges:
         first, second = (edge.mean1_us, edge.mean0_us) if problem else (edge.mean0_us, edge.mean1_us)
@@ -495,12 +502,12 @@ _CATEGORIES: Final = (
 
 
 def roots_blocks(section: RootsSection) -> b.Blocks:
-    """Table of root types, busiest first."""
+    """Display of the section as a folded table of root types, those with most requests first."""
     return _folded("Root types", b.Grid("Root types", _ROOTS, section.roots, section.roots_total))
 
 
 def categories_blocks(section: CategoriesSection) -> b.Blocks:
-    """Table of all categories, most changed first."""
+    """Display of the section as a folded table of all categories, most changed ones first."""
     rows, total = section.categories, section.categories_total
     return _folded("Categories", b.Grid("Categories", _CATEGORIES, rows, total, "categories"))
 
@@ -518,7 +525,7 @@ _SUMS: Final = (
 
 
 def sums_blocks(section: SumsSection) -> b.Blocks:
-    """Table of estimates beside the exact sums."""
+    """Display of the section as a table of estimated and exact sums."""
     s = section
     rows = (
         ("Structure: Σ mean·Δn", s.structural_estimate_us, s.structural_exact_us, s.structural_error),

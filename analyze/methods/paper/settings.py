@@ -18,18 +18,21 @@ class PaperSettings(Config):
 
     variant: Variant = "text"
     sm_threshold: int = Field(default=50, ge=1)
-    """Change of a category's raw request count that makes it a structural mutation or a precursor."""
+    """Change of a category's request count from which it is a structural mutation or a precursor."""
     alpha: float = Field(default=0.05, ge=0, le=1)
-    """A KS test rejects at p < alpha; no correction for the number of tests, as published."""
+    """Significance level of a KS test, without correction for the number of tests, as published."""
     min_requests: int = Field(default=10, ge=1)
-    """`text`: a test needs more than this many values in both periods (the papers' large categories)."""
+    """Number of values in both periods that a test needs to exceed (the papers' large categories); `text`
+    ranking only.
+    """
     one_to_n: bool = True
-    """A candidate precursor must have lost at least as many requests as the mutation gained."""
+    """Require that a candidate precursor lost at least as many requests as the mutation gained."""
     distance: Distance | None = None
-    """Edit distance, plain or over the longer sequence; None: as the ranking's paper (NSDI raw, TR
-    normalized), normalized in `released`."""
+    """Edit distance: plain, or normalized by the longer sequence; None: that of the ranking's paper (`nsdi`
+    plain, `tr` normalized, `released` normalized).
+    """
     ranking: _Ranking = "nsdi"
-    """Formula that orders the mutations."""
+    """Formula that orders mutations."""
 
     @property
     def resolved_distance(self) -> Distance:

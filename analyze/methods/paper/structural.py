@@ -3,11 +3,11 @@
 Categories that gained requests are found by a threshold on raw counts, the origin of these requests by edit
 distance between categories, and their cost by the formulas of both papers (TR §5.3, NSDI §5.4).
 
-Distance is Levenshtein on sequences of names: `text` compares canonical tokens, `released` the names of its
-edges' ends. Names are encoded as one character each, so that the distance runs on strings. Every candidate's
-distance enters the weighted mean of a mutation's precursors, so there is no score cutoff: a cut distance
-would change the published formula. The distance of equal sequences (in `text`, categories that differ in loop
-counts only) is computed once.
+The distance is Levenshtein's on sequences of names: variant `text` compares canonical tokens, variant
+`released` the names of the ends of edges. Names are encoded as one character each, so that the distance runs
+on strings. Every candidate's distance enters the weighted mean of a mutation's precursors, so distances are
+computed in full: a cutoff would change the published formula. The distance of equal sequences (in `text`,
+categories that differ in loop counts only) is computed once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INDEX = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class StructuralSets:
-    """Categories that gained or lost requests: indices into the population's categories, ascending."""
+    """Categories that gained or lost requests: indices in the population, ascending."""
 
     mutations: _INDEX
     precursors: _INDEX
@@ -38,7 +38,8 @@ class StructuralSets:
 def structural_sets(count: I8, settings: PaperSettings) -> StructuralSets:
     """Find categories that gained, or lost, at least the threshold in requests.
 
-    count: [2, categories] raw counts. `text`: gained >= threshold; `released`: strictly more.
+    count: int64[2, categories] raw counts. By variant `text` the change must be >= threshold, by `released`
+    strictly more.
     """
     gained = count[1] - count[0]
     least = settings.sm_threshold + (1 if settings.variant == "released" else 0)
@@ -46,8 +47,8 @@ def structural_sets(count: I8, settings: PaperSettings) -> StructuralSets:
 
 
 def candidates(mutation: int, precursors: _INDEX, count: I8) -> _INDEX:
-    """Precursor candidates: those of the mutation's root type that lost at least the requests it gained (NSDI
-    §5.3: 1:N)."""
+    """Select the candidates for a mutation's precursors: those of `precursors`, which have the same root
+    type, that lost at least as many requests as the mutation gained (NSDI §5.3: 1:N)."""
     lost = count[0, precursors] - count[1, precursors]
     chosen: _INDEX = precursors[lost >= count[1, mutation] - count[0, mutation]]
     return chosen
@@ -55,25 +56,28 @@ def candidates(mutation: int, precursors: _INDEX, count: I8) -> _INDEX:
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """Edit distances; arrays are [mutations, precursors]."""
+    """Edit distances between mutations and precursors; arrays are [mutations, precursors]."""
 
     edits: I4
-    """[mutations, precursors] Levenshtein distance d."""
+    """Levenshtein distance d, int32[mutations, precursors]."""
     normalized: F8
-    """[mutations, precursors] d over the longer sequence, 0 to 1."""
+    """Levenshtein distance over the length of the longer sequence, float64[mutations, precursors], in [0,
+    1]."""
 
 
 def edge_sequence(graph: Graph) -> tuple[Hashable, ...]:
-    """Names of the ends of every edge, (src, dst, src, dst, …), loops unfolded, in the order of `edges`.
+    """Names of the ends of each edge, (src, dst, src, dst, …), in the order of the graph's `edges`; loops are
+    unfolded.
 
-    The released tool compares these sequences. a → b → c is (a, b, b, c); a graph of one node is empty.
+    The released tool compares these sequences. For a → b → c it is (a, b, b, c), for a graph of one node
+    empty.
     """
     return tuple(graph.nodes[end] for end in graph.edges.reshape(-1).tolist())
 
 
 def distances(texts: Sequence[str], rows: _INDEX, columns: _INDEX) -> Distances:
-    """Edit distances between `texts[rows]` and `texts[columns]`, texts of one character for each name
-    (`as_texts`). O(Σ n·m / 64)."""
+    """Compute the edit distances between `texts[rows]` and `texts[columns]`; texts have one character per
+    name (`as_texts`). O(Σ n·m / 64)."""
     left, back_left = _distinct([texts[i] for i in rows])
     right, back_right = _distinct([texts[i] for i in columns])
     edits = cdist(left, right, scorer=Levenshtein.distance, dtype=np.int32)[np.ix_(back_left, back_right)]
@@ -83,16 +87,16 @@ def distances(texts: Sequence[str], rows: _INDEX, columns: _INDEX) -> Distances:
 
 
 def _distinct(texts: list[str]) -> tuple[list[str], _INDEX]:
-    """(distinct texts, index of each input among them)."""
+    """Distinct texts in order of first occurrence, and the index of each input among them."""
     place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return list(place), np.array([place[text] for text in texts], dtype=np.intp)
 
 
 def similarity_weights(edits: I4, normalized: F8, distance: Distance, settings: PaperSettings) -> F8:
-    """Weights of a mutation's candidates, summing to 1.
+    """Weights of a mutation's candidates by similarity; they sum to 1.
 
-    `text`: s = 1/(1+d) on the raw distance, 1 - d on the normalized one. `released`: 1/d on either; a
-    candidate at distance 0 then takes all (the limit), several share it.
+    By variant `text` 1/(1+d) for the raw distance, 1 - d for the normalized one; by variant `released` 1/d
+    for either. There a candidate at distance 0 gets all weight (the limit), several share it.
     """
     d = edits.astype(np.float64) if distance == "raw" else normalized
     if settings.variant == "released":
@@ -105,22 +109,28 @@ def similarity_weights(edits: I4, normalized: F8, distance: Distance, settings: 
 
 
 def structural_contribution(gained: int, mean1_us: float, baseline_us: float) -> float:
-    """Contribution: requests gained times the excess of the problem-period mean over the precursors' mean,
-    requests·µs."""
+    """Contribution of a structural mutation, requests·µs: requests gained times (problem's mean - mean of the
+    precursors)."""
     return gained * (mean1_us - baseline_us)
 
 
 @dataclass(frozen=True, slots=True)
 class MutationCandidates:
-    """Candidate precursors of one structural mutation, most likely first."""
+    """Candidate precursors of one structural mutation, the most likely first.
+
+    category: index in the population; edits, distance: edit distance, plain and as used for ranking.
+    """
 
     category: _INDEX
     edits: I4
     distance: F8
     weight: F8
-    """Weights in the baseline mean; they sum to 1."""
+    """Weight of each candidate in the baseline mean; the weights sum to 1."""
     relaxed: bool
-    """True in `text` if the 1:N heuristic left no candidate, so these are the candidates without it: many
-    categories may have given requests to one. The papers leave the case open; an empty `category` then means
-    that nothing of the root type lost the threshold. `released` relaxes no rule: an empty `category` means
-    that nothing passed it."""
+    """True if the rule that a candidate lost as many requests as the mutation gained (1:N) left none, and was
+    dropped; by variant `text` only.
+
+    Many categories may have given requests to one: the papers leave the case open. If `category` is empty all
+    the same, no category of the root type lost the threshold. Variant `released` never drops the rule: an
+    empty `category` means that no candidate passed it.
+    """

@@ -1,4 +1,4 @@
-"""Find response-time mutations: KS tests of response times and edges, in both variants.
+"""Find response-time mutations: KS tests of response times and edges, by both variants.
 
 Edges are tested one by one on the requests in which they are critical (`text`), or all of them by name
 (`released`).
@@ -25,35 +25,41 @@ _PROBLEM: Final = 1
 _NS_PER_MS: Final = 1_000_000
 _RELEASED_LEAST_SIZE: Final = 4.0
 _RELEASED_SIZE_MARGIN: Final = 0.0001
-"""`released` runs a test where n0·n1/(n0+n1+margin) is at least the least size; so sizes of exactly 4 without
-the margin are not tested: (8,8), (6,12) and (5,20)."""
+"""_RELEASED_LEAST_SIZE, _RELEASED_SIZE_MARGIN: the released source runs a test if n0·n1/(n0 + n1 + margin) is
+at least the least size.
+
+So sizes for which it would be exactly 4 without the margin are not tested: (8,8), (6,12) and (5,20).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class KsTests:
-    """Results of KS tests, one per entry; `d` and `p` are NaN where the test was not run."""
+    """Results of KS tests, one element per test; `d` and `p` are NaN where the test was not run.
+
+    n0, n1: number of values of the reference and the problem.
+    """
 
     n0: I8
     n1: I8
     d: F8
     p: F8
     changed: B1
-    """True if rejected at p < alpha."""
+    """True if the test rejects at p < alpha."""
 
     def at(self, places: _INDEX) -> KsTests:
-        """Results at the given places."""
+        """Select the results with indices `places`."""
         return KsTests(*(getattr(self, field.name)[places] for field in fields(self)))
 
     @classmethod
     def joined(cls, parts: Iterable[KsTests]) -> KsTests:
-        """Concatenate tests."""
+        """Concatenate the results of several calls."""
         none = np.zeros(0)
         every = [cls(none.astype(np.int64), none.astype(np.int64), none, none, none > 0), *parts]
         return cls(*(np.concatenate([getattr(part, field.name) for part in every]) for field in fields(cls)))
 
 
 def response_time_tests(categories: Sequence[Category], settings: PaperSettings) -> KsTests:
-    """KS test of every category's response times, by the rules of the variant."""
+    """KS test of each category's response times, by the rules of the variant."""
     tests = released_tests if settings.variant == "released" else text_tests
     return KsTests.joined(
         tests(category.response_ns[:, None], category.sample == _PROBLEM, settings) for category in categories
@@ -61,7 +67,7 @@ def response_time_tests(categories: Sequence[Category], settings: PaperSettings)
 
 
 def text_tests(values_ns: I8, problem: B1, settings: PaperSettings, critical: B1 | None = None) -> KsTests:
-    """Test each column on the values with `critical` set (None: all), as the papers describe.
+    """Test each column on the values with `critical` set (None: all), as described in the papers.
 
     Two-sided on ns, run if both periods have more than `min_requests` values.
     """
@@ -75,9 +81,9 @@ def text_tests(values_ns: I8, problem: B1, settings: PaperSettings, critical: B1
 def released_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTests:
     """Test each column as the released source does.
 
-    In this order: zeros are dropped; the test is run if `_RELEASED_LEAST_SIZE` values are left, so that an
-    edge in one period only is never significant; these values are rounded half up to whole ms; the test is
-    one-sided (slower).
+    Zeros are dropped. The test is run if enough values remain (`_RELEASED_LEAST_SIZE`), so that an edge in
+    one period only is never significant. Values are rounded half up to whole ms. The test is one-sided
+    (slower).
     """
     if not _released_enough(*_sizes(problem)).any():
         return _untested(values_ns > 0, problem)
@@ -93,13 +99,13 @@ def _released_enough(n0: I8, n1: I8) -> B1:
 
 
 def _sizes(problem: B1) -> tuple[I8, I8]:
-    """Numbers of rows in each period, [1] each: upper bounds of the sizes of every column."""
+    """Number of rows in each period, int64[1] each: upper bounds of the sizes of all columns."""
     n1 = np.array([np.count_nonzero(problem)], dtype=np.int64)
     return len(problem) - n1, n1
 
 
 def _untested(include: B1, problem: B1) -> KsTests:
-    """Untested results, for columns too short to be tested."""
+    """Results without tests, for columns that are too short."""
     n1 = (include & problem[:, None]).sum(axis=0, dtype=np.int64)
     none = np.full(include.shape[1], np.nan)
     return KsTests(include.sum(axis=0, dtype=np.int64) - n1, n1, none, none, np.zeros(len(none), np.bool_))
@@ -111,13 +117,13 @@ def _decide(tested: KsColumns, d: F8, p: F8, run: B1, settings: PaperSettings) -
 
 
 def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings) -> KsTests:
-    """[edges] tests of each edge's *name*: latencies of all places of a name in the category are one
-    sample.
+    """Test edges by name: latencies of all edges with one name in the category are one sample. One result per
+    edge.
 
-    The released tool identifies an edge by the names of its ends only, and tests all of them, critical or
-    not; so the edges of one name have the same numbers here. A category a → b, b → a, a → b has the names
-    a → b, with the latencies of its first and third edge, and b → a. `latency_ns`: [requests, edges].
-    O(requests · log requests · edges).
+    The released tool identifies an edge by the names of its ends only, and tests all edges, critical or not;
+    so edges with one name have equal results. Example: a category a → b, b → a, a → b has the names a → b,
+    with the latencies of its first and third edge, and b → a. latency_ns: int64[requests, edges]. O(requests
+    · log requests · edges).
     """
     problem = category.sample == _PROBLEM
     of_edge, places = _names(category.graph)
@@ -132,7 +138,7 @@ def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings
 
 
 def _names(graph: Graph) -> tuple[_INDEX, list[list[int]]]:
-    """([edges] number of each edge's name; edges of each name)."""
+    """Number of each edge's name, int64[edges], and indices of the edges with each name."""
     number: dict[tuple[object, object], int] = {}
     places: list[list[int]] = []
     of_edge = np.zeros(len(graph.edges), dtype=np.intp)
@@ -146,5 +152,6 @@ def _names(graph: Graph) -> tuple[_INDEX, list[list[int]]]:
 
 
 def response_time_contribution(count0: int, mean0_us: float, mean1_us: float) -> float:
-    """Contribution: reference-period requests times the change of the mean, requests·µs."""
+    """Contribution of a response-time mutation, requests·µs: number of the reference's requests times the
+    change of the mean."""
     return count0 * (mean1_us - mean0_us)

@@ -4,12 +4,12 @@ Read in the order of a run (`robust_run`):
 
 * A `Comparison` is the input: requests, their profile, the role of each slot of time (`roles`).
 * `confounders` adjust it where they can: they undo a renaming, or leave out a window with an incident.
-* A `View` has sums by call site: before, after and in ordinary times. Each row of MEASURES (`measures`)
-  computes an `Estimate` of one quantity at every site: values, errors, values in ordinary times.
+* A `View` has sums by call site: before, after, in the baseline. Each row of MEASURES (`measures`)
+  computes an `Estimate` of one quantity at every site: values, errors, values in the baseline.
   `sites_seen` does so for all sites, shard by shard if they do not fit into memory.
 * `testing` selects the significant changes; `confounders` explain some of them.
 * `causes` bundles the others to symptoms (`symptoms`), relates them (`relations`) until each cause stands for
-  its consequences (`resolve`), and assigns each its part of the change of the mean (`contributions`).
+  its consequences (`resolve`), and divides the change of the mean among them (`contributions`).
 * `verdict` judges whole periods: by sums over blocks of time (`period_blocks`), and by the largest change
   that may have gone undetected at call sites (`site_times`).
 * `segments` tests requests by the value of an attribute, over many operations; `suspects` ranks places to
@@ -20,9 +20,9 @@ Read in the order of a run (`robust_run`):
 The registry of methods finds `method.METHOD`; nothing else imports this package. Raises ConfigError for an
 unknown rule, PeriodError for periods without a request. Every number that decides is in `settings`.
 
-Terms: a *site* is a call site, a *pattern* a call pattern, a *vote* the one value of a request at a site.
-*Ordinary* times are the baseline (the reference, and the history if there is one), cut into *blocks* that
-show the noise; if these are pieces of one short stretch, *noise is assumed*. A *change* is a significant
-result of a measure at a site, a *symptom* the changes of one kind at one operation; a symptom that follows
-from no other is a *cause*, and becomes a finding.
+Terms: a *site* is a call site, a *pattern* a call pattern, a *vote* the single value of a request at a site
+(the mean over its calls there). *Ordinary* times are the baseline (the reference, and the history if there is
+one), cut into *blocks* that show the noise; if these are pieces of one short stretch, *noise is assumed*. A
+*change* is a significant result of a measure at a site, a *symptom* the changes of one kind at one operation;
+a symptom that follows from no other is a *cause*, and becomes a finding.
 """

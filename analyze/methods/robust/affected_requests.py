@@ -1,4 +1,4 @@
-"""Mark the requests that a change is about, count them from statistics, list them in a report."""
+"""Find the requests that show a change, count them from statistics, and list them in a report."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ from schemas.report.report_tables import REQUESTS
 from schemas.windows import NS_PER_US
 
 MOST_LISTED: Final = 50_000
-"""Most requests of a finding that are listed; more are thinned evenly."""
+"""Maximum number of listed requests of a finding; of more, an evenly spaced selection is listed."""
 _ROLE: Final = "affected"
 
 
 def showing(
     population: Population, groups: Sequence[RequestGroup], roles: Roles, changes: Iterable[Change]
 ) -> B1:
-    """[requests of all groups] True for requests that show a change: with its call pattern or a failing call
-    of its site, else those that touch the site. Of the problem if the change went up, of the reference if
-    down."""
+    """bool[requests of all groups]: True for requests that show one of the changes: of the problem if its
+    value rose, of the reference if it fell.
+
+    A request shows a change if it has the change's call pattern or a failing call of its site; for a change
+    of neither kind, if it touches the site.
+    """
     found = [np.zeros(len(group.rows), dtype=np.bool_) for group in groups]
     for change in changes:
         period = roles.problem if change.ups else roles.reference
@@ -53,8 +56,8 @@ def showing(
 
 
 def on_instance(population: Population, group: RequestGroup, change: Change, rows: I8) -> B1:
-    """[rows] True if a call at the change's site runs on the change's instance, or the request is in its
-    segment; all True if the change has neither."""
+    """bool[rows]: True for requests that belong to the change's segment, or else with a call at its site that
+    ran on its instance; all True if the change has neither."""
     if change.segment is not None:
         return np.isin(rows, change.segment.rows_of(group.category))
     host = population.categories[group.category].host
@@ -65,14 +68,14 @@ def on_instance(population: Population, group: RequestGroup, change: Change, row
 
 
 def has(sites: GraphSites, site: int, pattern: int = NO_PATTERN) -> bool:
-    """True if a graph has a site (with `pattern`, unless NO_PATTERN)."""
+    """True if a graph has a site; with a `pattern`, if it has that call pattern at the site."""
     if pattern == NO_PATTERN:
         return bool((sites.site == site).any() or (sites.pattern_site == site).any())
     return bool((sites.pattern_of[sites.pattern_site == site] == pattern).any())
 
 
 def failing_rows(population: Population, group: RequestGroup, site: int) -> I8:
-    """Rows of the group's category with a failing call of `site`, ascending."""
+    """Row indices of the group's category whose request has a failing call of `site`, ascending."""
     failures = population.categories[group.category].failures
     if not len(failures.row):
         return np.zeros(0, dtype=np.int64)
@@ -82,25 +85,33 @@ def failing_rows(population: Population, group: RequestGroup, site: int) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class AtSite:
-    """The requests of one category that touch a site."""
+    """Requests of one category that touch the site of a change; arrays are [rows].
+
+    category: index in the population; sample: index of each request's sample.
+    """
 
     category: int
     rows: I8
-    """Rows of the category, both samples."""
+    """int64[rows]: row indices in the category, ascending, of both samples."""
     sample: npt.NDArray[np.uint8]
     value_us: F8
-    """[rows] mean own time of the site's calls; 0 if the site has none. Averaged over sites if several."""
+    """float64[rows]: mean self time of the request's calls of the site, µs; 0 if it has none. Averaged over
+    the changes' sites if there are several."""
     hit: B1
-    """[rows] True if the request shows the change: its pattern, a failing call, a slow one."""
+    """bool[rows]: True if the request shows the change, i.e. has its pattern, a failing call, or a slow
+    one."""
     inside: B1
-    """[rows] True if the request ran on the change's instance, or in its segment."""
+    """bool[rows]: True if the request ran on the change's instance or belongs to its segment, or if the
+    change has neither."""
 
 
 def requests_at(
     population: Population, groups: Sequence[RequestGroup], changes: Sequence[Change]
 ) -> list[AtSite]:
-    """Find the requests that touch the site of any change, one AtSite a category. changes: one change,
-    repeated on other hosts. O(requests that touch them · changes)."""
+    """Find the requests that touch the site of any change, one `AtSite` per category.
+
+    changes: one change, or the same change on several hosts. O(requests that touch them · changes).
+    """
     found = []
     for group in groups:
         sites = group.sites
@@ -121,7 +132,8 @@ def requests_at(
 
 
 def _own_us(times: I8, sites: GraphSites, of: Sequence[int]) -> F8:
-    """[requests] mean own time of the calls of the sites `of`, µs; times: [nodes, requests] ns."""
+    """float64[requests]: mean self time of the calls of the sites `of`, µs; 0 without calls. times:
+    int64[nodes, requests], ns."""
     units = np.flatnonzero(np.isin(sites.site, of))
     if not len(units):
         return np.zeros(times.shape[1])
@@ -144,13 +156,14 @@ def _hits(population: Population, group: RequestGroup, change: Change, rows: I8,
 
 
 def own_times_of(found: Sequence[AtSite], sample: int) -> F8:
-    """Own times of one sample's requests on the change's instance, µs."""
+    """Self times, µs, of the requests of a sample (its index) that ran on the change's instance."""
     parts = [at.value_us[(at.sample == sample) & at.inside] for at in found]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[int, I8]:
-    """Map category -> ascending rows of a sample: those with `hit` as given, or all for None."""
+    """Row indices of a sample's requests by category, ascending: those whose `hit` equals the argument; None:
+    all."""
     chosen: dict[int, list[I8]] = {}
     for at in found:
         keep = at.sample == sample
@@ -162,26 +175,29 @@ def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[
 
 
 def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
-    """Count the requests that show the change: (reference, problem)."""
+    """Number of requests that show the change: (reference, problem)."""
     return tuple(  # type: ignore[return-value]
         int(sum((at.hit & (at.sample == sample)).sum() for at in found)) for sample in (REFERENCE, PROBLEM)
     )
 
 
 def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:
-    """Count affected requests in the profile: (reference, problem). Affected: with the pattern, a failing
-    call, or a mean own time beyond the middle of before and after (of a tail: over its threshold). Times are
-    bins, 2.2 % wide.
+    """Count requests that show a change from a profile: (reference, problem); (0, 0) without a change.
 
-    Of several changes (one on several hosts), the largest count: the profile does not hold their overlap. (0,
-    0) without a change.
+    A request shows the change if it has the pattern, a failing call, or a mean self time beyond the geometric
+    middle of before and after (for a change of the tail: over its threshold). Times are known to a bin of 2.2
+    % only. For several changes (one on several hosts) the largest count is taken: the profile does not record
+    the overlap.
     """
     return max((_affected(profile, roles, change) for change in changes), key=sum, default=(0, 0))
 
 
 def when_by_statistics(profile: Profile, roles: Roles, change: Change) -> When | None:
-    """Find when within the problem a change shows, slot by slot; among all requests, if no request of the
-    reference touches its site."""
+    """Find when within the problem a change shows, from counts per slot of the profile.
+
+    Counted are requests that touch its site, or all requests if none of the reference touches the site. None
+    if no stretch stands out.
+    """
     hits = _hits_by_slot(profile, change)
     requests = _by_slot(profile, profile.visits.filter(pc.equal(profile.visits["site"], change.site)), "n")
     usual = hits[roles.reference].sum() / max(requests[roles.reference].sum(), 1.0)
@@ -231,22 +247,27 @@ def _equal(column: pa.ChunkedArray, value: int) -> B1:
 
 @dataclass(frozen=True, slots=True)
 class AffectedRequests:
-    """Requests of one finding, ascending by (category, row); arrays are [listed]."""
+    """Affected requests that are listed for one finding, ascending by (category, row); arrays are [listed].
+
+    category: index in the population; row: index in the category.
+    """
 
     category: I4
     row: I8
     total: int
-    """Number of requests before thinning to the limit."""
+    """Number of affected requests before the list was thinned to the limit."""
 
     def by_category(self) -> Iterator[tuple[int, I8]]:
-        """Yield (category, its rows)."""
+        """Yield (index of the category, row indices in it) for each category."""
         numbers, first = np.unique(self.category, return_index=True)
         yield from zip(numbers.tolist(), np.split(self.row, first[1:]), strict=False)
 
 
 def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequests:
-    """Affected requests of both periods: those with the slow call, the failure, the new path. Thinned evenly
-    to `most`."""
+    """Collect the affected requests of both periods: those with the slow call, the failure, the new path.
+
+    At most `most`, evenly spaced.
+    """
     category = np.concatenate(
         [np.zeros(0, np.int32), *(np.full(int(f.hit.sum()), f.category, np.int32) for f in at)]
     )
@@ -259,7 +280,8 @@ def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequ
 
 
 def requests_table(population: Population, findings: Sequence[AffectedRequests]) -> pa.Table:
-    """Table REQUESTS of the affected requests, by rank of the finding; empty if findings have none listed."""
+    """Make the table REQUESTS of affected requests, by rank of the finding; without rows if none is
+    listed."""
     parts = [
         _rows(population, rank, number, rows)
         for rank, found in enumerate(findings, 1)
@@ -269,7 +291,7 @@ def requests_table(population: Population, findings: Sequence[AffectedRequests])
 
 
 def cut_notes(findings: Sequence[AffectedRequests]) -> tuple[str, ...]:
-    """Note, one sentence, that requests are missing from the list; empty if all are listed."""
+    """Sentence that only a part of the affected requests is listed; an empty tuple if all are listed."""
     cut = [str(rank) for rank, found in enumerate(findings, 1) if len(found.row) < found.total]
     if not cut:
         return ()

@@ -1,4 +1,4 @@
-"""Add up the calls of components that run on several instances, by instance, version and zone.
+"""Sum the calls of components that run on several instances, by instance, version and zone.
 
 A request counts once at each call site and once at each component, however many calls it makes there.
 Resource attributes are those of the instance that recorded a call; they are read for a few of its requests.
@@ -32,44 +32,56 @@ if TYPE_CHECKING:
 
 HOST: Final = "host"
 _ASKED_OF_A_HOST: Final = 3
-"""Requests per instance whose resource attributes are read."""
+"""Number of requests per instance whose resource attributes are read."""
 _CALLS_AT_ONCE: Final = 1 << 20
-"""Chunk size of the sums, calls: 92 MB of columns."""
+"""Number of calls after which partial sums are merged: 92 MB of columns."""
 
 
 class Level(NamedTuple):
-    """Instances of a component that share one value of an attribute."""
+    """Instances of a component that have one value of an attribute in common, e.g. `zone = eu-1`.
+
+    hosts: their indices in the population.
+    """
 
     attribute: str
     value: str
     hosts: tuple[int, ...]
     siblings: tuple[tuple[int, ...], ...]
-    """Hosts of each other value of the attribute, one tuple a value."""
+    """Indices of the hosts with each other value of the attribute, one tuple per value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls of components that have several instances, added up; arrays are [rows]."""
+    """Sums over calls of components that have several instances; arrays are [rows].
+
+    A row has a component, call site, pattern, host, period (`late`) and bin of self time. count: sum of the
+    calls' weights.
+    """
 
     component: I8
     site: I8
     pattern: I8
     host: I8
     late: I8
-    """[rows] 1 in the problem, 0 in the reference."""
+    """int64[rows]: 1 for calls of the problem, 0 for those of the reference."""
     bin: I8
-    """[rows] bin of the call's own time."""
+    """int64[rows]: bin (`bin_of`) of the call's self time, ns."""
     n: F8
-    """[rows] requests, each counted once a site. (`of_component`: once a component.)"""
+    """float64[rows]: number of requests; the calls that a request makes at the row's site share one request
+    equally.
+
+    of_component: the same, but shared by its calls of the component.
+    """
     of_component: F8
     failing: F8
-    """Requests with a failing call, counted as in `n`."""
+    """float64[rows]: number of requests with a failing call, shared by calls as in `n`."""
     count: F8
     own_ns: F8
-    """[rows] own time of all calls, unsampled ones included (weighted by request)."""
+    """float64[rows]: sum of the calls' self times, ns, weighted by the inverse sampling probability of the
+    request."""
 
     def where(self, keep: B1) -> Calls:
-        """Keep the rows where `keep` is True."""
+        """Select the rows where `keep` is True."""
         return Calls(*(getattr(self, name)[keep] for name in self.__slots__))
 
 
@@ -79,7 +91,7 @@ class ByInstance:
 
     calls: Calls
     levels: Mapping[int, tuple[Level, ...]]
-    """Component -> its levels."""
+    """Index of a component -> the levels (groups of instances) to compare."""
 
     @staticmethod
     def of(
@@ -89,7 +101,7 @@ class ByInstance:
         roles: Roles,
         settings: RobustSettings,
     ) -> ByInstance | None:
-        """Add up the calls of components with at least two instances; None if there is none."""
+        """Sum the calls of components with at least two instances; None if no component has several."""
         components = sorted({operation.component for operation in names.operations})
         number = {component: at for at, component in enumerate(components)}
         of_site = np.array(
@@ -112,7 +124,7 @@ class ByInstance:
 def _hosts_of(
     population: Population, groups: Sequence[RequestGroup], of_site: I8, roles: Roles
 ) -> dict[int, list[int]]:
-    """Map a component to the hosts that its calls in the problem ran on, ascending."""
+    """Hosts that each component's calls in the problem ran on: component -> indices of hosts, ascending."""
     seen = np.zeros((int(of_site.max(initial=-1)) + 1, len(population.hosts) + 1), dtype=np.bool_)
     for group in groups:
         host = population.categories[group.category].host
@@ -177,7 +189,7 @@ def _joined(parts: Sequence[Calls]) -> Calls:
 
 
 def _added(calls: Calls) -> Calls:
-    """Sum rows with equal keys."""
+    """Sum rows that agree in site, pattern, host, period and bin."""
     code, first = numbered((calls.site, calls.pattern, calls.host, calls.late, calls.bin))
     keys = (calls.component, calls.site, calls.pattern, calls.host, calls.late, calls.bin)
     values = (calls.n, calls.of_component, calls.failing, calls.count, calls.own_ns)
@@ -194,7 +206,10 @@ def _attributes_of(
     several: set[int],
     settings: RobustSettings,
 ) -> dict[tuple[int, str], dict[int, str]]:
-    """Map (component, attribute) -> host -> value. Only values found in every request that was read."""
+    """Read resource attributes of instances: (component, attribute) -> host -> value.
+
+    Only values found in every request that was read for the instance are kept.
+    """
     n_hosts = len(population.hosts) + 1
     left = np.zeros((len(components), n_hosts), dtype=np.int64)
     left[sorted(several), 1:] = _ASKED_OF_A_HOST if settings.instance_attributes else 0
@@ -241,8 +256,8 @@ def _levels_of(
     population: Population,
     attributes: Mapping[tuple[int, str], Mapping[int, str]],
 ) -> Iterator[Level]:
-    """Yield a level for each value of an attribute that has several; of two attributes that split the hosts
-    alike, only the first, `host` before all."""
+    """Yield a level for each value of each attribute that has several values, first `host`. Of two attributes
+    that divide the hosts in the same way only the first counts."""
     for host in hosts:
         yield Level(HOST, population.hosts[host], (host,), tuple((h,) for h in hosts if h != host))
     seen: set[frozenset[tuple[int, ...]]] = {frozenset((host,) for host in hosts)}

@@ -1,4 +1,4 @@
-"""Hold what is compared: samples, their profile, the role of each slot, confounder state."""
+"""Input of a run: samples, their profile, the role of each slot of time, and the state of confounders."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from analyze.stats.silences import ComparedTraffic
 
 
 class Noticed:
-    """State that a confounder stores when it adjusts a comparison; one dataclass a confounder derives from
-    it."""
+    """Base class of the states that confounders store when they adjust a comparison; one dataclass per
+    confounder."""
 
     __slots__ = ()
 
@@ -39,43 +39,48 @@ N = TypeVar("N", bound=Noticed)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Input of a run: samples, profile, roles, history."""
+    """Input of a run: requests, their profile, the roles of its slots, history, settings.
+
+    roles: role of each slot; traffic: requests, observed time and silences of the two samples.
+    """
 
     population: Population
-    """Requests of both samples; empty if the samples are stored statistics."""
+    """Requests of reference and problem; without categories if the samples are stored statistics."""
     profiled: Profiled
-    """Profile of reference, problem and history; the first slots are those of the population's samples."""
+    """Profile of reference, problem and history, with the groups of requests; its first slots are those of
+    the population's samples."""
     roles: Roles
     settings: RobustSettings
     traffic: ComparedTraffic
     threshold_ns: float = inf
-    """Response time over which a request is slow, for the breakdown of the tail; infinite without requests.
-    """
+    """Response time above which a request is slow, ns, for the breakdown of the tail; inf if there are no
+    requests."""
     history: Population | None = None
     """Requests of the history; None without a history, or if it is stored statistics."""
     kept_segments: tuple[SegmentSums, ...] = ()
-    """Counts by attribute value of a history that is stored statistics, one per sample."""
+    """Counts by value of attributes, for a history of stored statistics; one per sample."""
     workers: int = 1
-    """Most processes for the work."""
+    """Maximum number of processes to work with."""
     noticed: tuple[Noticed, ...] = ()
-    """States of the confounders that adjusted the profile, at most one per class."""
+    """States of the confounders that adjusted the comparison, at most one per class."""
 
     def with_noticed(self, one: Noticed) -> Comparison:
-        """Return the comparison with the state of one more confounder."""
+        """Comparison with the state of one more confounder."""
         return replace(self, noticed=(*self.noticed, one))
 
     def noticed_as(self, kind: type[N]) -> N | None:
-        """Look up a confounder's state by its class; None if it adjusted nothing."""
+        """State of a confounder, by its class; None if the confounder adjusted nothing."""
         return next((one for one in self.noticed if isinstance(one, kind)), None)
 
     @property
     def profile(self) -> Profile:
-        """Profile (sums by site, path and slot) of all requests."""
+        """Profile of all requests: sums by site, path and slot."""
         return self.profiled.profile
 
     @cached_property
     def timeless(self) -> bool:
-        """True if all requests of a period took 0 ns, so that nothing can be said of times."""
+        """True if all requests of the reference, or of the problem, took 0 ns: times then carry no
+        information."""
         return any(
             self.profile.responded("w", slots) > 0 and not self.profile.responded("ns", slots)
             for slots in (self.roles.reference, self.roles.problem)
@@ -91,14 +96,15 @@ class Comparison:
         return View(profile, self.roles, self.settings, by_instance)
 
     def views(self) -> Iterator[View]:
-        """Yield views that together hold all call sites: one view, or shards that fit into memory."""
+        """Yield views that together contain all call sites: a single view, or one per shard that fits into
+        memory."""
         if self.profile.runs is None:
             return iter([self.view])
         shards = site_shards(self.profile, self.profile.runs)
         return map(partial(shard_view, self.roles, self.settings), shards)
 
     def seen(self) -> SitesSeen:
-        """Observations of every measure at every call site."""
+        """Observations of every measure at every call site, shard by shard if necessary."""
         profile = self.profile
         parts = (
             (seen_in(self.view),)

@@ -1,8 +1,8 @@
-"""Build the graph of calls around the first findings, both periods in one graph.
+"""Picture of the calls around the first findings, both periods in one graph.
 
 For spans it is the calling context: the path from the root to each finding, and the other calls of the
 operations on it. For activity records, which do not nest, it is the sequence of trace points along the most
-frequent steps. Numbers are of call sites, from the profile: no requests needed. O(paths of the profile).
+frequent steps. Numbers come from the profile, by call site: no requests are needed. O(paths of the profile).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from stitch.graph.placed import NO_COMPONENT
 def flow_picture(
     run: RobustRun, findings: Sequence[Finding], foremost: int, limits: ReportLimits
 ) -> FlowPicture | None:
-    """Picture of the finding of rank `foremost`, and of other early findings as far as there is room.
+    """Draw the finding with rank `foremost`, and other early findings as far as there is room.
 
-    findings: of all causes, in their order. None without a finding.
+    findings: those of all causes, in the order of the causes. None if there is no cause.
     """
     if not run.causes:
         return None
@@ -64,14 +64,14 @@ def flow_picture(
 
 
 _Place = tuple[int, int]
-"""(path, site): a call in its context, or a step between trace points of a root type; path NO_CALLER if the
-breakdown has none."""
+"""Node of the picture, (path, site): a call in its calling context, or a step between trace points of a root
+type; path NO_CALLER if the breakdown has no such path."""
 _Marks = Mapping[int, tuple[int, Change, bool]]
-"""Site -> (rank of the finding, change, whether it leads the finding)."""
+"""Site -> (rank of the finding, its change at the site, True if that is a leading change)."""
 
 
 class _Numbers:
-    """Numbers of call sites by period, and the places (paths) at which each site occurs."""
+    """Numbers of call sites in both periods, and the calling paths at which each site occurs."""
 
     def __init__(self, run: RobustRun) -> None:
         self.run = run
@@ -96,8 +96,8 @@ class _Numbers:
 
     @cached_property
     def _account(self) -> tuple[I8, I8, F8]:
-        """(root, path, [rows, 4] critical ns of both periods, then calls of both) of the rows of the
-        breakdown."""
+        """Rows of the breakdown: (root, path, float64[rows, 4] critical time in ns before and after, number
+        of calls before and after)."""
         table, roles = self.run.profile.account, self.run.roles
         root, path, slot = (table[name].to_numpy().astype(np.int64) for name in ("root", "path", "slot"))
         key = root * max(len(self.names.paths), 1) + path
@@ -112,7 +112,7 @@ class _Numbers:
 
     @cached_property
     def _paths_of(self) -> Mapping[int, Sequence[int]]:
-        """Site -> places at which it occurs in the calling context."""
+        """Site -> calling paths at which it occurs."""
         found: dict[int, list[int]] = defaultdict(list)
         for path, name in enumerate(self.names.paths):
             found[name.site].append(path)
@@ -128,7 +128,7 @@ class _Numbers:
 
     @cached_property
     def _steps(self) -> Mapping[int, list[int]]:
-        """Trace point -> sites of the steps that end there."""
+        """Operation of a trace point -> sites of the steps that end there."""
         into: dict[int, list[int]] = defaultdict(list)
         for at in np.flatnonzero(self.is_step).tolist():
             into[self.names.sites[at].operation].append(at)
@@ -136,12 +136,13 @@ class _Numbers:
 
     @cached_property
     def _by_path(self) -> F8:
-        """[paths, 4] critical ns of both periods, calls on critical paths of both."""
+        """Sums by path, float64[paths, 4]: critical time in ns before and after, calls on critical paths
+        before and after."""
         _root, path, sums = self._account
         return np.stack([totals(path, column, len(self.names.paths)) for column in sums.T], axis=1)
 
     def roots_of(self, cause: Cause) -> list[int]:
-        """Root types in which a cause occurs, those with most requests of the problem first."""
+        """Root types in which a cause occurs, those with most requests in the problem first."""
         root, path, _ = self._account
         places = [
             one
@@ -157,14 +158,14 @@ class _Numbers:
         return sorted(inside.tolist(), key=lambda one: (-requests[one], self.names.roots[one]))
 
     def call_sites(self, site: int) -> Sequence[int]:
-        """Sites to draw for a site: itself, or for a trace point the steps that end there."""
+        """Sites to draw for a site: the site itself, or for a trace point the steps that end there."""
         if self.names.sites[site].kind is not SiteKind.POINT:
             return (site,)
         return self._steps.get(self.names.sites[site].operation) or (site,)
 
     def way(self, cause: Cause) -> list[_Place]:
-        """Places from the start of the request to the leading change of a cause, on the path where most time
-        moved."""
+        """Nodes from the start of the request to the leading change of a cause, along the calling path whose
+        time changed most."""
         sites = self.call_sites(cause.lead.site)
         places = [one for site in sites for one in self._paths_of.get(site, ())]
         if not places:
@@ -185,8 +186,8 @@ class _Numbers:
         return way[::-1]
 
     def _way_of_steps(self, path: int) -> list[_Place]:
-        """Steps from the start of the request to a step; before each, the predecessor that is on most
-        critical paths."""
+        """Nodes from the start of the request to the step `path`; before each step comes the one that is on
+        most critical paths."""
         above, site = self.names.paths[path]
         into: dict[int, list[int]] = defaultdict(list)
         for one in self._below[above]:
@@ -205,11 +206,11 @@ class _Numbers:
         ]
 
     def _begin(self, path: int) -> int:
-        """Trace point at which a step begins."""
+        """Operation of the trace point at which the step `path` begins."""
         return self.names.sites[self.names.paths[path].site].caller
 
     def follow(self, place: _Place) -> list[_Place]:
-        """Child calls of a place, or the steps that begin where it ends."""
+        """Child calls of a node, or the steps that begin where the node ends."""
         path, site = place
         if path == NO_CALLER:
             return []
@@ -228,7 +229,8 @@ class _Numbers:
         return bool(self.n[site].any()) and self.names.operation(site).component != NO_COMPONENT
 
     def each(self, site: int) -> tuple[float | None, float | None]:
-        """Calls per pass of its caller, before and after."""
+        """Mean number of calls of a site per pass of its caller, before and after; None for a site without a
+        caller."""
         caller = self.names.sites[site].caller
         if caller == NO_CALLER:
             return None, None
@@ -237,7 +239,7 @@ class _Numbers:
         return before, after
 
     def time_us(self, site: int) -> tuple[float | None, float | None]:
-        """Median own time a request, µs, before and after."""
+        """Median self time per request at a site, µs, before and after; None if unknown."""
         if self.run.timeless:
             return None, None
         typical = self.run.tested.seen.site_times.typical
@@ -250,14 +252,17 @@ class _Numbers:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A drawn place."""
+    """Drawn node of the picture.
+
+    above: the node drawn above it; skipped: number of nodes between the two that are not drawn.
+    """
 
     above: _Place | None
     skipped: int
 
 
 class _Tree:
-    """Drawn places, each with its parent."""
+    """Drawn nodes of the picture, each with its parent."""
 
     def __init__(self, numbers: _Numbers) -> None:
         self._numbers = numbers
@@ -265,7 +270,7 @@ class _Tree:
         self._hidden: dict[_Place, int] = {}
 
     def add(self, way: Sequence[_Place], shown: Sequence[_Place]) -> None:
-        """Add the places of `way` that are in `shown`."""
+        """Add the nodes of `way` that are in `shown`."""
         last: _Place | None = None
         skipped = 0
         for place in way:
@@ -276,7 +281,7 @@ class _Tree:
                 skipped += 1
 
     def add_siblings(self, parent: _Place, marks: _Marks, limits: ReportLimits) -> None:
-        """Add other children of `parent`, as far as there is room: changed ones first, then by time."""
+        """Add further children of `parent` as far as there is room: changed ones first, then by time."""
         numbers = self._numbers
         left = [place for place in numbers.follow(parent) if place not in self.places and place != parent]
         left = [place for place in left if numbers.is_drawn(place[1])]
@@ -287,7 +292,7 @@ class _Tree:
         self._hidden[parent] = len(left[max(room, 0) :])
 
     def steps(self, main: Sequence[_Place], marks: _Marks, findings: Mapping[int, Finding]) -> list[FlowStep]:
-        """Steps of the picture, parents first; of siblings the main way last."""
+        """Steps of the picture, parents first; among siblings, those on the way `main` come last."""
         below: dict[_Place | None, list[_Place]] = defaultdict(list)
         for place, chosen in self.places.items():
             below[chosen.above].append(place)
@@ -340,7 +345,8 @@ class _Tree:
 
 
 def _interest(site: int, marks: _Marks, numbers: _Numbers) -> float:
-    """Sort key of a sibling: changed ones first, then those in one period only, then by time and weight."""
+    """Sort key of a sibling, larger first: changed ones, then those in one period only, then by time and
+    weight."""
     n = numbers.n[site]
     alone = not n.all() and n.max() >= numbers.run.settings.least_affected
     share = float(numbers.critical_ns[site].max()) / numbers.critical_sum_ns
@@ -349,12 +355,13 @@ def _interest(site: int, marks: _Marks, numbers: _Numbers) -> float:
 
 
 def _shortened(way: Sequence[_Place], most: int) -> list[_Place]:
-    """First place of a way, and its last `most` - 1."""
+    """Shorten a way to its first node and its last `most` - 1 nodes."""
     return [*way] if len(way) <= most else [way[0], *way[len(way) - most + 1 :]]
 
 
 def _marks(causes: Iterable[Cause], numbers: _Numbers) -> dict[int, tuple[int, Change, bool]]:
-    """Changes by site; of several at one site that of the first finding, its leading change before others."""
+    """Find the change to show at each call site: of the findings with a change there, the first; of its
+    changes there, the leading one."""
     found: dict[int, tuple[int, Change, bool]] = {}
     for rank, cause in enumerate(causes, 1):
         alike = {id(change) for change in cause.alike}
@@ -367,7 +374,7 @@ def _marks(causes: Iterable[Cause], numbers: _Numbers) -> dict[int, tuple[int, C
 
 
 def _responses(run: RobustRun, roots: Sequence[int], bins: int) -> Histogram:
-    """Histogram of the response times of `roots`, before and after."""
+    """Histogram of the response times of requests with a root type in `roots`, before and after."""
     table = run.profile.responses
     root, slot, place, n = (table[name].to_numpy() for name in ("root", "slot", "bin", "n"))
     mine = np.isin(root, roots)

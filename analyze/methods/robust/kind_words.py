@@ -1,4 +1,4 @@
-"""Words for each kind of change, one row a kind.
+"""Texts for each kind of change, one row per kind.
 
 A measure of a new kind is a kind in `schemas.report.findings`, a row here and one in `measures.registry`.
 """
@@ -16,42 +16,45 @@ if TYPE_CHECKING:
     from analyze.methods.robust.changes import Change
 
 GONE: Final = 0.0005
-"""Shares of requests below this are worded as none."""
+"""Shares of requests below this, in [0, 1], are worded as none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A change and its place, worded for sentences."""
+    """A change and the name of its call site, as input for sentences.
+
+    is_step: True for a step between records.
+    """
 
     what: str
-    """Name of the call site."""
+    """Name of the call site in the sentence."""
     change: Change
     is_between: bool
-    """True if the site's own time passes between caller and callee (network, queue)."""
+    """True if the site's self time passes between caller and callee (network, queue)."""
     is_step: bool
     waits: bool
-    """True for a call to a component that records no spans."""
+    """True for a call to a component that records no spans, so that its time is waiting."""
     path: Callable[[], tuple[str, str]]
-    """Function that returns words for the site's call pattern: (`calls X`, `calling X`)."""
+    """Function that returns two texts for the site's call pattern: (`calls X`, `calling X`)."""
 
     @property
     def percents(self) -> tuple[str, str]:
-        """The change's values as percentages, before and after."""
+        """Values of the change as percentages, (before, after)."""
         return wording.percent(self.change.before), wording.percent(self.change.after)
 
     @property
     def whole(self) -> str:
-        """Denominator of the share: `calls` or `requests`."""
+        """Denominator of the change's share: `calls` or `requests`."""
         return "calls" if self.change.of_calls else "requests"
 
     @property
     def shares(self) -> str:
-        """The share after, and the share before or the expected one."""
+        """Text of the share after, with the share before or, for an instance, the expected one."""
         before, now = self.percents
         return f"{now} of its {self.whole}, {self.against(before)}"
 
     def against(self, before: str) -> str:
-        """Phrase for the value before; for a single instance, the value expected from its siblings."""
+        """Text for the value before: `was X`; for an instance `X expected from its siblings`."""
         if self.change.instance is not None:
             return f"{before} expected from its siblings"
         return f"was {before} in the history" if self.change.of_history else f"was {before}"
@@ -59,17 +62,17 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class KindWords:
-    """Wording of a kind of change."""
+    """Texts and signs for one kind of change."""
 
     tag: str
     tone: str
-    """Colour, for a kind that is good or bad by itself."""
+    """Class of colour for a kind that is good or bad by itself; empty for others."""
     numbers: str
-    """Meaning, in words, of the values `before` and `after`."""
+    """Text for the meaning of the values `before` and `after`."""
     verdict: str
-    """Verdict word of a report whose first finding is of this kind."""
+    """Verdict in capitals of a report whose first finding has this kind."""
     sign: str
-    """Sign in the picture."""
+    """Sign of the kind in the picture of calls."""
     sentence: Callable[[Said], str]
 
 

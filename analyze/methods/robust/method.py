@@ -1,5 +1,4 @@
-"""Assemble the result of robust mode, the default of `flowdiff compare`: sections, tables and the input of a
-gate."""
+"""Result of robust mode, the default of `flowdiff compare`: sections, tables and the input of a gate."""
 
 from __future__ import annotations
 
@@ -51,7 +50,8 @@ def analyse(
     settings: RobustSettings,
     limits: ReportLimits,
 ) -> Result:
-    """Compare the second sample with the first; the history shows what is usual."""
+    """Compare the second sample with the first; the history shows the normal variation. Raises ConfigError
+    for an unknown rule in `settings.without`."""
     refuse_unknown(settings.without)
     run = robust_run(compared, history, settings)
     exact = exact_breakdown(run, "mean")
@@ -126,7 +126,8 @@ def analyse(
 
 
 def ranked(run: RobustRun, mean: ExactAccount, *, mean_changed: bool) -> RobustRun:
-    """Rank improvements together with regressions if the mean fell significantly."""
+    """Run with causes sorted so that improvements rank together with regressions, if the mean fell
+    significantly; else unchanged."""
     return replace(run, causes=by_size(run.causes)) if mean_changed and mean.after < mean.before else run
 
 
@@ -140,4 +141,4 @@ METHOD: Final = Method(
     kinds=FINDING_KINDS,
     needs_requests=False,
 )
-"""The method as the registry lists it."""
+"""Robust method as an entry of the registry of methods."""

@@ -22,13 +22,13 @@ from schemas.arrays import F8
 from schemas.report.findings import PATH_KINDS
 
 PATTERN_DISPERSION: Final = "pattern-dispersion"
-"""Name of the rule (for `without`) that call patterns share one over-dispersion."""
+"""Name of the rule (for `without`) by which all call patterns have one over-dispersion."""
 
 
 def noisier(
     seen: Sequence[tuple[Measure, Observed]], settings: RobustSettings
 ) -> list[tuple[Measure, Observed]]:
-    """Raise the noise of path shares to the over-dispersion of all sites, where that is larger."""
+    """Raise the noise of path shares to the over-dispersion over all sites, at sites where that is larger."""
     z2 = next((_z2(found) for row, found in seen if row.name == "call-pattern"), np.zeros(0))
     phi = least_median(z2, settings.dispersion_patterns, settings.dispersion_sure)
     phi = min(phi, settings.dispersion_most)
@@ -36,8 +36,8 @@ def noisier(
 
 
 def least_median(z2: F8, least: int, sure: float) -> float:
-    """Lower confidence bound (level `sure`) of the median of z² over its median under chance; 1 with fewer
-    than `least` values."""
+    """Lower confidence bound, at level `sure`, of the ratio of the median of z² to its median under chance; 1
+    for fewer than `least` values."""
     if len(z2) < least:
         return 1.0
     rank = np.searchsorted(bdtr(np.arange(len(z2)), len(z2), 0.5), 1 - sure)
@@ -45,7 +45,8 @@ def least_median(z2: F8, least: int, sure: float) -> float:
 
 
 def _z2(found: Observed) -> F8:
-    """z² without the noise between blocks, of rows with at least one expected request either way."""
+    """z² of rows without the noise between blocks; only tested rows with at least one expected request on
+    each side."""
     e = found.estimate
     with np.errstate(divide="ignore", invalid="ignore"):
         pooled = (e.before * e.n0 + e.after * e.n1) / (e.n0 + e.n1)

@@ -1,8 +1,8 @@
-"""Sums of a period by block of time: the input of every question about a whole period.
+"""Sums of a period by block of time, from which whole periods are judged.
 
 Requests near each other in time are alike, so the error of a period's mean follows from the scatter of its
-blocks, not from its number of requests. Blocks are slots of a profile, or ordinary windows of several slots
-each.
+blocks, not from its number of requests. A block is a slot of a profile, or a window of the baseline with
+several slots.
 """
 
 from __future__ import annotations
@@ -18,79 +18,87 @@ from analyze.stats.time_blocks import BlockSums
 from schemas.arrays import B1, F8, I8
 
 _US = 1e-3
-"""One ns in µs."""
+"""Length of a nanosecond in µs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodBlocks:
-    """Sums by block; [blocks, roots] unless stated otherwise. A block may be empty."""
+    """Sums of a period's requests by block; arrays are float64[blocks, roots] unless stated otherwise, 0 for
+    an empty block.
+
+    requests: number of recorded requests; weight: sum of their weights.
+    """
 
     seconds: F8
-    """[blocks] length of each block."""
+    """Length of each block, s, float64[blocks]."""
     requests: F8
     weight: F8
     weight2: F8
-    """Sum of squared weights: Kish's effective number is weight² / weight2."""
+    """Sum of squared weights; weight² / weight2 is Kish's effective number of requests."""
     time_us: F8
-    """Weighted sum of response times, µs."""
+    """Sum of response times, µs, weighted."""
     square_us2: F8
-    """Weighted sum of squared response times."""
+    """Sum of squared response times, µs², weighted."""
     log_us: F8
-    """Weighted sum of the natural logarithm of response times."""
+    """Sum of the natural logarithms of response times in µs, weighted."""
     log_square: F8
-    """Weighted sum of squared logarithms of response times."""
+    """Sum of the squared natural logarithms of response times in µs, weighted."""
     failed: F8
-    """Weighted number of failed requests: their root did not end `ok`."""
+    """Number of failed requests, weighted: those whose root did not end `ok`."""
     failing: F8
-    """Weighted number of requests with a failing call: the root, or a call inside of it."""
+    """Number of requests with a failing call, weighted: the root itself, or a call below it."""
     slow: F8
-    """[blocks, thresholds] weighted number of requests over each threshold, all roots."""
+    """Number of requests slower than each of `thresholds_us`, weighted, over all roots: float64[blocks,
+    thresholds]."""
     thresholds_us: tuple[float, ...]
 
     @property
     def n_requests(self) -> int:
-        """Number of recorded requests, all blocks."""
+        """Number of recorded requests in all blocks."""
         return int(self.requests.sum())
 
     @property
     def effective(self) -> F8:
-        """[blocks] Kish's effective number of requests; 0 for an empty block."""
+        """Kish's effective number of requests of each block, float64[blocks]; 0 for an empty block."""
         return _kish(self.weight.sum(axis=1), self.weight2.sum(axis=1))
 
     @property
     def effective_by_root(self) -> F8:
-        """[roots] effective number of requests of the whole period."""
+        """Kish's effective number of requests of each root type in the whole period, float64[roots]."""
         return _kish(self.weight.sum(axis=0), self.weight2.sum(axis=0))
 
     def whole(self) -> PeriodBlocks:
-        """Merge all blocks into one."""
+        """Sums of the period as a single block."""
         names = [field.name for field in fields(self) if field.name != "thresholds_us"]
         return replace(self, **{name: getattr(self, name).sum(axis=0, keepdims=True) for name in names})
 
     def lasting(self, seconds: float) -> PeriodBlocks:
-        """Rescale `seconds` so that the blocks last `seconds` together, each in proportion."""
+        """Scale the lengths of all blocks in proportion, so that together they last `seconds`."""
         return replace(self, seconds=self.seconds * (seconds / max(float(self.seconds.sum()), 1e-300)))
 
     def response_times(self) -> BlockSums:
-        """Response times as block sums: all requests (place 0), then each root type (1 and on)."""
+        """Sums of response times, µs, for `mean`s: place 0 is all requests, places 1 and up are the root
+        types."""
         return BlockSums(*(_with_all(v) for v in (self.time_us, self.square_us2, self.weight, self.weight2)))
 
     def log_times(self) -> BlockSums:
-        """Logarithms of response times, places as in `response_times`."""
+        """Sums of logarithms of response times; places as in `response_times`."""
         return BlockSums(*(_with_all(v) for v in (self.log_us, self.log_square, self.weight, self.weight2)))
 
     def arrivals(self) -> BlockSums:
-        """Requests over seconds, places as in `response_times`: a mean of these sums is a rate."""
+        """Weighted requests as sums over seconds, so that a mean is an arrival rate per s; places as in
+        `response_times`."""
         weight = _with_all(self.weight)
         seconds = np.broadcast_to(self.seconds, weight.shape)
         return BlockSums(weight, weight, seconds, seconds)
 
 
 def counted_columns(columns: Sequence[PeriodBlocks], values: Sequence[F8]) -> tuple[F8, F8]:
-    """Effective counts: ([rows, blocks] of `values`, [rows, blocks] of all requests).
+    """Scale weighted counts to effective ones: (float64[rows, blocks] of `values`, float64[rows, blocks] of
+    all requests).
 
-    values: of each of the columns [blocks, rows], weighted. Scaled to Kish's effective number, so that a
-    request with a large weight counts as one.
+    columns: periods, whose blocks are concatenated; values: for each period float64[blocks, rows] weighted
+    counts. In sum over a block, all requests count as Kish's effective number.
     """
     n = np.concatenate([side.effective for side in columns])
     weight = np.concatenate([side.weight.sum(axis=1) for side in columns])
@@ -103,17 +111,18 @@ def _kish(weight: F8, square: F8) -> F8:
 
 
 def _with_all(value: F8) -> F8:
-    """[1 + roots, blocks] from [blocks, roots]; row 0: the sum."""
+    """Put the sum over root types before them: float64[1 + roots, blocks] from [blocks, roots]."""
     return np.concatenate((value.sum(axis=1, keepdims=True), value), axis=1).T
 
 
 def slow_thresholds(
     profile: Profile, reference: B1, levels: Sequence[float], least_slow: float
 ) -> tuple[float, ...]:
-    """Response times over which a request is slow, µs: upper ends of the bins that hold the weighted
-    quantiles.
+    """Thresholds over which a request is slow, µs: upper ends of the bins that contain the weighted quantiles
+    `levels` of the response time.
 
-    Only levels with at least `least_slow` recorded requests of the `reference` slots above them.
+    Levels with fewer than `least_slow` recorded requests above them are left out. reference: bool[slots]
+    mask.
     """
     table = profile.responses
     inside = reference[table["slot"].to_numpy()]
@@ -124,21 +133,24 @@ def slow_thresholds(
 
 
 def quantile_bin(weights: np.ndarray[tuple[int], np.dtype[np.number]], level: float) -> int:
-    """Bin that holds the quantile `level`; tolerates rounding of sums. weights: [bins], not all 0."""
+    """Number of the bin that contains the quantile `level`; tolerates rounding of sums. weights: [bins], not
+    all 0."""
     upto = np.cumsum(weights)
     return int(np.searchsorted(upto, level * upto[-1] * (1 - 1e-9)))
 
 
 def each_slot(slots: B1) -> I8:
-    """[slots] 0, 1, … for the slots of a period, each its own block; -1 for the others."""
+    """Make each slot in the mask `slots` a block: int64[slots], 0, 1, … for slots in the mask; -1 for the
+    others."""
     return np.where(slots, np.cumsum(slots) - 1, -1).astype(np.int64)
 
 
 def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] = ()) -> PeriodBlocks:
-    """Sum a profile by block. block: [slots] block number of each slot, ascending from 0; -1: left out.
+    """Sum a profile by block. block: int64[slots] block number of each slot, ascending from 0; -1: not
+    summed.
 
-    Requests are slow from the first bin that begins at or after a threshold (of `slow_thresholds`). Root
-    types are the profile's, in its order. O(rows).
+    A request counts as slow if its bin begins at or after a threshold (of `slow_thresholds`). Root types are
+    those of the profile, in the same order. O(rows).
     """
     n_blocks, n_roots = int(block.max(initial=-1)) + 1, len(profile.names.roots)
     seconds = np.array([slot.seconds for slot in profile.slots], dtype=np.float64)

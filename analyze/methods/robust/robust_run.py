@@ -27,14 +27,17 @@ from schemas.report.findings import TIME_KINDS
 
 @dataclass(frozen=True, kw_only=True)
 class RobustRun(Comparison):
-    """Comparison with its tests, confounders and causes: all that a report is made of."""
+    """Comparison together with its tests, confounders and causes: the input of the report.
+
+    tested: results of the tests; context: symptoms, of which `causes` result.
+    """
 
     tested: Tested
     confounded: Confounded
-    """Significant changes, with those that a confounder explains listed separately."""
+    """Significant changes, divided into those that become findings and those that a confounder explains."""
     context: Context
     causes: tuple[Cause, ...]
-    """Causes by rank, the most important first."""
+    """Causes, the most important first."""
 
 
 def robust_run(
@@ -42,7 +45,7 @@ def robust_run(
     history: Population | ComparedSamples | None,
     settings: RobustSettings,
 ) -> RobustRun:
-    """Profile the samples, test their sites, find the causes of what changed.
+    """Profile the samples, test their call sites, and find the causes of significant changes.
 
     Samples that are stored statistics have no requests, so their findings have no examples. Raises
     PeriodError if a period has no request.
@@ -56,7 +59,8 @@ def comparison_of(
     history: Population | ComparedSamples | None,
     settings: RobustSettings,
 ) -> Comparison:
-    """Profile samples and history, before any confounder adjusts them."""
+    """Profile samples and history, before any confounder adjusts them. Raises PeriodError if a period has no
+    request."""
     samples = samples_of(compared)
     for number, sample in enumerate(samples.samples):
         if not samples.has_requests(number):
@@ -90,13 +94,13 @@ def comparison_of(
 
 
 def tested_of(comparison: Comparison, seen: SitesSeen) -> Tested:
-    """Test the observations at the sites of a comparison."""
+    """Test the observations `seen` at the call sites of a comparison."""
     names, roles = comparison.profile.names, comparison.roles
     return judged_sites(seen, names, comparison.settings, noise_assumed=roles.noise_assumed)
 
 
 def run_of(comparison: Comparison, tested: Tested) -> RobustRun:
-    """Find the causes of what changed in a comparison that confounders have adjusted."""
+    """Find the causes of significant changes in a comparison that confounders have adjusted."""
     threshold_ns = comparison.threshold_ns
     if comparison.timeless:
         threshold_ns = np.inf
@@ -135,10 +139,10 @@ def run_of(comparison: Comparison, tested: Tested) -> RobustRun:
 
 
 def slow_response_ns(population: Population, level: float) -> float:
-    """Response time over which a request is slow, ns; inf if the reference has no request.
+    """Threshold over which a response is slow, ns; inf if the reference has no request.
 
-    Upper end of the bin that holds the reference's weighted quantile, the same threshold as in the test of
-    the whole period (`slow_thresholds`).
+    It is the upper end of the bin that contains the reference's weighted quantile `level`, the same threshold
+    as in the test of the whole period (`slow_thresholds`).
     """
     response, weight = population.columns(REFERENCE, "response_ns", "weight")
     if not len(response):

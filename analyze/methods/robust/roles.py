@@ -1,4 +1,4 @@
-"""Decide which slots of a profile are compared with each other, and which show the noise."""
+"""Roles of a profile's slots: which ones are compared with each other, and which ones show the noise."""
 
 from __future__ import annotations
 
@@ -14,42 +14,45 @@ from analyze.profile.profile import Slot
 from schemas.arrays import B1, I8
 
 REFERENCE, PROBLEM = 0, 1
-"""Sample numbers in a comparison."""
+"""REFERENCE, PROBLEM: sample numbers in a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Role of each slot in a comparison; arrays are [slots]."""
+    """Role of each slot (interval of time) in a comparison; arrays are [slots].
+
+    problem: True for slots of the problem.
+    """
 
     ordinary: B1
-    """True for the baseline that the problem is tested against: reference, and history if there is one."""
+    """True for slots of the baseline that the problem is tested against: reference and history."""
     reference: B1
-    """True for slots of the reference: `before` of the breakdown; a change must also show against it alone.
-    """
+    """True for slots of the reference: the `before` of the breakdown. A change must also show against it
+    alone."""
     problem: B1
     noise: I8
-    """Block of the baseline that a slot belongs to; -1 for none."""
+    """int64[slots]: number of the noise block that a slot of the baseline belongs to; -1 for none."""
     noise_assumed: bool
-    """True if the blocks are pieces of one short stretch, which underestimate the noise."""
+    """True if the noise blocks are pieces of one short stretch, and therefore underestimate the noise."""
 
     @property
     def side(self) -> I8:
-        """[slots] 0 ordinary, 1 problem, -1 neither."""
+        """int64[slots]: 0 for the baseline, 1 for the problem, -1 for neither."""
         return np.where(self.problem, 1, np.where(self.ordinary, 0, -1)).astype(np.int64)
 
     @property
     def own(self) -> I8:
-        """Numbers of the noise blocks that are the reference's."""
+        """Numbers of the noise blocks that belong to the reference."""
         return np.unique(self.noise[self.reference & (self.noise >= 0)])
 
     @property
     def history(self) -> I8:
-        """Numbers of the noise blocks that are the history's; empty without a history."""
+        """Numbers of the noise blocks that belong to the history; empty without a history."""
         return np.setdiff1d(self.noise[self.noise >= 0], self.own)
 
     @property
     def n_noise(self) -> int:
-        """Number of noise blocks."""
+        """Number of noise blocks of the baseline."""
         return int(self.noise.max(initial=-1)) + 1
 
 
@@ -63,10 +66,10 @@ def slots_of(
 ) -> tuple[list[Slot], Roles]:
     """Lay out slots of reference, problem and history samples; the history's samples are numbered from 2.
 
-    With a history, each of its samples is a noise block, and the reference is one or more blocks of about
-    their length. Without, the reference is cut into `blocks`, or into as many as are as long as the problem.
-    Stored statistics come with their slots: `kept` of reference and problem, in this order, `kept_history` of
-    the history, numbered by its samples.
+    With a history, each of its samples is a noise block, and the reference is cut into blocks of about their
+    length. Without a history, the reference is cut into `blocks` blocks, or into more if blocks as long as
+    the problem allow. Stored statistics come with slots: `kept` of reference and problem, in this order,
+    `kept_history` of the history, with sample numbers from 0.
     """
     reference, problem = samples
     length = reference.length_ns
@@ -104,7 +107,8 @@ def slots_of(
 
 
 def _cut(sample: Sample, n: int) -> list[list[tuple[int, int]]]:
-    """Cut a sample into n blocks of equal recorded time, each one or several (start, end) ranges."""
+    """Cut a sample into n blocks of equal recorded time, each a list of one or several (start, end) ranges,
+    ns."""
     ranges = sample.ranges or ((sample.start_ns, sample.end_ns),)
     whole = sum(end - start for start, end in ranges)
     ends = [whole * (block + 1) // n for block in range(n)]

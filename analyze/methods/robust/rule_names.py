@@ -1,4 +1,4 @@
-"""Names of the rules that can be left out (`without`)."""
+"""Names of the rules of robust mode that a run can be told to ignore (setting `without`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Estimate how long call sites take, and the largest possible slowdown of requests that pass one.
+"""Estimate the times of call sites, and the largest possible slowdown of requests that pass one.
 
-Two intervals bound the slowdown, and the narrower counts: of the site's typical (median) time, and of its
-mean time per visit. The median is blind where times have two modes (a wait that occurs or not): it jumps from
-one to the other. The mean is blind where a few calls take most of the time.
+Two intervals bound the slowdown, and the narrower one counts: that of the site's typical (median) time, and
+that of its mean time per visit. The median fails for times with two modes (a wait that occurs or not), as it
+jumps from one to the other. The mean fails if a few calls take most of the time.
 """
 
 from __future__ import annotations
@@ -22,30 +22,33 @@ from schemas.arrays import F8
 
 @dataclass(frozen=True, slots=True)
 class SiteTimes:
-    """Times of call sites, before and after; arrays are [sites]."""
+    """Times of call sites, before and after; arrays are float64[sites]."""
 
     typical: Estimate
-    """Change of the median own time, baseline to problem."""
+    """Change of the median self time per request, from baseline to problem."""
     visit: Estimate
-    """Change of the mean critical time of a visit; before: as ordinary windows predict it."""
+    """Change of the mean critical time of a visit, from its prediction by the windows of the baseline to the
+    problem."""
     part: F8
-    """Share of the site's critical time in the response time of requests that pass the site."""
+    """Share of the site's critical time in the response time of requests that pass the site, in [0, 1]."""
     passing: F8
-    """Share of requests that pass the site, in the period with the larger share."""
+    """Share of requests that pass the site, in [0, 1], in the period where it is larger."""
     time_ns: F8
-    """[sites, 2] time on critical paths, reference and problem."""
+    """Time of the site on critical paths, ns, float64[sites, 2]: reference and problem."""
 
     @property
     def time_share(self) -> F8:
-        """Share of a site in the time on critical paths, both periods weighted equally."""
+        """Share of each site in the time on critical paths, in [0, 1]; both periods have equal weight."""
         shares: F8 = (self.time_ns / np.maximum(self.time_ns.sum(axis=0), 1e-300)).mean(axis=1)
         return shares
 
     def largest(self, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Largest possible relative change of requests that pass a call site; infinite: unbounded.
+        """Largest possible relative change of the response time of requests that pass a call site; inf if not
+        bounded.
 
-        The bound holds at sites with nearly all of the time. Sites that at most `matters_share` of the
-        requests pass are left out: a change there is one of too few requests to matter.
+        The bound holds at the sites with `nearly_all` of the time. Sites that at most `matters_share` of the
+        requests pass are left out: a change there affects too few requests. factor: multiple of the present
+        number of requests.
         """
         sizes = []
         for found in (self.typical, self.visit):
@@ -62,7 +65,7 @@ class SiteTimes:
 
 
 def site_times_of(view: View) -> SiteTimes:
-    """Estimate the times of every call site. O(rows of values)."""
+    """Estimate the times of every call site of a view. O(rows of values)."""
     roles, before, after = view.roles, view.before, view.after
     sides = (roles.reference, roles.problem)
     passing = np.maximum(*(side.w / max(side.requests, 1e-300) for side in (before, after)))
@@ -76,9 +79,10 @@ def site_times_of(view: View) -> SiteTimes:
 
 
 def _visit(view: View) -> Estimate:
-    """Predict the mean critical time of a visit from ordinary windows; needs at least LEAST_FOR_ENVELOPE.
+    """Estimate the change of the mean critical time of a visit from its prediction by the baseline's windows;
+    needs at least LEAST_FOR_ENVELOPE windows.
 
-    The variance includes chance inside of windows, and grows in proportion if the problem has fewer visits
+    The variance includes sampling within windows, and grows in proportion if the problem has fewer visits
     than a window.
     """
     visits, shape = view.profile.visits, (view.n_sites, view.n_blocks)

@@ -1,7 +1,7 @@
 """Observe every measure at all call sites, shard by shard, and merge the results.
 
 A shard's histograms are released before the next shard is read; only a few numbers per site and measure
-remain. Quantities that need all sites at once (how far levels move by themselves, q) are computed from those
+remain. Quantities that need all sites at once (normal variation of levels, q) are computed from those
 numbers.
 """
 
@@ -30,31 +30,34 @@ from stitch.processes import map_in_order, worker_processes
 
 _Rows = TypeVar("_Rows", Observed, SiteTimes)
 SHARDS_A_WORKER: Final = 5
-"""Fewest shards per worker process: starting one costs 0.14 s of CPU. A sample with this many votes has been
-read by processes that still run."""
+"""Minimum number of shards per worker process: starting one costs 0.14 s of CPU. A sample with so many votes
+was read by processes that still run."""
 
 
 @dataclass(frozen=True, slots=True)
 class SitesSeen:
-    """Observations of all measures; site numbers are those of the whole profile, arrays are [sites]."""
+    """Observations of all measures at call sites.
+
+    site: int64[sites] index of each site in the whole profile.
+    """
 
     observed: Mapping[str, Observed]
-    """Measure name -> its observations."""
+    """Name of a measure -> its observations; sites are numbered as in the whole profile."""
     site_times: SiteTimes
     site: I8
     call_ratio: F8
-    """Calls a request, problem over baseline."""
+    """Ratio of calls of the site per request, problem to baseline; float64[sites]."""
 
 
 def shard_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> View:
-    """View of the sites of one shard."""
+    """View of the call sites of one shard."""
     return View(shard.profile(), roles, settings, shard=shard)
 
 
 def seen_by_shards(
     profile: Profile, votes: SlotVotes, roles: Roles, settings: RobustSettings, workers: int
 ) -> Iterator[SitesSeen]:
-    """Observe each shard, in up to `workers` processes if there are enough shards."""
+    """Yield the observations of each shard, in up to `workers` processes if there are enough shards."""
     shards = site_shards(profile, votes)
     workers = min(workers, n_shards(profile.names, votes) // SHARDS_A_WORKER)
     if workers > 1:
@@ -66,14 +69,15 @@ def seen_by_shards(
 
 
 def _seen_there(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SitesSeen:
-    """Observe one shard, in a worker process."""
+    """Observe the sites of one shard, in a worker process."""
     _begin()
     return seen_at_shard(roles, settings, shard)
 
 
 @cache
 def _begin() -> None:
-    """Once a process: return freed memory to the system, then keep what shards free for reuse."""
+    """Prepare the worker process, once: return freed memory to the system, then keep memory that shards free
+    for reuse."""
     give_back()
     keep_freed()
 
@@ -112,7 +116,7 @@ def seen_at_sites(parts: Iterable[SitesSeen]) -> SitesSeen:
 
 
 def _placed(seen: Observed, view: View) -> Observed:
-    """Renumber sites and patterns from those of a view to those of the whole profile."""
+    """Replace a view's numbers of sites and patterns by those of the whole profile."""
     pattern = seen.pattern
     return replace(
         seen,
@@ -129,8 +133,8 @@ def _joined_rows(parts: Sequence[Observed]) -> Observed:
 
 
 def _joined(parts: Sequence[_Rows], order: I8) -> _Rows:
-    """Concatenate arrays and estimates row-wise and sort by `order`; fields that are no array are taken from
-    the first part."""
+    """Concatenate arrays and estimates of several objects row by row, and sort the rows by `order`; other
+    fields are copied from the first object."""
     first = parts[0]
     if len(parts) == 1:
         return first

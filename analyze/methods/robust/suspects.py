@@ -1,8 +1,8 @@
-"""Rank places to look at first when no finding says where a change came from.
+"""Rank call sites to look at first if no finding explains a change.
 
-Changes of one standard error or more are resolved to causes as significant ones are, so that a callee ranks
-before callers that only pass its change on. Effects are shrunk towards 0 by their noise, Δ · Δ² / (Δ² +
-noise²), so that a large but noisy effect does not outrank a slightly smaller precise one.
+Changes of one standard error or more are resolved to causes in the same way as significant ones, so that a
+callee ranks before callers that only pass on its change. Effects are shrunk towards 0 by their noise, Δ · Δ²
+/ (Δ² + noise²), so that a large but noisy effect does not outrank a slightly smaller precise one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from schemas.report.findings import TIME_KINDS
 
 @dataclass(frozen=True, slots=True)
 class Suspected:
-    """A possible cause, not proven by a significant change."""
+    """Possible cause whose changes are not significant."""
 
     cause: Cause
     near: NearChange
-    """Its leading change, and how far that is from significant."""
+    """Leading change of the cause, and its distance from significance."""
     score: float
     part_ns: float
-    """Shrunk part of the change of the mean, ns a request of the period."""
+    """Part of the change of the mean response time, shrunk by its noise, ns per request of the period."""
 
 
 def suspects_of(run: RobustRun) -> tuple[Suspected, ...]:
-    """Foremost suspects of a run without findings. O(symptoms²) of the largest changes."""
+    """Find the suspects of a run without findings, at most `settings.suspects`, the foremost first.
+    O(symptoms²) of the largest changes."""
     settings = run.settings
     found = nearly(run.tested.seen, run.tested, settings, noise_assumed=run.roles.noise_assumed)
     near = {id(one.change): one for one in found if not (run.timeless and one.change.kind in TIME_KINDS)}
@@ -59,5 +60,5 @@ def suspects_of(run: RobustRun) -> tuple[Suspected, ...]:
 
 
 def shrinkage(z: float) -> float:
-    """Factor in [0, 1) by which noise shrinks an effect of z standard errors."""
+    """Factor in [0, 1) by which an effect of z standard errors is shrunk: z² / (z² + 1)."""
     return z * z / (z * z + 1)

@@ -1,4 +1,4 @@
-"""Test every row of MEASURES at every call site, and decide which changes count."""
+"""Test every row of MEASURES at every call site, and select the significant changes."""
 
 from __future__ import annotations
 
@@ -29,40 +29,45 @@ from schemas.report.findings import CALL_KINDS, ERROR_KINDS, PATH_KINDS, TIME_KI
 
 @dataclass(frozen=True, slots=True)
 class HiddenChange:
-    """A change significant against the reference alone, but not against the whole baseline."""
+    """Change that is significant against the reference alone, but not against the whole baseline."""
 
     change: Change
-    """The change, with `before`, p and q against the reference alone."""
+    """Change, with `before`, p and q against the reference alone."""
     z_usual: float
-    """Change in standard errors, noise between ordinary windows included."""
+    """Change in standard errors that include the noise between windows of the baseline."""
     p_usual: float
-    """Probability of such a value in ordinary times: by their variance, and by how many blocks reach it."""
+    """Probability of such a value in normal times: the larger of that by their variance and that by the
+    number of blocks that reach it."""
     alike: tuple[tuple[int, float], ...]
-    """(block, value) of baseline blocks nearer to the problem than to the reference; values in the unit of
-    the change."""
+    """(number of the block, value) for blocks of the baseline whose value is nearer to the problem than to
+    the reference; values in the unit of the change."""
     blocks: int
-    """Number of baseline blocks with a value."""
+    """Number of blocks of the baseline that have a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearChange:
-    """A change of at least one standard error that is not significant."""
+    """Change of at least one standard error that is not significant."""
 
     change: Change
     z: float
-    """Change in standard errors, noise between ordinary windows included."""
+    """Number of standard errors from which the change would be significant if it were the only test."""
     z_needed: float
-    """Standard errors at which it would be significant, tested alone."""
+    """Number of requests of the problem at the call site with which the change would reach `z_needed`; None:
+    no number suffices."""
     requests_needed: int | None
-    """Problem requests at the call site needed to reach `z_needed`; None: no number suffices."""
+    """Number of requests of the problem at the call site with which it would reach `z_needed`; None: no
+    number suffices."""
     is_hidden: bool = False
-    """True if significant against the reference alone."""
+    """True if the change is significant against the reference alone."""
 
 
 _SCALE: Final[Mapping[Unit, float]] = {"us": 1e-3, "ratio": 1 / RATIO_SCALE}
-"""Factor from the unit of logarithms (ns, scaled ratios) to the unit shown; 1 for other units."""
+"""Factor from the unit of the logarithms (ns, scaled ratios) to the displayed unit; 1 for units not
+listed."""
 WINDOW_SHARES: Final = "window-shares"
-"""Name of the rule (for `without`) that takes p of a share from the windows of a history (`surprise`)."""
+"""Name of the rule (for `without`) by which p of a share allows for the differences between a history's
+windows (`surprise`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,44 +76,52 @@ class Tested:
 
     seen: SitesSeen
     changes: tuple[Change, ...]
-    """Significant changes."""
+    """Significant changes against the whole baseline."""
     sites: frozenset[int]
-    """Sites that at least one test reached."""
+    """Indices of the sites at which at least one measure was tested."""
     hidden: tuple[HiddenChange, ...]
-    """Largest hidden change of each operation without a significant one, the largest first."""
+    """Largest hidden change of each operation that has no significant change, largest first."""
     open_path: float
-    """Largest path shift, a share of the requests, above floor and chance that the baseline does not confirm;
-    0 for none."""
+    """Largest shift of a path, as share of the requests in [0, 1], that exceeds floor and chance but is not
+    significant against the baseline; 0 for none."""
 
 
 class _Row(NamedTuple):
-    """Test results of one measure; arrays are [rows]."""
+    """Test results of one measure; arrays are [rows], rows those of `seen`.
+
+    q: against the whole baseline; counts: True for significant changes.
+    """
 
     measure: Measure
     seen: Observed
     q: F8
     counts: B1
     hidden: B1
-    """True if significant against the reference alone, but not against the whole baseline."""
+    """True for changes significant against the reference alone, but not against the whole baseline."""
     plain_q: F8
-    """q against the reference alone, by chance inside of both periods."""
+    """q against the reference alone, by chance within both periods."""
     open: B1
-    """True if above the floor and chance inside of the periods, but not significant."""
+    """True for changes that exceed the floor and chance within the periods, but are not significant."""
     abnormal: B1
-    """True if the reference itself is outside of the history; then it alone gives the value before."""
+    """True where the reference itself is outside of the history; then only the reference gives the value
+    before."""
     there_before: B1
-    """True if the problem differs from the history but not from the reference."""
+    """True for changes against the history that do not show against the reference: they began before the
+    problem."""
 
     @property
     def began(self) -> B1:
-        """[rows] True if significant and not there before. The other significant rows say nothing about the
-        problem period, and do not suppress other measures."""
+        """bool[rows]: True for significant changes that began in the problem. The other significant rows are
+        no evidence about the problem and do not suppress other measures."""
         return self.counts & ~self.there_before
 
 
 def judged_sites(seen: SitesSeen, names: Names, settings: RobustSettings, *, noise_assumed: bool) -> Tested:
-    """Test all sites: first looks by Benjamini-Hochberg together, each second look by itself, then noise and
-    floors."""
+    """Test all sites and select the significant changes.
+
+    First looks are corrected by Benjamini-Hochberg together, each second look separately; then noise and
+    floors apply.
+    """
     rounds = _rounds(seen, settings, noise_assumed=noise_assumed)
     first, second = (
         [_change(row, int(at)) for row in rows for at in np.flatnonzero(row.counts).tolist()]
@@ -140,7 +153,8 @@ def judged_sites(seen: SitesSeen, names: Names, settings: RobustSettings, *, noi
 def nearly(
     seen: SitesSeen, tested: Tested, settings: RobustSettings, *, noise_assumed: bool
 ) -> list[NearChange]:
-    """Changes above the floor of at least one standard error that are not significant; hidden ones first."""
+    """Find changes of at least `suspect_z` standard errors above the floor that are not significant; hidden
+    ones first."""
     found = [
         NearChange(hidden.change, hidden.z_usual, settings.min_z, None, is_hidden=True)
         for hidden in tested.hidden
@@ -171,7 +185,8 @@ def _near(change: Change, e: Estimate, at: int, settings: RobustSettings) -> Nea
 def _seen_by(
     seen: SitesSeen, settings: RobustSettings, *, noise_assumed: bool
 ) -> Sequence[tuple[Measure, Observed]]:
-    """Observations of each measure in use, with the assumed noise added."""
+    """Observations of each measure in use, with the assumed over-dispersion of paths if there is no
+    history."""
     found = [
         (measure, seen.observed[measure.name])
         for measure in MEASURES
@@ -185,7 +200,7 @@ def _seen_by(
 def _rounds(
     seen: SitesSeen, settings: RobustSettings, *, noise_assumed: bool
 ) -> tuple[list[_Row], list[_Row]]:
-    """Test first looks together, then each second look by itself.
+    """Test first looks together, then each second look separately.
 
     Returns (rows reported wherever they are significant, rows reported only where no other change of
     structure is significant).
@@ -204,7 +219,11 @@ def _rounds(
 def _judged(
     settings: RobustSettings, seen: Sequence[tuple[Measure, Observed]], first: Sequence[_Row] = ()
 ) -> list[_Row]:
-    """Decide for every row: significant, large enough for the noise, above the floor, felt, not ordinary."""
+    """Select the significant rows of several measures, which are corrected together.
+
+    Criteria: q, size against the noise, floor, `matters`, outside of the envelope. first: rows of first
+    looks, for second looks.
+    """
     estimates = [found.estimate for _, found in seen]
     tested = [found.tested for _, found in seen]
     by_chance = _levels([e.p if e.chance_p is None else e.chance_p for e in estimates], tested)
@@ -253,9 +272,12 @@ def _judged(
 
 
 def _plainly(measure: Measure, found: Observed, settings: RobustSettings) -> B1:
-    """[rows] True if the change is above chance inside of both periods and above the floor, the baseline left
-    aside. Changes of time, calls and paths must also be large (`stands_alone`): services drift from minute to
-    minute by less."""
+    """bool[rows]: True for changes that exceed chance within both periods and the floor, without regard to
+    the baseline.
+
+    Changes of time, calls and paths must also be large (`stands_alone`): services drift by less from minute
+    to minute.
+    """
     if found.by_p_alone:
         return np.zeros(len(found.site), dtype=np.bool_)
     e = found.against_reference
@@ -271,7 +293,7 @@ def _plainly(measure: Measure, found: Observed, settings: RobustSettings) -> B1:
 
 
 def _levels(p: Sequence[F8], tested: Sequence[B1]) -> list[F8]:
-    """q of the rows of several measures, corrected together; 1 for rows not tested."""
+    """q of the rows of several measures, corrected together, one array per measure; 1 for rows not tested."""
     q = q_values(np.concatenate([np.zeros(0), *(v[mine] for v, mine in zip(p, tested, strict=True))]))
     found, start = [], 0
     for mine in tested:
@@ -282,7 +304,8 @@ def _levels(p: Sequence[F8], tested: Sequence[B1]) -> list[F8]:
 
 
 def _at_changed_sites(whole: _Row, seen: Observed, tested: B1) -> F8:
-    """q of the rows at sites where the measure `whole` is significant, corrected among themselves; else 1."""
+    """q of rows at sites where the measure `whole` is significant, corrected among themselves; 1 for other
+    rows."""
     mine = tested & np.isin(seen.site, whole.seen.site[whole.began])
     q = np.ones(len(mine))
     q[mine] = q_values(seen.estimate.p[mine])
@@ -290,12 +313,13 @@ def _at_changed_sites(whole: _Row, seen: Observed, tested: B1) -> F8:
 
 
 def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1]:
-    """Return ([rows] True if the reference is not normal, [rows] True if the change shows against the
-    reference alone).
+    """Compare with the reference alone: (bool[rows] True where the reference is not normal, bool[rows] True
+    where the change shows against the reference alone).
 
-    The value before is the reference's; the history only gives noise and what is usual. From the reference's
-    own value the change must go the same way, by more than the floor and half its interval; if the reference
-    is not normal, it must be significant. Where the reference has next to no request, the history stands in.
+    The value before is that of the reference; the history only gives noise and normal range. Measured from
+    the reference, the change must have the same direction and exceed the floor and half of its interval; if
+    the reference is not normal, it must be significant. Where the reference has next to no requests, the
+    history gives the value before.
     """
     e, alone = seen.estimate, seen.reference
     if alone is None:
@@ -310,8 +334,8 @@ def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1
 
 
 def _has_reference(seen: Observed) -> B1:
-    """[rows] True if the reference has enough requests to give the value before: three for times, five for
-    shares."""
+    """bool[rows]: True where the reference has enough requests to give the value before: three for times,
+    five for shares."""
     alone = seen.reference
     if alone is None:
         return np.zeros(len(seen.site), dtype=np.bool_)
@@ -320,7 +344,7 @@ def _has_reference(seen: Observed) -> B1:
 
 
 def _change(row: _Row, at: int, *, alone: bool = False) -> Change:
-    """Build the Change of one row. alone: against the reference alone, by chance inside of both periods."""
+    """Make the `Change` of one row. alone: against the reference alone, by chance within both periods."""
     measure, seen, e = row.measure, row.seen, row.seen.estimate
     shown = e
     if seen.reference is not None and (row.abnormal[at] or _has_reference(seen)[at]):
@@ -376,8 +400,8 @@ def _change(row: _Row, at: int, *, alone: bool = False) -> Change:
 
 
 def _hidden(row: _Row) -> Iterator[HiddenChange]:
-    """Yield the hidden changes of a measure, each with the baseline blocks nearer to the problem than to the
-    reference."""
+    """Yield the hidden changes of a measure, each with the blocks of the baseline whose value is nearer to
+    the problem than to the reference."""
     e, usual = row.seen.against_reference, row.seen.estimate
     for at in np.flatnonzero(row.hidden).tolist():
         values, change = usual.blocks[at], _change(row, at, alone=True)
@@ -398,8 +422,8 @@ def _hidden(row: _Row) -> Iterator[HiddenChange]:
 
 
 def _largest(hidden: Sequence[HiddenChange], kept: Sequence[Change], names: Names) -> list[HiddenChange]:
-    """Keep the largest hidden change of each operation without a significant one: by its part of the mean,
-    then by p."""
+    """Select the largest hidden change of each operation that has no significant change: by its part of the
+    mean, then by z."""
     named = {names.sites[change.site].operation for change in kept if not change.there_before}
     places: dict[int, HiddenChange] = {}
     for found in sorted(hidden, key=_size, reverse=True):
@@ -414,9 +438,9 @@ def _size(found: HiddenChange) -> tuple[float, float]:
 
 
 def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> set[int]:
-    """Ids of changed numbers of calls that follow from the caller being called more, or less, often itself.
+    """Ids of changes of numbers of calls that follow from a change of how often the caller is called.
 
-    If a loop runs three times as often, everything below it is called three times as often: the loop is what
+    If a loop runs three times as often, everything below it is called three times as often: only the loop has
     changed. Operations that call themselves, or each other, do not explain each other away.
     """
     factors = {c.site: c.log_ratio for c in changes if c.kind in CALL_KINDS}
@@ -441,7 +465,8 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
 def _silent_before(
     second: Sequence[Change], first: Sequence[Change], names: Names, most_of_it: float
 ) -> list[Change]:
-    """Drop changes at sites whose operation, or caller, already has a change of structure in `first`."""
+    """Drop changes of `second` at sites whose operation, or caller, already has a change of structure in
+    `first`, and changes of calls that follow from the caller's."""
     inherited = _inherited(second, names, most_of_it)
     reported = {
         names.sites[change.site].operation

@@ -25,7 +25,7 @@ _MOST_NAMED = 2
 
 
 def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """Title of a finding, one sentence: what happened, where else, on which hosts."""
+    """Title of a finding, one sentence: what happened, where else, on which hosts, for which segment."""
     said = title(cause.lead, cause.changes, names) + elsewhere(cause, names, host_of) + where(cause)
     said += whose(cause)
     waiting = _waiting_calls(cause, names)
@@ -37,8 +37,8 @@ def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def _waiting_calls(cause: Cause, names: Names) -> set[int]:
-    """Operations by which the suspected component waits for others, if these waits changed the same way:
-    several slow waits do not point to one callee."""
+    """Operations by which the suspected component waits for others, if these waits changed in the same
+    direction: several slow waits do not point to one callee."""
     own = names.operation(cause.lead.site).component
     return {
         names.sites[change.site].operation
@@ -53,7 +53,7 @@ def _waiting_calls(cause: Cause, names: Names) -> set[int]:
 
 
 def title(change: Change, changes: Sequence[Change], names: Names) -> str:
-    """Sentence on a finding that `change` leads."""
+    """Sentence on a change that leads a finding, for the title."""
     if change.segment is not None:
         return _segment_title(change, change.segment, names)
     site = names.sites[change.site]
@@ -69,7 +69,7 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
 
 
 def _segment_title(change: Change, segment: Segment, names: Names) -> str:
-    """Sentence on a segment: affected requests, size, place."""
+    """Sentence on a change of a segment: its attribute values, size and call site."""
     place, n = _place(change.site, names), segment.operations
     where = f"in {n} operations of {names.operation(change.site).component}" if n > 1 else f"at {place}"
     if change.kind is ChangeKind.ERRORS:
@@ -83,7 +83,7 @@ def _segment_title(change: Change, segment: Segment, names: Names) -> str:
 
 
 def whose(cause: Cause) -> str:
-    """Phrase for the segment that a finding at a call site is part of; empty for none."""
+    """Phrase for the segment to which a finding at a call site belongs; empty if it belongs to none."""
     if cause.lead.segment is not None or cause.lead.instance is not None:  # which say it
         return ""
     found = dict.fromkeys(c.segment.text for c in cause.changes if c.segment is not None)
@@ -91,7 +91,8 @@ def whose(cause: Cause) -> str:
 
 
 def where(cause: Cause) -> str:
-    """Phrase for the hosts of a finding; empty unless it is on several, or spares some."""
+    """Phrase for the instance or the hosts of a finding; empty if it is not limited to any, or on one host
+    only."""
     if (only := cause.lead.instance) is not None:
         if only.attribute == HOST:
             return f" (on 1 of {only.of} instances: {only.value})"
@@ -107,7 +108,7 @@ def where(cause: Cause) -> str:
 
 def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
     """Phrase for the number of other operations of the component, other callers or other calls with the same
-    change; empty for none."""
+    change; empty if there are none."""
     lead = names.sites[cause.lead.site].operation
     own = names.operations[lead]
     kinds = ALIKE_KINDS | PATH_KINDS
@@ -129,8 +130,8 @@ def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple[str, str]:
-    """Phrases for a call pattern relative to the pattern that lost (or gained) most requests: `calls X`,
-    `calling X`."""
+    """Phrases for a call pattern relative to the pattern that lost (or gained) most requests: (`calls X`,
+    `calling X`)."""
     said = names.operation(change.site).text
     other = counterpart(change, changes)
     pattern = names.patterns[change.pattern] if change.pattern != NO_PATTERN else ()
@@ -150,12 +151,13 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
 
 
 def pattern_words(pattern: CallPattern, names: Names) -> str:
-    """Call pattern as text, for a row of evidence."""
+    """Text of a call pattern for a row of evidence: `calls X, 2 x Y`."""
     return _calls(pattern, names)[0]
 
 
 def _waiting(pattern: CallPattern, other: CallPattern, names: Names, said: str) -> tuple[str, str] | None:
-    """Phrases for a callee that the response newly waits for, or no longer does; None without one."""
+    """Phrases for callees that the response newly waits for, or no longer waits for; None if there are
+    none."""
     mine, theirs = (
         {c.operation: (c.least, c.calls) for c in children if c.awaited} for children in (pattern, other)
     )
@@ -178,7 +180,7 @@ def _calls(pattern: CallPattern, names: Names, said: str = "", only: str = "") -
 
 
 def _list(calls: dict[int, tuple[int, int]], names: Names, said: str = "") -> str:
-    """Operations with numbers of calls, as text; a prefix shared with `said` is left out."""
+    """Text of operations with their numbers of calls; a prefix shared with `said` is left out."""
     words = []
     for operation, (least, most) in list(calls.items())[:_MOST_NAMED]:
         name = _called(names.operations[operation])
@@ -190,7 +192,7 @@ def _list(calls: dict[int, tuple[int, int]], names: Names, said: str = "") -> st
 
 
 def _called(name: OperationName) -> str:
-    """`component/point` of an operation; with its callee as component, if it has one."""
+    """Name of an operation as `component/point`, with its callee as component if it has one."""
     return f"{name.callee or name.component}/{name.point}"
 
 
@@ -204,8 +206,8 @@ def _place(site: int, names: Names) -> str:
 
 
 def _is_between(site: int, names: Names) -> bool:
-    """True if the site is the caller's side of a call whose callee side is recorded: its own time is network
-    or queueing time between the two."""
+    """True if the site is the caller's side of a call whose callee is recorded: its self time is network or
+    queueing time between the two."""
     return bool(names.operation(site).callee)
 
 
@@ -215,10 +217,10 @@ _SHARES: Final = {"tail": "Slow requests", "errors": "Requests with a failing ca
 def headline_of(
     verdict: VerdictSection, mean: Account, changed: Sequence[ChangedMeasure], findings: Sequence[Finding]
 ) -> str:
-    """Headline of a report: more failures if significant, else the mean, else the first finding, else the
-    measured values. changed: shares that changed significantly.
+    """Headline of a report: on failures if they rose significantly, otherwise on the mean, otherwise on the
+    first finding, otherwise on the measured values. changed: shares that changed significantly.
 
-    A mean that fell only because requests fail early yields to the finding.
+    If the mean fell only because requests fail early, the finding comes first.
     """
     shares = [
         wording.moved_sentence(

@@ -1,7 +1,6 @@
 """Sums of a profile by call site: before, after, and the blocks of the baseline.
 
-Measures are computed from a `View`, confounders adjust one, and the verdict reads it. It caches whatever
-several of them need.
+Measures are computed from a `View`, and the verdict reads it. It caches results that several of them need.
 """
 
 from __future__ import annotations
@@ -38,17 +37,22 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 
 CHANGE_NOISE: Final = "change-noise"
-"""Name of the rule (for `without`) that assumed noise is that of a change (`level_change`)."""
+"""Name of the rule (for `without`) by which assumed noise is that of a change (`of_change` of
+`level_change`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisitSums:
-    """Sums over the requests of one period that touch a call site; arrays are [sites]."""
+    """Sums over the requests of one period that touch a call site; arrays are float64[sites].
+
+    w: weight of these requests; calls, critical_ns, response_ns, failing: weighted sums of calls, critical
+    time, response time, and requests' shares of failing calls.
+    """
 
     requests: float
-    """Weight of all requests of the period."""
+    """Weight of all requests of the period, also those that do not touch the site."""
     n: F8
-    """Recorded requests that touch the site."""
+    """Number of recorded requests that touch each site."""
     w: F8
     calls: F8
     critical_ns: F8
@@ -57,17 +61,18 @@ class VisitSums:
 
     @property
     def calls_a_visit(self) -> F8:
-        """Calls per request that touches the site."""
+        """Mean number of calls of the site per request that touches it."""
         return self.calls / np.maximum(self.w, 1e-300)
 
     @property
     def mean_response_ns(self) -> F8:
-        """Mean response time of the requests that touch the site."""
+        """Mean response time of the requests that touch the site, ns."""
         return self.response_ns / np.maximum(self.w, 1e-300)
 
 
 class View:
-    """Sums of both periods and of blocks of the baseline; arrays are [sites] unless stated otherwise.
+    """Sums of both periods and of the blocks of the baseline, by call site; arrays are [sites] unless stated
+    otherwise.
 
     Columns: BEFORE, AFTER, then from FIRST_BLOCK the blocks.
     """
@@ -80,13 +85,15 @@ class View:
         by_instance: Callable[[], ByInstance | None] = lambda: None,
         shard: SiteShard | None = None,
     ) -> None:
-        """Sum a profile: all its sites, or those of a shard."""
+        """Sum a profile: all its sites, or those of `shard` only. by_instance: function that sums calls by
+        instance."""
         self.profile, self.roles, self.settings = profile, roles, settings
         self._by_instance, self._shard = by_instance, shard
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.site = np.arange(self.n_sites) if shard is None else shard.site
-        """[sites] number of each site in the whole profile; `pattern`: likewise of call patterns."""
+        """Number of each site, and of each call pattern (`pattern`), in the whole profile: int64[sites],
+        int64[patterns]."""
         self.pattern = np.arange(len(self.names.patterns)) if shard is None else shard.pattern
         self.n_blocks = max(roles.n_noise, 1)
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
@@ -99,7 +106,8 @@ class View:
     # -- shares: sums by column
 
     def sums(self, row: I8, slot: I8, value: F8, n_rows: int) -> F8:
-        """Sum values by row and by period and block: [n_rows, columns]."""
+        """Sum values by row, and by period and block: float64[n_rows, columns]. row, slot, value: equally
+        long."""
         roles, n_slots = self.roles, len(self.roles.noise)
         by_slot = totals(row * n_slots + slot, value, n_rows * n_slots).reshape(n_rows, n_slots)
         found = np.zeros((n_rows, FIRST_BLOCK + self.n_blocks))
@@ -112,25 +120,27 @@ class View:
         return found
 
     def visits(self, column: str) -> F8:
-        """Sum a column of `visits`: [sites, columns]."""
+        """Sum the column `column` of the profile's table `visits`: float64[sites, columns]."""
         table = self.profile.visits
         site, slot = (table[key].to_numpy().astype(np.int64) for key in ("site", "slot"))
         return self.sums(site, slot, table[column].to_numpy(), self.n_sites)
 
     @cached_property
     def touching(self) -> F8:
-        """[sites, columns] weight of the requests that touch a site."""
+        """Weight of the requests that touch each site, float64[sites, columns]."""
         return self.visits("w")
 
     @cached_property
     def worth(self) -> F8:
-        """[sites, columns] effective requests per unit of weight."""
+        """Effective requests per unit of weight, float64[sites, columns]."""
         return requests_per_weight(self.touching, self.visits("w2"))
 
     def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of the shares x / n, both [rows, columns]: (against the baseline, with a history
-        also against the reference alone, by chance inside of both periods). Where the reference is not
-        normal, it is left out of the baseline."""
+        """Estimate changes of the shares x / n, both [rows, columns]: (against the baseline; with a history
+        also against the reference alone, with sampling error only, else None).
+
+        Where the reference is not normal, it is left out of the baseline.
+        """
         prior = self.settings.assumed_phi if self.roles.noise_assumed and not one_sided else 1.0
         margin, alone = self.settings.share_margin, None
         own, others = (FIRST_BLOCK + blocks for blocks in (self.roles.own, self.roles.history))
@@ -157,12 +167,13 @@ class View:
         return found, alone
 
     def plain_shares(self, x: F8, n: F8) -> Estimate:
-        """Estimate changes of shares x / n [rows, 2], reference to problem, with sampling error only."""
+        """Estimate changes of shares x / n, both [rows, 2], from reference to problem, with sampling error
+        only."""
         return self._plain(share_change(x, n, margin=self.settings.share_margin, tested=False))
 
     def _plain(self, alone: Estimate) -> Estimate:
-        """Replace p by Fisher's exact test at rows above `min_z`, and by 1 elsewhere: exact tails of large
-        tables take a fifth of testing."""
+        """Replace p by that of Fisher's exact test in rows above `min_z`, and by 1 elsewhere: exact tails of
+        large tables take a fifth of the time of testing."""
         at = np.flatnonzero(alone.within().clears(self.settings.min_z, 0.0))
         x0, x1 = (np.rint(v[at] * n[at]) for v, n in ((alone.before, alone.n0), (alone.after, alone.n1)))
         p = np.ones(len(alone.p))
@@ -173,8 +184,8 @@ class View:
 
     @cached_property
     def failing_change(self) -> tuple[Estimate, Estimate | None]:
-        """Change of each site's share of failing calls: (against the baseline, with a history also against
-        the reference)."""
+        """Change of each site's share of failing calls: (against the baseline; with a history also against
+        the reference alone, else None)."""
         return self.shares(self.visits("failing") * self.worth, self.touching * self.worth)
 
     # -- levels: per-request values
@@ -184,14 +195,14 @@ class View:
         return votes_of(self.profile)
 
     def values(self, measure: int) -> Votes:
-        """Per-request values of a measure by site, call pattern and slot."""
+        """Select the per-request values of a measure, by site, call pattern and slot."""
         return values_of(self._votes, measure)
 
     def given_pattern(self, values: Votes) -> Histograms:
-        """Rescale values by their call pattern's median before to the site's median.
+        """Scale values so that the median of each call pattern before becomes the site's median.
 
-        So a call that took another path does not look slower. Values of patterns with too few values before
-        are left out; the test of patterns covers them.
+        So a change of paths does not look like slower calls. Values of patterns with too few values before
+        are dropped; the test of patterns covers them.
         """
         _, site, pattern, slot = values.keys
         code, first = numbered((site, pattern))
@@ -210,35 +221,36 @@ class View:
 
     @cached_property
     def _first(self) -> I8:
-        """[slots] first slot of the same baseline block; itself for a slot of the problem."""
+        """First slot of the same baseline block for each slot, int64[slots]; the slot itself in the
+        problem."""
         block = np.where(self.roles.noise >= 0, self.roles.noise, -1 - np.arange(len(self.roles.noise)))
         _, first, number = np.unique(block, return_index=True, return_inverse=True)
         found: I8 = first[number]
         return found
 
     def by_period(self, values: Histograms) -> Histograms:
-        """Pool slots by period: 0 reference, 1 problem, 2 history."""
+        """Merge slots by period: column 0 reference, 1 problem, 2 history."""
         roles = self.roles
         return values.pooled(np.where(roles.ordinary & ~roles.reference, 2, roles.side))
 
     @cached_property
     def own_times(self) -> Histograms:
-        """Own times of calls, rescaled by pattern (`given_pattern`), by site and slot; a baseline block is in
-        its first slot."""
+        """Self times of calls, scaled by pattern (`given_pattern`), by site and slot; values of a baseline
+        block are in its first slot."""
         return self.given_pattern(self.values(OWN_TIME))
 
     @cached_property
     def own_by_period(self) -> Histograms:
-        """`own_times` pooled by period (`by_period`)."""
+        """Self times (`own_times`) with slots merged by period (`by_period`)."""
         return self.by_period(self.own_times)
 
     @cached_property
     def own_requests(self) -> F8:
-        """[sites, columns] requests with an own time."""
+        """Number of requests with a self time, float64[sites, columns]."""
         return self.sums(self.own_times.place, self.own_times.column, self.own_times.n, self.n_sites)
 
     def own_times_after(self, sites: B1) -> Histograms:
-        """Own times of the problem at the `sites` marked True, by slot."""
+        """Self times in the problem at the sites in mask `sites`, by slot."""
         values = self.own_times
         if self._shard is not None and sites.any():  # which has blocks of the problem, and no slots
             values = View(self._shard.at_sites(sites), self.roles, self.settings).own_times
@@ -246,13 +258,13 @@ class View:
 
     @cached_property
     def own_time_change(self) -> tuple[Estimate, Estimate | None]:
-        """Change of the median own time of each site: (against the baseline, with a history also against the
-        reference)."""
+        """Change of the median self time of each site: (against the baseline; with a history also against the
+        reference alone, else None)."""
         return self.level(self.own_times)
 
     def level(self, values: Histograms) -> tuple[Estimate, Estimate | None]:
-        """Estimate the change of the median at every site: (against the baseline, with a history also against
-        the reference)."""
+        """Estimate the change of the median of values at each site: (against the baseline; with a history
+        also against the reference alone, else None)."""
         return self.levels(values, Histograms.log_medians, self.least_tau)
 
     def levels(
@@ -261,8 +273,11 @@ class View:
         medians: Callable[[Histograms, int, int], tuple[LogMedians, F8]],
         least_tau: float,
     ) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of a level, returned as by `level`; medians: (values, places, columns) ->
-        (logarithms, requests)."""
+        """Estimate changes of a level of values at each site, with results as in `level`.
+
+        medians: function (values, places, columns) -> (logarithms of the level, number of requests);
+        least_tau: lower bound of the noise between windows.
+        """
         roles = self.roles
         blocks, blocks_n = medians(values.pooled(roles.noise), self.n_sites, self.n_blocks)
         by_period = self.own_by_period if values is self.own_times else self.by_period(values)
@@ -307,7 +322,7 @@ class View:
 
     @property
     def least_tau(self) -> float:
-        """Lower bound of the noise of log medians between windows."""
+        """Lower bound of the standard deviation of log medians between windows."""
         settings = self.settings
         return max(settings.min_tau, settings.assumed_tau) if self.roles.noise_assumed else settings.min_tau
 
@@ -316,8 +331,8 @@ class View:
         return self.roles.noise_assumed and CHANGE_NOISE not in self.settings.without
 
     def _by_size(self, rows: Histograms, found: Estimate, tau: float) -> Estimate:
-        """Lower p of large changes with few requests, by size instead of ranks: ranks of four against four
-        reach 3 % at best."""
+        """Lower p of large changes with few requests, by their size instead of by ranks: ranks of four
+        against four values give 3 % at best."""
         settings, least = self.settings, np.minimum(found.n0, found.n1)
         with np.errstate(invalid="ignore"):
             large = np.abs(found.change) > np.log(settings.few_times)
@@ -333,24 +348,25 @@ class View:
 
     @cached_property
     def by_instance(self) -> ByInstance | None:
-        """Calls by instance; None if no requests were given, or no component has several instances."""
+        """Sums of calls by instance; None for statistics, or if no component has several instances."""
         return self._by_instance()
 
     # -- what a site has to do with the response
 
     @property
     def rates(self) -> tuple[F8, F8]:
-        """Calls a request of the period, before and after."""
+        """Calls of each site per request of the period, (before, after)."""
         return tuple(side.calls / max(side.requests, 1e-300) for side in (self.before, self.after))  # type: ignore[return-value]
 
     @cached_property
     def reference(self) -> VisitSums:
-        """Sums of the reference alone, without the history."""
+        """Sums over the requests of the reference alone, without the history."""
         return self._visited(self.roles.reference)
 
     @cached_property
     def slower_ns(self) -> F8:
-        """Part of the change of the mean due to slower or faster calls of the site, ns a request."""
+        """Part of the change of the mean response time due to slower or faster calls of each site, ns per
+        request."""
         return self._slower_ns(self.before)
 
     def _slower_ns(self, before: VisitSums) -> F8:
@@ -360,22 +376,22 @@ class View:
         return np.nan_to_num(sum(rates) / 2 * (last - first), nan=0.0, posinf=0.0, neginf=0.0)
 
     def slower_a_visit_ns(self, before: VisitSums) -> F8:
-        """Change of the critical time due to slower or faster calls, `before` to problem, ns per problem
-        request that touches the site."""
+        """Change of the critical time since `before` due to slower or faster calls of each site, ns per
+        request of the problem that touches the site."""
         return self._slower_ns(before) * self.after.requests / np.maximum(self.after.w, 1e-300)
 
     @cached_property
     def call_ratio(self) -> F8:
-        """Calls a request, after over before; infinite where there was none."""
+        """Ratio of calls of each site per request, after to before; inf if there were none before."""
         before, after = self.rates
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(before > 0, after / before, np.inf)
 
     @cached_property
     def visit_ratio(self) -> F8:
-        """Growth factor of the denominator of pattern tests.
+        """Ratio, after to before, of the denominator of pattern tests at each site.
 
-        `call_ratio`, but at points of records requests instead of passes: a request counts once there.
+        It is `call_ratio`; at points of records, where a request counts once, the ratio of requests.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             first, last = (side.w / side.requests for side in (self.before, self.after))
@@ -383,33 +399,33 @@ class View:
         return np.where(self.of_kind(SiteKind.POINT), visits, self.call_ratio)
 
     def of_kind(self, kind: SiteKind) -> B1:
-        """[sites] True for sites of a kind."""
+        """bool[sites]: True for sites of a kind."""
         return np.array([site.kind is kind for site in self.names.sites], dtype=np.bool_)
 
     @property
     def makes_several(self) -> B1:
-        """[sites] True where some requests make several calls; points of records always False."""
+        """bool[sites]: True where some requests make several calls; always False for points of records."""
         several = [side.calls > side.w * (1 + 1e-9) for side in (self.before, self.after)]
         return np.asarray((several[0] | several[1]) & ~self.of_kind(SiteKind.POINT))
 
 
 def not_normal(reference: Estimate, settings: RobustSettings) -> B1:
-    """True where the reference lies outside of the history; reference: estimate against the reference
+    """True where the reference lies outside of the history. reference: estimate against the reference
     alone."""
     return reference.before_outside() & is_known(reference, settings)
 
 
 def is_known(reference: Estimate, settings: RobustSettings) -> B1:
-    """True where the reference has enough requests to be told apart from a history.
+    """True where the reference has enough requests to be distinguished from a history.
 
-    Five are enough; fewer only if they differ significantly from those of the history.
+    Five are enough; fewer suffice only if they differ significantly from those of the history.
     """
     known = reference.n0 >= LEAST_IN_ENVELOPE
     return known if reference.usual_p is None else known | (reference.usual_p < settings.verdict.alpha)
 
 
 def votes_of(profile: Profile, sites: B1 | None = None) -> Votes:
-    """All votes of a profile, or those of the `sites` marked True."""
+    """Votes (values of requests at sites) of a profile, all or those at the sites in mask `sites`."""
     if profile.runs is not None:
         return (profile.runs if sites is None else profile.runs.of_sites(sites)).read()
     votes = Votes.of({name: profile.votes[name].to_numpy() for name in profile.votes.column_names})
@@ -417,7 +433,7 @@ def votes_of(profile: Profile, sites: B1 | None = None) -> Votes:
 
 
 def values_of(votes: Votes, measure: int) -> Votes:
-    """Per-request values of a measure by site, call pattern and slot.
+    """Select the per-request values of a measure, by site, call pattern and slot.
 
     Weighted requests are scaled to the effective number of requests.
     """

@@ -1,1 +1,1 @@
-"""Find sources of variance of response times: VarianceFinder."""
+"""Method "variance": find sources of variance of response times (VarianceFinder)."""

@@ -1,7 +1,8 @@
-"""Find edges that mix two behaviours, such as cache hits and misses, and need more instrumentation (VF §4.3).
+"""Find edges that mix two behaviours, such as cache hits and misses, and need more instrumentation
+(VarianceFinder §4.3).
 
 The logarithms of an edge's times are fitted by one normal distribution and by a mixture of two. The mixture
-must be better by ΔBIC > 10 *and* have two peaks with a dip between them, because with thousands of requests a
+must be better by ΔBIC > 10 *and* have two peaks with a dip between them, as with thousands of requests a
 mixture always fits better than one distribution. The advice is to add a trace point or a label there, or to
 use the parameter that already separates the two.
 """
@@ -23,35 +24,38 @@ from schemas.report.variance import EdgeAdvice
 
 _LEAST_VALUES: Final = 40
 _LEAST_MODE: Final = 5
-"""Fewest values in the smaller mode; also at least one in a thousand."""
+"""Minimum number of values in the smaller mode; it must also have at least one value in a thousand."""
 _MOST_VALUES: Final = 2_000
-"""Most values fitted; more are thinned, evenly in order of size."""
+"""Maximum number of values fitted; of more, an evenly spaced selection by size is used."""
 _DELTA_BIC: Final = 10.0
 _DIP: Final = 0.8
-"""Largest ratio of the density in the dip to that at the lower peak."""
+"""Maximum ratio of the density in the dip to that at the lower peak."""
 _CONVERGED: Final = 1e-3
-"""Gain of the mean log-likelihood at which a fit ends."""
+"""Gain of the mean log-likelihood per step below which a fit ends."""
 _MOST_STEPS: Final = 100
 _GRID: Final = 401
-"""Number of values between the two means at which the density is evaluated."""
+"""Number of points between the two means at which the density is evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class TwoBehaviours:
-    """Mixture of two log-normal distributions that fits better than one."""
+    """Mixture of two log-normal laws that fits an edge's times better than one.
+
+    delta_bic: improvement of the Bayesian information criterion.
+    """
 
     delta_bic: float
     low_us: float
     high_us: float
-    """Median of the slower mode, µs; `low_us`: of the faster."""
+    """low_us, high_us: median of the faster and of the slower mode, µs."""
     high_share: float
-    """Share of the slower mode among requests that pass the edge."""
+    """Share of the slower mode among the requests that pass the edge, in [0, 1]."""
     cut_us: float
-    """Time above which a request more likely belongs to the slower behaviour."""
+    """Time above which a request more likely belongs to the slower mode, µs."""
 
 
 def two_behaviours(us: F8) -> TwoBehaviours | None:
-    """Fit two behaviours to positive times; None if one distribution suffices."""
+    """Fit two modes to an edge's positive times, µs; None if one distribution suffices."""
     values = np.sort(np.log(us[us > 0]))
     if len(values) < _LEAST_VALUES or values[0] == values[-1]:
         return None
@@ -94,14 +98,14 @@ def two_behaviours(us: F8) -> TwoBehaviours | None:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Mixture of normal distributions by weight, mean and variance [components]."""
+    """Mixture of normal laws; arrays are float64[components]."""
 
     weight: F8
     mean: F8
     variance: F8
 
     def log_densities(self, values: F8) -> F8:
-        """Log-density of every value [n] in every component, weighted [n, components]."""
+        """Weighted log-density of each value [n] in each component, float64[n, components]."""
         squared = (values[:, None] - self.mean) ** 2 / self.variance
         return np.log(self.weight) - 0.5 * (np.log(2 * np.pi * self.variance) + squared)
 
@@ -110,15 +114,15 @@ class Mixture:
         return float(np.logaddexp.reduce(self.log_densities(values), axis=1).sum())
 
     def bic(self, values: F8) -> float:
-        """Bayesian information criterion; less is better."""
+        """Bayesian information criterion of `values` [n]; lower is better."""
         return (3 * len(self.mean) - 1) * float(np.log(len(values))) - 2 * self.log_likelihood(values)
 
 
 def two_normals(values: F8, cut: float, floor: float) -> Mixture:
-    """Fit two normal distributions by expectation maximisation, starting from the values on both sides of a
-    cut.
+    """Fit a mixture of two normal laws by expectation maximisation, starting from the values below and above
+    `cut`.
 
-    floor: added to the variances, so that none shrinks to a point.
+    floor: added to the variances, so that no component shrinks to a point.
     """
     above = (values > cut).astype(np.float64)
     belongs = np.stack([1 - above, above], axis=1)
@@ -134,7 +138,7 @@ def two_normals(values: F8, cut: float, floor: float) -> Mixture:
 
 
 def _maximised(values: F8, belongs: F8, floor: float) -> Mixture:
-    """Maximum-likelihood mixture of values [n] that belong to its components by shares [n, components]."""
+    """Mixture of maximum likelihood for values [n], given their shares in its components, [n, components]."""
     # A component without values keeps a positive weight, for its logarithm.
     count = belongs.sum(axis=0) + np.finfo(np.float64).eps
     mean = values @ belongs / count
@@ -145,10 +149,10 @@ def _maximised(values: F8, belongs: F8, floor: float) -> Mixture:
 def edge_advice(
     population: Population, looked: Sequence[DecomposedGroup], *, least_share: float, most: int
 ) -> list[EdgeAdvice]:
-    """Advise on parts of a group's variance that are large, unmarked, and mix two behaviours.
+    """Advise on instrumentation for parts of a group's variance that are large, unmarked, and mix two modes.
 
-    One piece of advice per edge label, largest share of the total variance first, for the group to which the
-    label adds most. For the first `most` of them, parameters are compared with the two behaviours.
+    One piece of advice per edge label, the largest share of the total variance first, for the group to which
+    the label adds most. For the first `most` pieces, parameters are compared between the two modes.
     """
     by_label: dict[str, list[tuple[float, DecomposedGroup, int, TwoBehaviours]]] = {}
     for of in looked:

@@ -1,8 +1,9 @@
-"""Attribute the variance of a group of requests to its parts, and correlate the parts (VF §4.3).
+"""Attribute the variance of a group of requests to its parts, and correlate the parts (VarianceFinder §4.3).
 
-A part is an edge of the group's graph, or a call site. y_e is the critical time of part e and Σ_e y_e = T, so
-share_e = Cov(y_e, T)/Var(T) adds up to 1. A part with a negative share compensates: it is short where the
-others are long. Two parts that are long together may be a queue and the busy component behind it.
+A part is an edge of the group's graph, or a call site. y_e is the critical time of part e and Σ_e y_e = T,
+the response time, so share_e = Cov(y_e, T)/Var(T) adds up to 1. A part with a negative share compensates: it
+is short when the others are long. Two parts that are long together may be a queue and the busy component
+behind it.
 """
 
 from __future__ import annotations
@@ -26,36 +27,41 @@ from analyze.stats.time_blocks import autocorrelation_time, blocks_for
 from schemas.arrays import B1, F8, I8
 
 _MOST_SITES: Final = 60
-"""Most sites of rare paths that are parts of their own, by variance; the others are merged into one part."""
+"""Maximum number of call sites of rare paths that are separate parts, those with most variance; the others
+are merged into one part."""
 _WINSORISED_AT: Final = 0.995
 """Quantile at which times are cut, to show how far a share depends on few requests."""
 _LEAST_REQUESTS: Final = 24
-"""Fewest requests: three in each of the fewest blocks that can be permuted."""
+"""Minimum number of requests: three in each block, for the smallest number of blocks that can be permuted."""
 _MOST_PARTS: Final = 40
-"""Most parts that are correlated, by share: 780 pairs."""
+"""Maximum number of parts that are correlated, those with the largest shares: 780 pairs."""
 _MOST_REQUESTS: Final = 5_000
-"""Most requests that are correlated; more are thinned, evenly in time: a rank correlation of 0.1 is then 7
-standard errors."""
+"""Maximum number of requests that are correlated; of more, an evenly spaced selection in time: a rank
+correlation of 0.1 is then 7 standard errors."""
 _LEAST_RHO: Final = 0.1
 _LEVEL: Final = 0.05
 _WAITS: Final = re.compile(r"queue|wait|(?<![bc])lock|pend|acquire|schedul", re.IGNORECASE)
-"""Names of trace points at which requests wait contain one of these words."""
+"""Pattern in the names of trace points at which requests wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupParts:
-    """One group of requests, ordered by start; a column of `us` adds up to the response time."""
+    """Parts of the response times of one group of requests, ordered by start; each column of `us` adds up to
+    the response time.
+
+    weight, category: [requests] weight, and index of the category.
+    """
 
     names: tuple[PartName, ...]
-    """[parts] names of the parts."""
+    """Name of each part: an edge or a call site."""
     us: F8
-    """[parts, requests] time of each part, µs."""
+    """Time of each part in each request, µs, float64[parts, requests]."""
     marked: B1
-    """[parts] True if a marker removes the part from the residual."""
+    """bool[parts]: True for parts that a marker removes from the residual."""
     weight: F8
     category: I8
     row: I8
-    """[requests] row of each request in its category."""
+    """Index of each request in its category, int64[requests]."""
 
 
 def group_parts(
@@ -67,8 +73,8 @@ def group_parts(
     *,
     by_sites: bool,
 ) -> GroupParts:
-    """Parts of a group; those of rare paths are always sites, since such paths share no edges. O(requests ·
-    edges)."""
+    """Compute the parts of a group; for rare paths always call sites, since such paths have no edges in
+    common. O(requests · edges)."""
     members = groups.members(group)
     alone = groups.category[group] != NOWHERE
     if alone and not by_sites:
@@ -97,8 +103,11 @@ def _edges(
 def _sites(
     times: AllPathTimes, groups: RequestGroups, members: list[int], rules: LabelRules
 ) -> tuple[tuple[PartName, ...], F8, B1]:
-    """(site parts, their times [parts, requests], [parts] True if a marker of the site matches). Markers of
-    single edges do not count here, only in their own category."""
+    """Compute the parts of a group by call site: (names, times float64[parts, requests], bool[parts] True if
+    a marker of the site matches).
+
+    Markers of single edges do not count here, only in their own category.
+    """
     parts = [at_sites(times.categories[c], groups.rows[c]) for c in members]
     codes = np.unique(np.concatenate([part.codes for part in parts])) if parts else np.zeros(0, np.int64)
     energy = np.zeros(len(codes))
@@ -125,21 +134,25 @@ def _sites(
 
 @dataclass(frozen=True, slots=True)
 class CovarianceShares:
-    """Decomposition of a variance; arrays are [parts]. µs, µs²."""
+    """Decomposition of a variance; arrays are float64[parts], in µs and µs².
+
+    mean, part_variance: of each part; share: Cov(part, total) / variance.
+    """
 
     variance: float
-    """Variance of the response time; if 0, all shares are 0."""
+    """Variance of the response time, µs²; if it is 0, all shares are 0."""
     mean: F8
     part_variance: F8
     share: F8
     share_winsorised: F8
-    """Shares of the variance if each part is cut at its own quantile; they also add up to 1."""
+    """Shares of the variance when each part is cut at a quantile of its times; they also add up to 1."""
     kept: float
     """Variance of the sum of the cut parts, as a share of `variance`."""
 
 
 def covariance_shares(us: F8, weight: F8) -> CovarianceShares:
-    """Shares of parts us [parts, requests]. Raises ValueError if they do not add up to 1.
+    """Compute the shares of parts in the variance of their sum. us: float64[parts, requests]. Raises
+    ValueError if they do not add up to 1.
 
     O(parts · requests).
     """
@@ -152,7 +165,8 @@ def covariance_shares(us: F8, weight: F8) -> CovarianceShares:
 
 
 def _shares(us: F8, weight: F8) -> tuple[F8, float, F8, F8]:
-    """(means, variance of the sum, variances of the parts, shares)."""
+    """Compute (means, variance of the sum, variances of the parts, shares) of parts, float64[parts,
+    requests]."""
     p = weight / weight.sum()
     mean = us @ p
     off = us - mean[:, None]
@@ -170,23 +184,26 @@ def _shares(us: F8, weight: F8) -> tuple[F8, float, F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedPair:
-    """Two correlated parts; `one` and `other` are indices into the parts."""
+    """Two correlated parts.
+
+    one, other: indices of the parts; q: significance, adjusted for all pairs.
+    """
 
     one: int
     other: int
     rho: float
-    """Spearman's rank correlation."""
+    """Spearman's rank correlation of the two parts."""
     q: float
     covariance: float
     """Covariance of the two parts, µs²."""
 
 
 def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...]:
-    """Pairs with a significant correlation that is not small, largest |covariance| first.
+    """Find pairs of parts with a significant correlation of at least _LEAST_RHO, largest |covariance| first.
 
-    us: [parts, requests] in order of time. The standard error of ρ is its standard deviation when whole
-    blocks of time of one part are permuted, over all permutations, or that of independent requests if larger;
-    BH over all pairs. O(blocks · parts² · requests).
+    us: float64[parts, requests] in order of time. The standard error of ρ is its standard deviation over all
+    permutations of blocks of time of one part, or that of independent requests if larger; q by
+    Benjamini-Hochberg over all pairs. O(blocks · parts² · requests).
     """
     if us.shape[1] < _LEAST_REQUESTS:
         return ()
@@ -212,7 +229,8 @@ def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...
 
 
 def _shuffled_se(z: F8) -> F8:
-    """[parts, parts] root mean square of the correlations with permuted blocks of one side."""
+    """Root mean square of the correlations when blocks of one of two parts are permuted, float64[parts,
+    parts]."""
     n = z.shape[1]
     blocks = blocks_for(n, max(autocorrelation_time(row) for row in z))
     length = n // blocks
@@ -222,11 +240,11 @@ def _shuffled_se(z: F8) -> F8:
 
 
 def squares_over_orders(cut: F8) -> F8:
-    """[parts, parts] mean over all permutations of blocks of the squared product of two parts.
+    """Mean over all permutations of blocks of the squared product of two parts, float64[parts, parts].
 
-    cut: [parts, blocks, length]. With g[b, c] the product of block b of one part and c of the other, the
-    product for the permutation π is Σ_b g[b, π(b)]: its mean over π is Σg / B, its variance Σd² / (B - 1),
-    with d = g less the means of its rows and columns (Hoeffding 1951, Theorem 2).
+    cut: float64[parts, blocks, length], the parts cut into blocks. With g[b, c] the product of block b of one
+    part and c of the other, the product for the permutation π is Σ_b g[b, π(b)]: its mean over π is Σg / B,
+    its variance Σd² / (B - 1), with d = g less the means of its rows and columns (Hoeffding 1951, Theorem 2).
     O(parts² · blocks² · length).
     """
     parts, blocks, length = cut.shape
@@ -239,20 +257,24 @@ def squares_over_orders(cut: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class DecomposedGroup:
-    """A group of requests with the decomposition of its variance."""
+    """Group of requests with the decomposition of its variance into parts.
+
+    group: its index; pairs: correlated parts.
+    """
 
     group: int
     category: str | None
-    """Key of the category; None for rare paths."""
+    """Key of the group's category; None for a group of rare paths."""
     impact: float
-    """Share of the group in the total variance."""
+    """Share of the group in the total variance, in [0, 1]."""
     parts: GroupParts
     shares: CovarianceShares
     pairs: tuple[CorrelatedPair, ...]
 
 
 def queue_hints(graph: Graph, names: Sequence[PartName], pairs: Sequence[CorrelatedPair]) -> dict[int, int]:
-    """Map each edge that leads into another component, or is named like a queue, to the server behind it.
+    """Find the server behind each queue: index of an edge that leads into another component, or is named like
+    a queue -> index of the edge of the server.
 
     The server is the later edge of that component with the largest positive covariance with the edge.
     """

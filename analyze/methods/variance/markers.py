@@ -1,4 +1,4 @@
-"""Read markers, the user's judgement on sources of variance, and apply them (VF §3, §4.3).
+"""Markers of variance, the user's judgement on its sources: read and apply them (VarianceFinder §3, §4.3).
 
 A TOML file of the user, stored with the code it concerns:
 
@@ -53,7 +53,8 @@ _RULES: Final = (
         re.compile(r"cache|batch|schedul|back[_-]?off|throttl|prefetch|read[_-]?ahead", re.IGNORECASE),
     ),
 )
-"""Patterns of names, in order of precedence: a wait for a cache's lock is a lock, not a cache."""
+"""Patterns of names that suggest a kind of source, in order of precedence: a wait for a cache's lock is a
+lock, not a cache."""
 
 
 class Marker(BaseModel):
@@ -68,11 +69,11 @@ class Marker(BaseModel):
     expires: date | None = None
 
     def is_expired(self, day: date) -> bool:
-        """True if the marker has expired on a day."""
+        """True if the marker has expired on `day` (UTC)."""
         return self.expires is not None and day >= self.expires
 
     def matches(self, text: str) -> bool:
-        """True if the marker's pattern matches a label; → reads as ->."""
+        """True if the marker's pattern matches a label; a `→` in the pattern stands for `->`."""
         return fnmatchcase(text, self.label.replace("→", "->"))
 
 
@@ -83,7 +84,7 @@ class _File(BaseModel):
 
 
 def read_markers(path: Path) -> tuple[Marker, ...]:
-    """Read the markers of a file. Raises ConfigError, naming the entry, for anything else."""
+    """Read the markers of a file. Raises ConfigError, naming the entry, if the file is not valid."""
     try:
         return _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).marker
     except OSError as error:
@@ -100,23 +101,25 @@ def read_markers(path: Path) -> tuple[Marker, ...]:
 
 
 def day_of(end_ns: int) -> date:
-    """Last day (UTC) of a period: markers apply unless expired on it."""
+    """Last day (UTC) of a period that ends at `end_ns`: a marker applies unless it has expired on that
+    day."""
     return datetime.fromtimestamp(max(end_ns - 1, 0) // NS_PER_SECOND, UTC).date()
 
 
 @dataclass(frozen=True)
 class LabelRules:
-    """Markers of a file, matched with the labels and sites of a population, as valid on a day."""
+    """Markers of a file as valid on a day, matched with the labels and call sites of a population."""
 
     markers: tuple[Marker, ...]
     day: date
     names: Names
     sites: tuple[tuple[MarkerRow, frozenset[int]], ...] = ()
-    """Entries, one per marker, in the order of the file: (report row, sites that match)."""
+    """Markers in the order of the file: (row for the report, indices of the matching call sites); filled by
+    `marked_labels`."""
 
     @property
     def rows(self) -> tuple[MarkerRow, ...]:
-        """Report rows, one per marker, with its state."""
+        """Rows of all markers for the report, with their states."""
         return tuple(row for row, _ in self.sites)
 
     @cached_property
@@ -126,15 +129,16 @@ class LabelRules:
 
     @cached_property
     def accepted(self) -> tuple[Marker, ...]:
-        """Valid markers of sources whose variance is accepted."""
+        """Valid markers of sources whose variance is accepted, i.e. intentional or intrinsic."""
         return tuple(m for m in self.valid if m.kind is not MarkerKind.INADVERTENT)
 
     def accepts(self, name: PartName) -> bool:
-        """True if an accepted marker matches an edge or a site."""
+        """True if a marker in `accepted` matches the name of an edge or a call site."""
         return any(marker.matches(name.text) for marker in self.accepted)
 
     def unmarked(self, graph: Graph, site: I8) -> B1:
-        """[edges] True if no accepted marker matches the edge, or its site."""
+        """bool[edges]: True for edges of `graph` that no marker in `accepted` matches, nor their call sites.
+        site: int64[edges] index of each edge's call site."""
         if not self.accepted:
             return np.ones(len(site), dtype=np.bool_)
         marked = [
@@ -144,19 +148,20 @@ class LabelRules:
         return ~np.array(marked, dtype=np.bool_)
 
     def marker_of(self, name: PartName) -> Marker | None:
-        """First valid marker that matches a part, or the site of an edge; None if none does."""
+        """First valid marker that matches a part, or the call site of an edge; None if there is none."""
         texts = [name.text]
         if name.src >= 0 and name.site >= 0:
             texts.append(site_name(name.site, self.names).text)
         return next((m for m in self.valid if any(m.matches(text) for text in texts)), None)
 
     def of_site(self, site: int) -> MarkerKind | None:
-        """Kind of the first valid marker that matches a site, or one of its edges; None without one."""
+        """Kind of the first valid marker that matches a call site, or one of its edges; None if there is
+        none."""
         return next((row.kind for row, mine in self.sites if row.state == "holds" and site in mine), None)
 
 
 def marked_labels(population: Population, times: AllPathTimes, rules: LabelRules) -> LabelRules:
-    """Compute the state of each marker: it holds, has expired, or matches nothing. O(edges · markers)."""
+    """Determine the state of each marker: it holds, has expired, or matches nothing. O(edges · markers)."""
     if not rules.markers:
         return rules
     labels: dict[str, set[int]] = {}
@@ -184,7 +189,7 @@ def _marker_state(
 
 
 def suggested(name: PartName) -> tuple[MarkerKind, str] | None:
-    """(kind of source that a part may be, reason), from the name at an edge's end, or of the callee; None if
-    unknown."""
+    """Suggest a kind of source for a part, with the reason, from the name at an edge's end or of the callee;
+    None if unknown."""
     text = name.target or name.source
     return next(((kind, why) for kind, why, words in _RULES if words.search(text)), None)

@@ -1,4 +1,4 @@
-"""Run VarianceFinder, `flowdiff variance`: samples and markers in, sections and tables out."""
+"""Method "variance", `flowdiff variance`: sources of variance; sections and tables."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ from schemas.report.report import Verdict
 from schemas.report.variance import VarianceChangeSection, VarianceSection
 
 _NAMED: Final = 0.01
-"""Least share of the variance that is named in the verdict."""
+"""Minimum share of the variance for a source to be named in the verdict, in [0, 1]."""
 _RARE_NOTE = 0.1
-"""Least share of requests in rare categories that gives a note."""
+"""Share of requests in rare categories from which the report has a note, in [0, 1]."""
 
 
 def variance_result(
     population: Population, markers: Sequence[Marker], settings: VarianceSettings, limits: ReportLimits
 ) -> Result:
-    """Decompose the variance of the last sample, and compare it with the first one's.
+    """Decompose the variance of the last sample, and compare it with that of the first sample if there are
+    two.
 
-    Markers apply unless expired on the last day of the samples. Raises ConfigError for an unknown category,
-    PeriodError if a sample has no request.
+    Markers apply unless they have expired on the last day of the samples. Raises ConfigError for an unknown
+    category, PeriodError if a sample has no requests.
     """
     run = variance_run(population, markers, settings, limits)
     sites, categories = site_table(run), category_rows(run)
@@ -119,7 +120,8 @@ def analyse(
     settings: VarianceSettings,
     limits: ReportLimits,
 ) -> Result:
-    """Decompose the variance of response times; with two samples also compare them.
+    """Decompose the variance of response times; compare the variances of two samples. The history is not
+    used.
 
     Raises ConfigError if the markers cannot be read, or a requested category does not exist.
     """
@@ -136,4 +138,4 @@ METHOD: Final = Method(
     sections=(VARIANCE_CHANGE, VARIANCE, VARIANCE_DETAILS),
     kinds=("variance",),
 )
-"""The method as the registry lists it."""
+"""Variance method as an entry of the registry of methods."""

@@ -1,5 +1,4 @@
-"""Convert variances to the report's model: decomposition, sites, categories, C² curve, markers, parts,
-advice.
+"""Rows of variances for the report: decomposition, call sites, categories, C² curves, markers, parts, advice.
 
 First the whole sample, then single categories in detail.
 """
@@ -62,7 +61,7 @@ _HIGHEST = 3
 """Number of parts with the highest variance that are highlighted, as in the paper."""
 _MOST_PAIRS = 20
 _LEAST_SUGGESTED = 0.02
-"""Least share of the variance for which a marker is suggested."""
+"""Minimum share of the variance for which a marker is suggested, in [0, 1]."""
 
 
 RANK: Final = stored("rank", "place", "from 1")
@@ -70,7 +69,7 @@ _SITES: Final = (RANK, *columns_of(VariableSite))
 
 
 def site_table(run: VarianceRun) -> pa.Table:
-    """Table of call sites, largest sources first."""
+    """Table of call sites, the largest sources of variance first."""
     shown = run.shown
     whole = shown.whole
     sites, order, n = whole.sites, np.asarray(shown.site_order, np.int64), whole.sites.n
@@ -119,7 +118,8 @@ def _parts_of(part: F8, whole: float) -> F8:
 
 
 def _share_interval(shown: SampleVariance) -> tuple[F8, F8]:
-    """Ends of the 95 % intervals of the sites' parts within paths, over the total variance: (lows, highs)."""
+    """Ends of the 95 % intervals of each call site's part within paths, over the total variance: (lows,
+    highs), float64[sites]."""
     blocks, total = shown.whole.sites.within_blocks, shown.whole.split.block_total
     both = np.stack([blocks, np.broadcast_to(total, blocks.shape)], axis=2)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -129,7 +129,7 @@ def _share_interval(shown: SampleVariance) -> tuple[F8, F8]:
 def variance_section(
     run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory]
 ) -> VarianceSection:
-    """Build the section on the last sample from its rows; C² curves are of all samples."""
+    """Fill the section on the last sample; C² curves are of all samples."""
     shown = run.shown
     whole, residual = shown.whole, shown.residual
     total = whole.split.total
@@ -180,7 +180,10 @@ def _parts(shown: SampleVariance) -> tuple[VariancePart, ...]:
 
 
 def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
-    """Exponentiate interval `place` of log intervals (lows, highs); None if infinite or too wide."""
+    """Confidence interval of C² from an interval of its logarithm; None if infinite or too wide (WIDEST).
+
+    ends: (lows, highs); place: index of the interval.
+    """
     low, high = float(ends[0][place]), float(ends[1][place])
     if not (math.isfinite(low) and math.isfinite(high)) or high - low > WIDEST:
         return None
@@ -188,7 +191,7 @@ def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
 
 
 def category_rows(run: VarianceRun) -> list[VariableCategory]:
-    """Rows of all groups in the requested order."""
+    """Rows of all groups of the last sample, in the order that the settings ask for."""
     shown = run.shown
     groups, whole = shown.groups, shown.whole
     sums = whole.by_group.sums.sum(axis=1)
@@ -219,7 +222,7 @@ def category_rows(run: VarianceRun) -> list[VariableCategory]:
 
 
 def known_c2(c2: float, requests: int) -> float | None:
-    """C² for the report: None for few requests, or a mean of 0."""
+    """C² for the report; None for at most LARGE requests, or a mean of 0."""
     return number(c2) if requests > LARGE else None
 
 
@@ -238,7 +241,8 @@ def _curve(population: Population, sample: SampleVariance) -> C2Curve:
 
 
 def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
-    """Sources with an inadvertent marker, largest C² first, with their share of the variance."""
+    """Rows of sources with an `inadvertent` marker that holds, with their shares of the variance; those with
+    C² below 1 last."""
     shown = run.shown
     sums = shown.whole.sites.touched.sum(axis=1)
     c2 = coefficient(sums)
@@ -263,7 +267,8 @@ def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
 
 
 def _chosen_groups(run: VarianceRun, order: Sequence[int]) -> list[int]:
-    """Groups to show in detail. Raises ConfigError for a key that is no prefix of a large category's."""
+    """Choose the groups to show in detail. Raises ConfigError for a key that is not the beginning of a large
+    category's key."""
     settings = run.settings
     if not settings.category:
         return list(order[: settings.details])
@@ -283,7 +288,7 @@ def _chosen_groups(run: VarianceRun, order: Sequence[int]) -> list[int]:
 def details_section(
     run: VarianceRun, sites: pa.Table
 ) -> tuple[VarianceDetailsSection, list[DecomposedGroup]]:
-    """(section, groups in detail)."""
+    """Fill the section of details: (section, groups shown in detail)."""
     split, settings = run.shown.whole.split, run.settings
     by_impact = np.argsort(-split.within, kind="stable").tolist()
     order = [group for group in by_impact if split.within[group] > 0]
@@ -309,7 +314,7 @@ def _look(run: VarianceRun, group: int) -> DecomposedGroup:
 
 
 def _part_order(look: DecomposedGroup) -> list[int]:
-    """Order of parts by share; those with a negative share last."""
+    """Indices of a group's parts, largest share first; those with a negative share come last."""
     found: list[int] = np.argsort(-look.shares.share, kind="stable").tolist()
     return found
 
@@ -357,7 +362,7 @@ def _detail(run: VarianceRun, look: DecomposedGroup) -> VarianceDetail:
 
 
 def edge_rows(run: VarianceRun, look: DecomposedGroup) -> list[VariableEdge]:
-    """Rows of all parts of a group, by share."""
+    """Rows of all parts of a group, largest share first."""
     parts, shares, order = look.parts, look.shares, _part_order(look)
     place = {part: i + 1 for i, part in enumerate(order)}
     graph = run.graph_of(look.group)
@@ -389,7 +394,7 @@ def edge_rows(run: VarianceRun, look: DecomposedGroup) -> list[VariableEdge]:
 
 
 def _suggestions(run: VarianceRun, sites: pa.Table) -> list[MarkerSuggestion]:
-    """Suggestions of markers, from names, for large sources without one."""
+    """Suggest markers, from names, for large sources that have none."""
     found: dict[str, MarkerSuggestion] = {}
     within, unmarked = sites["within"].to_numpy(), sites["marker"].is_null().to_numpy()
     order = run.shown.site_order
@@ -417,7 +422,7 @@ def variance_tables(
     categories: Sequence[VariableCategory],
     looked: Sequence[DecomposedGroup],
 ) -> Mapping[str, pa.Table]:
-    """Build the complete tables, by name."""
+    """Make the complete tables, by name."""
     parts = [(look, row) for look in looked for row in edge_rows(run, look)]
     return {
         "variance_sites": sites,

@@ -1,4 +1,4 @@
-"""Sections of variance: exact decomposition, parts of some categories, and changes between two samples."""
+"""Display of variance: exact decomposition, parts of some categories, and changes between two samples."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ from schemas.report.variance import (
 )
 
 ROOTS: Final = 8
-"""Most root types whose parts are drawn."""
+"""Maximum number of root types whose parts are drawn."""
 SHOWN: Final = 15
-"""Rows shown before unfolding."""
+"""Number of rows of a table that are shown before it is unfolded."""
 LEAST_SITES: Final = 5
 MATERIAL: Final = 1e-3
-"""Least share of a call site shown before unfolding, except for the first few sites."""
+"""Minimum share of the variance for a call site to be shown before the table is unfolded; the first few
+always are."""
 PRINTED: Final = 8
-"""Most rows on a terminal."""
+"""Maximum number of rows on a terminal."""
 TAIL_KEPT: Final = 0.5
-"""Tails are heavy if cutting 0.5 % of the times leaves less than this share of the variance."""
+"""Share of the variance, left after 0.5 % of the times are cut, below which a tail counts as heavy."""
 MOSTLY_BETWEEN: Final = 0.5
-"""Least share of a change between paths that the report mentions."""
+"""Minimum share of a change that lies between paths for the report to mention it."""
 MEANING: Final = {
     "roots": "between root types: different work",
     "paths": "between paths of a root type: different work for the same request",
@@ -75,7 +76,7 @@ _CHANGED: Final = (
 
 
 def variance_blocks(section: VarianceSection) -> b.Blocks:
-    """Blocks of the section: decomposition, watched sources, call sites, categories, markers."""
+    """Display of the section as blocks: decomposition, watched sources, call sites, categories, markers."""
     s = section
     title = f"standard deviation {wording.duration(s.sd_us)}, C² {wording.c2(s.c2)}; the parts add up exactly"
     return (b.Part("Where response times vary", tuple(_variance(s)), note=title, anchor="variance"),)
@@ -123,7 +124,7 @@ def _variance(s: VarianceSection) -> Iterator[b.Block]:
 
 
 def _parts(found: dict[str, float], title: str) -> b.Bar:
-    """Bar of consecutive shares of a whole."""
+    """Bar of consecutive shares of a whole. found: CSS class -> share."""
     stretches, at = [], 0.0
     for kind, part in found.items():
         stretches.append(b.Stretch(kind, 100 * at, 100 * part))
@@ -132,11 +133,11 @@ def _parts(found: dict[str, float], title: str) -> b.Bar:
 
 
 _RootParts = tuple[str, float, float]
-"""Root type, its part of the variance between paths, and its part within paths."""
+"""Root type with its parts of the variance: (root type, between paths, within paths)."""
 
 
 def _root_parts(section: VarianceSection) -> list[_RootParts]:
-    """Root types with the largest parts."""
+    """Parts of the variance of the root types with the largest parts, at most ROOTS."""
     found: dict[str, dict[str, float]] = {}
     for part in section.parts:
         if part.root is not None:
@@ -192,7 +193,7 @@ def _category(row: VariableCategory) -> b.Words:
 
 
 def details_blocks(section: VarianceDetailsSection) -> b.Blocks:
-    """Blocks of the section: parts of some categories, advice, suggestions."""
+    """Display of the section as blocks: parts of some categories, advice, suggestions."""
     return (
         b.Part(
             "Inside the categories",
@@ -252,7 +253,7 @@ def _edge(edge: VariableEdge) -> b.Words:
 
 
 def _note(found: VarianceDetail) -> str:
-    """Sentence on a detailed category."""
+    """Sentence on a category shown in detail: requests, C², deviation, share of the variance, heavy tail."""
     tail = ""
     if found.kept < TAIL_KEPT:
         left = wording.percent(found.kept)
@@ -264,7 +265,7 @@ def _note(found: VarianceDetail) -> str:
 
 
 def change_blocks(section: VarianceChangeSection) -> b.Blocks:
-    """Blocks of the section on changes between two samples."""
+    """Display of the section on changes between two samples as blocks."""
     note = f"shares are of the variance of the {section.before}"
     return (b.Part("What became more variable", tuple(_change(section)), note=note, anchor="variable"),)
 
@@ -294,7 +295,7 @@ def _change(s: VarianceChangeSection) -> Iterator[b.Block]:
 
 
 def residual(section: VarianceSection) -> str:
-    """Sentence on the variance that markers remove; empty unless a marker matches."""
+    """Sentence on the variance that markers remove; empty if no marker matches."""
     if section.marked_share is None or section.residual_sd_us is None:
         return ""
     return (
@@ -304,7 +305,7 @@ def residual(section: VarianceSection) -> str:
 
 
 def advice(found: EdgeAdvice) -> str:
-    """Sentence on the two behaviours that an edge mixes, and the remedy."""
+    """Sentence on the two modes that an edge mixes, and on the remedy."""
     where = f" in {wording.counted(found.categories, 'category', 'categories')}"
     merged = (
         f"{found.label}{where} merges two behaviours: about {wording.duration(found.low_us)} and, in "
@@ -319,7 +320,7 @@ def advice(found: EdgeAdvice) -> str:
 
 
 def expired(section: VarianceSection) -> tuple[str, ...]:
-    """Warning for each expired marker."""
+    """Warnings for the report, one per expired marker."""
     return tuple(
         f"The marker '{row.label}' ({row.kind}, {row.owner}) expired on {row.expires} and has no effect: "
         "renew it or remove it."
@@ -329,14 +330,14 @@ def expired(section: VarianceSection) -> tuple[str, ...]:
 
 
 def _watched(source: WatchedSource) -> b.Words:
-    """Words for a watched source: `a -> b: C² 3.4, 12 % of the variance. …`"""
+    """Text of a source to be reduced: `a -> b: C² 3.4, 12 % of the variance. …`"""
     text = f"{source.site}: C² {wording.c2(source.c2)}, {wording.percent(source.within)} of the variance. "
     text += f"To be reduced ({source.marker.owner}: {source.marker.reason})."
     return b.dim(f"{text} C² is below 1: the marker may go.") if source.resolved else text
 
 
 def suggestion_toml(rows: Sequence[MarkerSuggestion]) -> str:
-    """Text of a file with the suggested markers, to be copied by the user."""
+    """Text of a TOML file with the suggested markers, to be copied by the user."""
     return "\n".join(
         f"[[marker]]  # {wording.percent(row.within)} of the variance: {row.why}\n"
         f'label = {_quoted(row.label)}\nkind = "{row.kind}"\nowner = ""\nreason = ""\n'
@@ -345,13 +346,13 @@ def suggestion_toml(rows: Sequence[MarkerSuggestion]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote a text as a TOML string, whatever it contains."""
+    """Quote a text as a TOML string, whatever characters it contains."""
     plain = wording.visible(text).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{plain}"'
 
 
 def change(section: VarianceChangeSection) -> str:
-    """Sentence on the change of the total variance."""
+    """Sentence on the change of the standard deviation, and of the variance, of all response times."""
     moved = wording.moved_duration(section.sd0_us, section.sd1_us)
     text = f"Standard deviation of all response times: {moved}"
     if section.interval is not None and not math.isclose(section.ratio, 1.0):
@@ -368,7 +369,7 @@ def change(section: VarianceChangeSection) -> str:
 
 
 def change_check(section: VarianceChangeSection) -> str:
-    """Sentence on the papers' check of large categories; empty if it was not run."""
+    """Sentence on the papers' check of large categories; empty if it was not made."""
     if section.ks_p is None:
         return ""
     verb = "differ" if section.ks_p < 0.05 else "do not differ"

@@ -1,4 +1,4 @@
-"""Test for changes of variance from one sample to the other, with intervals, for the report."""
+"""Changes of variance from one sample to the other: tests with intervals, for the report."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from schemas.report.findings import Interval
 from schemas.report.variance import CategoryChange, SiteChange, VarianceChangeSection
 
 _ROUNDING: Final = 1e-12
-"""Variances below this share of the squared mean are rounding errors."""
+"""Share of the squared mean below which a variance counts as a rounding error."""
 _LEVEL: Final = 0.01
-"""False discovery rate of listed changes: stricter than usual, since jackknife intervals of heavy tails are
-too short (86 % for 95 %)."""
+"""False discovery rate of listed changes: stricter than elsewhere, as jackknife intervals of heavy tails are
+too short (86 % instead of 95 %)."""
 
 
 def _log_variance(sums: F8) -> F8:
-    """ln of the variance from sums [..., 3] of weight, weight·y, weight·y²; NaN for a constant."""
+    """Natural logarithm of the variance, from sums [..., 3] of weight, weight·y, weight·y²; NaN for a
+    constant."""
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = sums[..., 1] / sums[..., 0]
         variance = sums[..., 2] / sums[..., 0] - mean**2
@@ -41,7 +42,7 @@ def _log_variance(sums: F8) -> F8:
 
 
 def _total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
-    """ln of the ratio of the total variances, after over before; one item."""
+    """Natural logarithm of the ratio of the total variances, after to before; a single item."""
 
     def log_mean(sums: F8) -> F8:
         return np.log(np.maximum(sums[..., 0] / np.maximum(sums[..., 1], 1e-300), 1e-300))
@@ -54,7 +55,7 @@ def _total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
 
 
 def change_section(run: VarianceRun) -> VarianceChangeSection:
-    """Compare the variances of the second sample with those of the first."""
+    """Fill the section that compares the variances of the second sample with those of the first."""
     population, (before, after) = run.population, run.samples
     total = _total_change(before.whole.split, after.whole.split)
     interval = c2_interval(total.interval(), 0) if before.whole.split.total > 0 else None
@@ -79,8 +80,8 @@ def change_section(run: VarianceRun) -> VarianceChangeSection:
 
 
 def _between(before: VarianceSplit, after: VarianceSplit, interval: Interval | None) -> float | None:
-    """Share of a change of the variance that is between paths or root types; above 1 if the variance within
-    fell; None if the change is not significant."""
+    """Share of a change of the variance that lies between paths or root types; above 1 if the variance within
+    paths fell; None if the change is not significant."""
     if interval is None or interval.low <= 1 <= interval.high:
         return None
     within = float(after.within.sum() - before.within.sum())
@@ -88,10 +89,11 @@ def _between(before: VarianceSplit, after: VarianceSplit, interval: Interval | N
 
 
 def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
-    """(rows of sites whose variance changed significantly and beyond the floor, sorted by the change of their
-    total contribution; number of sites tested).
+    """Find call sites whose variance changed significantly and by more than the floor: (rows, number of sites
+    tested).
 
-    Total, as a site's contribution moves between paths where times grow with the path (a loop of slow calls).
+    Rows are sorted by the change of the site's total contribution: its contributions within and between paths
+    shift if times grow with the path (a loop of slow calls).
     """
     before, after = run.samples
     names = run.times.names
@@ -126,9 +128,10 @@ def _sites(run: VarianceRun) -> tuple[list[SiteChange], int]:
 
 
 def _changed(log_ratio: Jackknifed, p: F8, least: float) -> tuple[list[tuple[int, dict[str, Any]]], int]:
-    """([(place, fields of its row)] of significant changes by a factor of at least `least`, number of tests).
+    """Find significant changes by a factor of at least `least`: (list of (index, fields of the row), number
+    of tests).
 
-    Changes without an informative interval are left out.
+    log_ratio: log ratios of the variances; p: of each. Changes without an informative interval are dropped.
     """
     q, ends = q_values(p), log_ratio.interval()
     found = []
@@ -140,9 +143,12 @@ def _changed(log_ratio: Jackknifed, p: F8, least: float) -> tuple[list[tuple[int
 
 
 def _categories(run: VarianceRun) -> tuple[list[CategoryChange], int, float | None]:
-    """(large common categories whose C² changed significantly, number tested, p of the papers' check). The
-    check is a KS test between the variances of large categories before and after (NSDI §8.7); None for fewer
-    than 2."""
+    """Find large categories in both samples whose C² changed significantly: (rows, number tested, p of the
+    papers' check).
+
+    The check is a KS test between the variances of large categories before and after (NSDI §8.7); None for
+    fewer than 2.
+    """
     before, after = run.samples
     large = [sample.groups.category != NOWHERE for sample in run.samples]
     common = np.intersect1d(before.groups.category[large[0]], after.groups.category[large[1]])

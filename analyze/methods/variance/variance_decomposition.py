@@ -1,8 +1,8 @@
 """Decompose the variance of response times: between root types, between paths, within paths; by call site.
 
-`sample_variance` does it for one sample: `request_groups` groups requests of the same path, `levels` has the
-means of all, of each root type and of each group; the parts are sums of squares around these means, by block
-of time, for jackknife intervals. It is done for the response times, and again for the response times without
+`sample_variance` decomposes one sample: `request_groups` groups requests of the same path, `levels` computes
+the means of all, of each root type and of each group; the parts are sums of squares around these means, by
+block of time, for jackknife intervals. This is done for response times, and again for response times without
 marked sources (`residual`).
 
 The law of total variance splits it exactly:
@@ -15,8 +15,8 @@ exactly, and each site's covariance has three parts that add up to those above:
     Cov(y_s, T) = [between root types] + [between paths] + Σ_g p_g·Cov_g(y_s, T)
 
 The last, *within paths*, is the part that VarianceFinder looks for: requests with the same work took
-different times. The squared coefficient of variation C² = σ²/μ² ranks categories and sites (VF §4.2). Groups
-are categories, the rare ones of a root type together.
+different times. The squared coefficient of variation C² = σ²/μ² ranks categories and sites (VarianceFinder
+§4.2). Groups are categories; the rare categories of a root type are one group.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class RequestGroups:
-    """Requests of a sample by category, and the groups they form.
+    """Requests of a sample by category, and the groups of categories for which variances are computed.
 
     A category of more than LARGE requests is a group. Smaller ones, in which a variance cannot be estimated,
     are pooled into one group per root type, so that none of the variance is lost.
@@ -50,26 +50,27 @@ class RequestGroups:
 
     sample: int
     rows: tuple[slice, ...]
-    """[categories] rows of the category's requests in the sample."""
+    """Slice of each category's requests that belong to the sample."""
     first: I8
-    """[categories + 1] index of each category's first request in the [requests] arrays."""
+    """Index of each category's first request in the arrays [requests], int64[categories + 1]."""
     weight: F8
     block: I8
-    """[requests] block of time; blocks have equal numbers of requests, and ascend within a category."""
+    """Block of time of each request, int64[requests]; blocks have equal numbers of requests, and ascend
+    within a category."""
     of: I8
-    """[requests] group of the request."""
+    """Group of each request, int64[requests]."""
     n_blocks: int
     group: I8
-    """[categories] group of the category; NOWHERE if it has no request."""
+    """Group of each category, int64[categories]; NOWHERE if the category has no requests."""
     root: I8
-    """[groups] root type, an index into `roots`."""
+    """Index in `roots` of each group's root type, int64[groups]."""
     category: I8
-    """[groups] the group's single category; NOWHERE for pooled rare categories."""
+    """Index of the single category of each group, int64[groups]; NOWHERE for a group of rare categories."""
     roots: tuple[str, ...]
 
     @property
     def n_groups(self) -> int:
-        """Number of groups."""
+        """Number of groups of requests."""
         return len(self.root)
 
     def members(self, group: int) -> list[int]:
@@ -83,7 +84,7 @@ class RequestGroups:
 
 
 def request_groups(population: Population, sample: int) -> RequestGroups:
-    """Group the requests of a sample. O(requests log requests)."""
+    """Group the requests of a sample (its index). O(requests log requests)."""
     categories = population.categories
     rows = tuple(category.rows(sample) for category in categories)
     sizes = np.array([part.stop - part.start for part in rows], dtype=np.int64)
@@ -115,22 +116,25 @@ def request_groups(population: Population, sample: int) -> RequestGroups:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Weights and weighted means of a value at every level of a sample."""
+    """Weights and weighted means of a value: of a sample, of each group and of each root type.
+
+    weight, mean: of the sample; group_weight, root_weight: sums of weights.
+    """
 
     value: F8
-    """[requests] the averaged value."""
+    """Value of each request that is averaged, float64[requests]."""
     weight: float
     mean: float
     group_weight: F8
     group_mean: F8
-    """[groups] mean of each group."""
+    """Mean of each group, float64[groups]."""
     root_weight: F8
     root_mean: F8
-    """[roots] mean of each root type; 0 without a request."""
+    """Mean of each root type, float64[roots]; 0 for one without requests."""
 
 
 def levels(groups: RequestGroups, value: F8) -> Levels:
-    """Average a value [requests] of a sample. Raises ValueError if the sample has no weight."""
+    """Compute the means of a value [requests] of a sample. Raises ValueError if the sample has no weight."""
     group_weight = totals(groups.of, groups.weight, groups.n_groups)
     group_sum = totals(groups.of, groups.weight * value, groups.n_groups)
     root_weight, root_sum = (
@@ -151,29 +155,29 @@ def levels(groups: RequestGroups, value: F8) -> Levels:
 
 
 TOLERANCE: Final = 1e-9
-"""Largest rounding error of an account, as a share of the variance."""
+"""Maximum rounding error when parts of a variance are added, as a share of the variance."""
 WIDEST: Final = math.log(1e4)
-"""Widest informative interval of ln C²; a wider one is not shown."""
+"""Width of an interval of ln C² above which it is not informative and is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class VarianceSplit:
-    """Parts of the variance of a sample's response times, µs²."""
+    """Parts of the variance of a sample's response times, µs²; they add up to `total`."""
 
     total: float
     roots: F8
-    """[roots] part between root types: p_r (μ_r − μ)²"""
+    """Part between root types, p_r (μ_r − μ)², float64[roots]."""
     paths: F8
-    """[groups] part between paths: p_g (μ_g − μ_r)²"""
+    """Part between the paths of a root type, p_g (μ_g − μ_r)², float64[groups]."""
     within: F8
-    """[groups] part within paths: p_g σ_g²"""
+    """Part within paths, p_g σ_g², float64[groups]."""
     block_total: F8
-    """[blocks] weighted squared deviations from the mean, over the sample's weight; they add up to
+    """Weighted squared deviations from the mean over the sample's weight, float64[blocks]; they add up to
     `total`."""
 
 
 def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
-    """Split the variance. Raises ValueError if the parts do not add up. O(requests)."""
+    """Split the variance of a sample into its parts. Raises ValueError if they do not add up. O(requests)."""
     around_mean = groups.weight * (at.value - at.mean) ** 2
     around_group = groups.weight * (at.value - at.group_mean[groups.of]) ** 2
     block_total = totals(groups.block, around_mean, groups.n_blocks) / at.weight
@@ -189,9 +193,9 @@ def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
 
 
 def _refuse_rest(total: float, parts: float, mean: float) -> None:
-    """Raise ValueError if the parts do not add up to the variance.
+    """Raise ValueError if the parts do not add up to the variance `total`.
 
-    mean: a variance below its square times float64's precision is rounding.
+    mean: of the values; a variance below its square times the precision of float64 counts as rounding.
     """
     if abs(total - parts) > TOLERANCE * total + 1e-15 * mean * mean:
         raise ValueError(f"the account of a variance does not add up: {total:g} against {parts:g}")
@@ -199,22 +203,26 @@ def _refuse_rest(total: float, parts: float, mean: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SiteVariances:
-    """Variances of all sites in one sample; arrays are [sites] unless stated. µs and µs²."""
+    """Variances of all call sites in one sample; arrays are [sites] unless stated; µs and µs².
+
+    y: time for which a request waits at the site; T: its response time.
+    """
 
     n: I8
-    """Requests with the site on their critical path."""
+    """Number of requests with the site on their critical path."""
     touched: F8
-    """[sites, blocks, 3] sums over the requests counted in `n`: weight, weight·y, weight·y²."""
+    """Sums over the requests counted in `n`: weight, weight·y, weight·y²; float64[sites, blocks, 3]."""
     roots: F8
     paths: F8
     within: F8
-    """[sites] part of Cov(y, T) within paths; `roots`, `paths`: the other two parts."""
+    """roots, paths, within: parts of Cov(y, T) between root types, between paths and within paths,
+    float64[sites]."""
     within_blocks: F8
-    """[sites, blocks] parts of `within` by block of time."""
+    """Parts of `within` by block of time, float64[sites, blocks]."""
 
     @property
     def total(self) -> F8:
-        """[sites] Cov(y, T)."""
+        """Cov(y, T) of each site's time y with the response time T, float64[sites]."""
         return self.roots + self.paths + self.within
 
 
@@ -225,10 +233,10 @@ def _site_variances(
     split: VarianceSplit,
     unmarked: tuple[B1, ...] | None = None,
 ) -> SiteVariances:
-    """Attribute a variance to the sites, given its levels and its split.
+    """Attribute a variance to the call sites, given its means and its parts.
 
-    unmarked: [categories] of [edges] True for edges that take part; `at` is then of the residual response
-    times. Raises ValueError if the parts do not add up. O(requests · edges).
+    unmarked: for each category bool[edges], True for edges that count; `at` is then of the residual response
+    times. None: all edges count. Raises ValueError if the parts do not add up. O(requests · edges).
     """
     n_sites, n_blocks = len(times.names.sites), groups.n_blocks
     n = np.zeros(n_sites, dtype=np.int64)
@@ -274,7 +282,8 @@ def _site_variances(
 
 
 def coefficient(sums: F8) -> F8:
-    """C² from sums [..., 3] of weight, weight·y, weight·y²; NaN where the mean is 0."""
+    """Squared coefficient of variation C² from sums [..., 3] of weight, weight·y, weight·y²; NaN if the mean
+    is 0."""
     return squared_variation(sums[..., 0], sums[..., 1], sums[..., 2])
 
 
@@ -288,20 +297,20 @@ def deviation(sums: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class GroupVariances:
-    """Variances of a sample's groups; arrays are [groups]."""
+    """Variances of the groups of a sample; n: int64[groups] number of requests."""
 
     n: I8
     sums: F8
-    """[groups, blocks, 3] sums of weight, weight·T, weight·T²; µs."""
+    """Sums of weight, weight·T, weight·T² of response times T in µs, float64[groups, blocks, 3]."""
 
     @property
     def c2(self) -> F8:
-        """Squared coefficients of variation; NaN where the mean is 0."""
+        """Squared coefficient of variation C² of each group, float64[groups]; NaN if the mean is 0."""
         return coefficient(self.sums.sum(axis=1))
 
 
 def _group_variances(groups: RequestGroups, at: Levels) -> GroupVariances:
-    """Compute sums by group and block. O(requests)."""
+    """Sum the values of a sample by group and block. O(requests)."""
     shape = groups.n_groups, groups.n_blocks
     cell = groups.of * groups.n_blocks + groups.block
     sums = [totals(cell, groups.weight * at.value**k, shape[0] * shape[1]).reshape(shape) for k in (0, 1, 2)]
@@ -309,7 +318,8 @@ def _group_variances(groups: RequestGroups, at: Levels) -> GroupVariances:
 
 
 def log_coefficient(sums: F8) -> Jackknifed:
-    """ln C² of items from block sums [items, blocks, 3]: the interval of a ratio, always above 0.
+    """Natural logarithm of C² of items, from block sums [items, blocks, 3]; intervals are of a ratio, always
+    above 0.
 
     C² of few requests is skewed; its logarithm is much less so.
     """
@@ -322,7 +332,7 @@ def log_coefficient(sums: F8) -> Jackknifed:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Variances of one value per request: its response time, or the residual without marked sources."""
+    """Variances of one value per request: its response time, or that without marked sources."""
 
     levels: Levels
     split: VarianceSplit
@@ -332,16 +342,17 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class SampleVariance:
-    """Variances of one sample, with and without marked sources."""
+    """Variances of one sample, with and without marked sources; whole: all sources."""
 
     groups: RequestGroups
     whole: Measured
     residual: Measured | None
-    """Variances without marked sources; None if no marker holds."""
+    """Variances without marked sources; None if no marker matches."""
 
     @property
     def site_order(self) -> list[int]:
-        """Sites on critical paths, sorted by their share of the residual variance within paths."""
+        """Indices of the call sites on critical paths, sorted by their part of the (residual) variance within
+        paths."""
         ranked = (self.residual or self.whole).sites
         seen = np.flatnonzero(self.whole.sites.n > 0)
         order = np.lexsort((seen, -self.whole.sites.within[seen], -ranked.within[seen]))
@@ -350,7 +361,7 @@ class SampleVariance:
 
 
 def unmarked_edges(population: Population, times: AllPathTimes, rules: LabelRules) -> tuple[B1, ...] | None:
-    """[categories] of [edges] True without a marker; None if no edge has one."""
+    """For each category bool[edges], True for edges without an accepted marker; None if no edge has one."""
     if not rules.accepted:
         return None
     found = tuple(
@@ -363,7 +374,7 @@ def unmarked_edges(population: Population, times: AllPathTimes, rules: LabelRule
 def sample_variance(
     population: Population, times: AllPathTimes, sample: int, unmarked: tuple[B1, ...] | None
 ) -> SampleVariance:
-    """Compute the variances of a sample. O(requests · edges)."""
+    """Compute the variances of a sample (its index), with and without marked sources. O(requests · edges)."""
     groups = request_groups(population, sample)
     residual = None if unmarked is None else _measured(times, groups, unmarked)
     return SampleVariance(groups, _measured(times, groups, None), residual)

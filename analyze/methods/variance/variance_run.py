@@ -1,4 +1,4 @@
-"""Run VarianceFinder: the variances of every sample, with and without marked sources."""
+"""Run of VarianceFinder: variances of every sample, with and without marked sources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from schemas.errors import PeriodError
 
 @dataclass(frozen=True, slots=True)
 class VarianceRun:
-    """Variances of all samples, and the inputs they were computed from."""
+    """Variances of all samples, and the inputs from which they were computed.
+
+    times: self and critical times by path; rules: markers.
+    """
 
     population: Population
     times: AllPathTimes
@@ -32,21 +35,22 @@ class VarianceRun:
 
     @property
     def shown(self) -> SampleVariance:
-        """Last sample, the subject of all sections except for the change."""
+        """Variances of the last sample, which all sections except that of changes describe."""
         return self.samples[-1]
 
     def graph_of(self, group: int) -> Graph | None:
-        """Graph of a group's category; None for the pooled rare categories of a root type."""
+        """Graph of a group's category; None for a group of rare categories. group: index in the last
+        sample."""
         alone = int(self.shown.groups.category[group])
         return None if alone == NOWHERE else self.population.categories[alone].graph
 
     def key_of(self, group: int) -> str | None:
-        """Key of a group's category; None for pooled rare categories."""
+        """Key of a group's category; None for a group of rare categories. group: index in the last sample."""
         graph = self.graph_of(group)
         return None if graph is None else graph.key
 
     def root_of(self, group: int) -> str:
-        """Root type of a group."""
+        """Root type of a group. group: index in the last sample."""
         groups = self.shown.groups
         root: str = groups.roots[groups.root[group]]
         return root
@@ -55,10 +59,10 @@ class VarianceRun:
 def variance_run(
     population: Population, markers: Sequence[Marker], settings: VarianceSettings, limits: ReportLimits
 ) -> VarianceRun:
-    """Decompose the variance of every sample.
+    """Decompose the variance of every sample of a population.
 
-    Markers apply unless expired on the last day of the samples. Raises PeriodError for a sample without
-    complete requests.
+    Markers apply unless they have expired on the last day of the samples. Raises PeriodError for a sample
+    without complete requests.
     """
     for number, sample in enumerate(population.samples):
         if not population.has_requests(number):

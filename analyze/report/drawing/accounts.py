@@ -16,10 +16,10 @@ from schemas.report.parts import StepAccount, StepRow
 
 
 def timing_account(category: Category, found: Attribution, changed: B1, limit: int) -> StepAccount:
-    """Account of one category in both samples: each step's time on the critical path, µs a request, summed
-    over the edges into it. The differences add up to the change of the mean.
+    """Account of one category in both samples: each step's time on the critical path, µs a request.
 
-    `changed` is [edges]. At most about `limit` rows.
+    A step's time is the sum over the edges into it; the differences of all steps add up to the change of the
+    mean. changed: [edges] True where a test rejected; limit: approximate maximum number of rows.
     """
     steps = range(category.graph.n_nodes)
     return _account(
@@ -33,9 +33,9 @@ def timing_account(category: Category, found: Attribution, changed: B1, limit: i
 
 
 def structural_account(mutation: Category, precursor: Category, limit: int) -> StepAccount:
-    """Account of a precursor's requests before and a mutation's requests after, steps aligned by name.
+    """Account of a precursor's requests before and a mutation's requests after, with steps aligned by name.
 
-    precursor: the mutation itself if it is not known which path its requests took before.
+    precursor: the mutation itself if the path that its requests took before is unknown.
     """
     return _account(
         (precursor, mutation),
@@ -48,7 +48,7 @@ def structural_account(mutation: Category, precursor: Category, limit: int) -> S
 
 
 def _by_step(category: Category, by_edge: F8) -> F8:
-    """[nodes] sums over the edges into each node. by_edge: [edges]."""
+    """[nodes] sum of `by_edge`, [edges], over the edges into each node."""
     sums = np.zeros(category.graph.n_nodes)
     np.add.at(sums, category.graph.edges[:, 1], by_edge)
     return sums
@@ -89,8 +89,9 @@ def _count(category: Category, sample: int) -> int:
 
 
 def bounded(rows: Sequence[StepRow], limit: int) -> list[StepRow]:
-    """Shorten to at most `limit` rows: the steps with the largest parts remain, those between them are
-    merged."""
+    """Shorten to at most `limit` rows: the steps with the largest parts remain, runs of other steps are
+    merged.
+    """
     if len(rows) <= limit:
         return list(rows)
     by_part = sorted(range(len(rows)), key=lambda k: (-abs(rows[k].part_us), k))

@@ -24,14 +24,14 @@ _TICK_STEPS: Final[tuple[tuple[float, ...], ...]] = (
     (1, 3),
     (1,),
 )
-"""Mantissas of ticks, finest set first; the first set with few enough ticks is used."""
+"""Mantissas of ticks, finest set first; the first set with few enough ticks on the axis is used."""
 _SHADES: Final = 5
-"""Number of shades for distances, by rank; 0 is the farthest fifth."""
+"""Number of shades for distances, by rank; shade 0 is the farthest fifth."""
 
 
 @dataclass(slots=True)
 class _Canvas:
-    """SVG canvas with margins; all text is escaped, and control characters are made visible."""
+    """SVG canvas with margins, px; all text is escaped, and control characters are made visible."""
 
     kind: str
     title: str
@@ -54,11 +54,11 @@ class _Canvas:
         return self.width - self.right
 
     def x(self, part: float) -> float:
-        """Horizontal pixel of a share from 0 to 1, clipped."""
+        """Horizontal position, px, of a share of the plot area's width, clipped to 0 to 1."""
         return self.left + (self.end - self.left) * min(1.0, max(0.0, part))
 
     def y(self, part: float) -> float:
-        """Vertical pixel of a share from 0 (floor) to 1 (top)."""
+        """Vertical position, px, of a share of the plot area's height, 0 (floor) to 1 (top)."""
         return self.floor - (self.floor - self.top) * part
 
     def line(self, kind: str, x1: float, y1: float, x2: float, y2: float) -> None:
@@ -71,12 +71,14 @@ class _Canvas:
         self.parts.append(element("path", class_=kind, d=d))
 
     def upright(self, x: float, text: str) -> None:
-        """Draw a vertical line with its label below."""
+        """Draw a vertical line across the plot area, with its label below."""
         self.line("grid", x, self.top, x, self.floor)
         self.text("tick", x, self.floor + 16, text)
 
     def level(self, kind: str, y: float, text: str) -> None:
-        """Draw a horizontal line with its label at the left."""
+        """Draw a horizontal line across the plot area, with its label at the left. kind: CSS class of the
+        label.
+        """
         self.line("grid", self.left, y, self.end, y)
         self.text(f"tick {kind}", self.left - 6, y + 4, text)
 
@@ -88,7 +90,8 @@ class _Canvas:
 
 
 def histogram(found: Histogram, caption: str = "") -> Drawing:
-    """Draw the reference as a filled area and the problem as an outline, each scaled to its own requests.
+    """Draw the reference as a filled area and the problem as an outline, each scaled to its own number of
+    requests.
 
     A period without requests is not drawn. At most `MAX_TICKS` ticks.
     """
@@ -130,10 +133,9 @@ def spread(
 
 
 def c2_curves(samples: Sequence[Sequence[tuple[float, float]]]) -> tuple[Drawing, ...]:
-    """Draw cumulative C² of the categories of one or two samples, with a line at 1; () if there are no
-    values.
+    """Draw cumulative distributions of C² over the categories of one or two samples, with a line at C² = 1.
 
-    samples: (C², share of the categories up to it), ascending; C² > 0.
+    samples: points (C², share of the categories up to it), ascending; C² > 0. Returns () without a point.
     """
     values = [value for points in samples for value, _ in points]
     if not values:
@@ -164,7 +166,10 @@ def c2_curves(samples: Sequence[Sequence[tuple[float, float]]]) -> tuple[Drawing
 
 
 def score_curve(points: Sequence[CurvePoint], chosen: int, caption: str) -> tuple[Drawing, ...]:
-    """Draw a score by number of clusters (log axis) with its standard error; () for fewer than two points."""
+    """Draw a score by number of clusters (log axis) with its standard error; () for fewer than two points.
+
+    chosen: number of clusters to highlight.
+    """
     if len(points) < 2:
         return ()
     low = min(point.score - point.se for point in points)
@@ -195,7 +200,7 @@ def score_curve(points: Sequence[CurvePoint], chosen: int, caption: str) -> tupl
 
 
 def distances(names: Sequence[str], apart: Sequence[Sequence[float]], caption: str) -> tuple[Drawing, ...]:
-    """Draw a distance matrix of groups, darker for nearer ones; () for fewer than two groups.
+    """Draw a distance matrix of groups, nearer pairs darker; () for fewer than two groups.
 
     names: [n] short; apart: [n][n] symmetric, 0 on the diagonal.
     """
@@ -219,7 +224,7 @@ def distances(names: Sequence[str], apart: Sequence[Sequence[float]], caption: s
 
 
 def log_ticks(low: float, high: float, most: int = MAX_TICKS) -> list[float]:
-    """At most `most` round tick values of a log axis."""
+    """Round tick values of a log axis from `low` to `high`, at most `most`."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     decades = [10.0**k for k in range(first, last + 1)]
     for steps in _TICK_STEPS:
@@ -230,9 +235,10 @@ def log_ticks(low: float, high: float, most: int = MAX_TICKS) -> list[float]:
 
 
 def _draw_two(canvas: _Canvas, edges: Sequence[float], counts: tuple[Sequence[int], Sequence[int]]) -> None:
-    """Draw counts before and after in the same bins, each scaled to its own sum; empty samples are skipped.
+    """Draw the counts before and after over the same bins, each scaled to its own sum; empty samples are
+    skipped.
 
-    edges: positions from 0 to 1.
+    edges: positions of the bins' edges, 0 to 1; counts: before, after.
     """
     places = [canvas.x(edge) for edge in edges]
     shares = [_shares(of) for of in counts]
@@ -244,7 +250,7 @@ def _draw_two(canvas: _Canvas, edges: Sequence[float], counts: tuple[Sequence[in
 
 
 def _steps(canvas: _Canvas, places: Sequence[float], heights: Sequence[float]) -> str:
-    """Path of a step curve, closed along the floor; a step is at least half a pixel wide."""
+    """SVG path of a step curve, closed along the floor; each step is at least half a pixel wide."""
     path, last = f"M{px(places[0])} {canvas.floor}", places[0]
     for height, right in zip(heights, places[1:], strict=True):
         path += f"V{px(canvas.y(height))}H{px(max(right, last + 0.5))}"
@@ -258,7 +264,9 @@ def _shares(counts: Sequence[int]) -> list[float]:
 
 
 def _range(found: Histogram) -> tuple[float, float]:
-    """Ends of the axis, positive and distinct; a first edge of 0 is moved to one bin below the second."""
+    """Ends of a log axis, positive and distinct; a first edge of 0 is replaced by one bin below the second
+    edge.
+    """
     edges = found.edges_us
     if len(edges) < 2:
         return 1.0, 10.0
@@ -267,5 +275,5 @@ def _range(found: Histogram) -> tuple[float, float]:
 
 
 def log_part(value: float, low: float, high: float) -> float:
-    """Position of a value on a log axis, 0 to 1, clipped."""
+    """Position of a value on a log axis from `low` to `high`: 0 to 1, clipped."""
     return min(1.0, max(0.0, math.log(max(value, low) / low) / math.log(high / low)))

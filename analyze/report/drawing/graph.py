@@ -24,7 +24,9 @@ from schemas.windows import NS_PER_US
 
 
 def graph_view(category: Category, limit: int) -> GraphView:
-    """View of the first `limit` nodes in canonical order, and the edges among them with mean latencies."""
+    """GraphView of the first `limit` nodes in canonical order, with the edges among them and their mean
+    latencies.
+    """
     graph = category.graph
     means = [_mean_latency_us(category, period) for period in (0, 1)]
     shown = min(limit, graph.n_nodes)
@@ -42,8 +44,9 @@ def graph_view(category: Category, limit: int) -> GraphView:
 
 
 def _mean_latency_us(category: Category, period: int) -> list[float | None]:
-    """[edges] weighted mean latency, µs, as the difference of its nodes' mean times; None without
-    requests."""
+    """[edges] weighted mean latency, µs: mean time of the later node minus that of the earlier; None without
+    requests.
+    """
     mine = category.rows(period)
     weight = category.weight[mine]
     if len(weight) == 0:
@@ -70,43 +73,46 @@ def difference(mutation: GraphView, precursor: GraphView) -> GraphDifference:
 
 
 FOLD_LEAST = 3
-"""Fewest steps to fold: a pill for fewer would hide more than it saves."""
+"""Minimum number of steps to fold: a pill for fewer would hide more than it saves."""
 
 
 class StepKind(StrEnum):
-    """Kind of a drawn step."""
+    """Kind of a box in a drawing."""
 
     NODE = "node"
     SPAN = "span"
-    """Start and end of an operation with no node between: one box with the latency inside."""
+    """Start and end of an operation without a node between: one box, with the latency inside."""
     FOLD = "fold"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One box of a drawing."""
+    """A box of a drawing, for one or several nodes of the graph."""
 
     kind: StepKind
     members: tuple[int, ...]
-    """Canonical positions, ascending."""
+    """Canonical positions of the box's nodes, ascending."""
     names: tuple[NodeName, ...]
-    """Names of the members."""
+    """Names of the box's nodes, in the order of `members`."""
     marked: bool
-    """True if it has no counterpart in the other graph."""
+    """True if the box's nodes have no counterpart in the other graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Boxes of a drawing, in topological order, and arrows between box indices."""
+    """Boxes of a drawing, in topological order, and the arrows between them."""
 
     steps: tuple[Step, ...]
     arrows: Mapping[tuple[int, int], tuple[int, int] | None]
-    """(box, box) -> edge (src, dst) of the arrow; None for an arrow that stands for several edges, into or
-    out of folded branches."""
+    """(index of a box, index of a box) -> edge (src, dst) that the arrow stands for; None for several edges,
+    into or out of folded branches.
+    """
 
 
 def all_steps(view: GraphView, marked: Set[int]) -> Steps:
-    """Make a box for every step; spans without calls become one box."""
+    """Make boxes for all nodes, nothing folded; a span without calls becomes one box. marked: nodes without a
+    counterpart.
+    """
     heads = _leaf_spans(view, marked)
     groups: list[tuple[int, ...]] = [
         (node, heads[node]) if node in heads else (node,)
@@ -143,7 +149,7 @@ def folded_steps(view: GraphView, marked: Set[int], changed: Set[tuple[int, int]
 
 
 def _kept(whole: Steps, changed: Set[tuple[int, int]]) -> set[int]:
-    """Indices of boxes that are never folded."""
+    """Indices of the boxes that must not be folded. changed: edges (src, dst)."""
     hot = {i for arrow, edge in whole.arrows.items() if edge in changed for i in arrow}
     hot |= {i for i, step in enumerate(whole.steps) if step.kind is StepKind.SPAN and step.members in changed}
     kept = set(hot)
@@ -156,7 +162,7 @@ def _kept(whole: Steps, changed: Set[tuple[int, int]]) -> set[int]:
 def reduce_series_parallel(
     n: int, arrows: Iterable[tuple[int, int]], *, quiet: Set[int], colour: Sequence[bool]
 ) -> list[list[int]]:
-    """Merge boxes 0..n-1 into regions: quiet boxes of one colour if possible; all others stay single.
+    """Merge boxes 0..n-1 into regions: only quiet boxes, and only of one colour; all other boxes stay single.
 
     In series: a box and its only successor, if it is that one's only predecessor. In parallel: boxes with the
     same only predecessor and the same only successor. Boxes without predecessor or successor stay single.
@@ -195,7 +201,7 @@ def reduce_series_parallel(
 
 
 def _leaf_spans(view: GraphView, marked: Set[int]) -> dict[int, int]:
-    """Start -> end of operations whose start has a single edge, to their end."""
+    """Start -> end of the spans without calls: positions whose only edge leads to the span's own end."""
     outs = [0] * len(view.nodes)
     ins = [0] * len(view.nodes)
     for src, dst in ((e.src, e.dst) for e in view.edges):
@@ -218,7 +224,7 @@ def _leaf_spans(view: GraphView, marked: Set[int]) -> dict[int, int]:
 def _group(
     view: GraphView, groups: list[tuple[int, ...]], marked: Set[int], *, folds: frozenset[int]
 ) -> Steps:
-    """Make boxes from groups of positions, in topological order by first position."""
+    """Make boxes from groups of positions, in topological order. folds: indices of groups that are pills."""
     order = sorted(range(len(groups)), key=lambda g: groups[g][0])
     box = {position: i for i, g in enumerate(order) for position in groups[g]}
     steps = []
@@ -236,8 +242,9 @@ def _group(
 
 
 MOST_UNFOLDED = 24
-"""Most boxes of a graph in which all changed edges are protected from folding; in larger graphs minor ones
-may be folded."""
+"""Maximum number of boxes of a graph in which all changed edges are protected from folding; in larger graphs,
+minor ones may be folded.
+"""
 CHAR_PX = 7.8
 """Mean width, px, of a bold 12 px letter in the widest of the usual system fonts."""
 LABEL_CHARS = 36
@@ -251,7 +258,7 @@ _WIDTH_CLASSES = ((560, "narrow"), (900, "medium"), (1400, "wide"), (2100, "vast
 
 
 class Heat(StrEnum):
-    """Colour of an edge."""
+    """Colour of an edge, by the change of its latency."""
 
     QUIET = "quiet"
     SLOWER = "slower"
@@ -260,7 +267,7 @@ class Heat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EdgeMark:
-    """Text and colour of an edge."""
+    """Text beside an edge, and the edge's colour."""
 
     text: str
     heat: Heat = Heat.QUIET
@@ -270,18 +277,18 @@ class EdgeMark:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Annotations of a drawing."""
+    """Annotations of a drawn graph."""
 
     only_here: frozenset[int] = frozenset()
-    """Positions without a counterpart in the other graph."""
+    """Canonical positions of nodes without a counterpart in the other graph."""
     sign: str = ""
     """Badge of boxes without a counterpart: `+` in a mutation, `−` in a precursor."""
     edges: Mapping[tuple[int, int], EdgeMark] = field(default_factory=dict)
-    """(src, dst) -> mark."""
+    """Edge (src, dst) -> its text and colour."""
 
     @property
     def changed(self) -> frozenset[tuple[int, int]]:
-        """Edges with a colour other than quiet."""
+        """Edges (src, dst) with a colour other than quiet."""
         return frozenset(link for link, mark in self.edges.items() if mark.heat is not Heat.QUIET)
 
 
@@ -313,7 +320,7 @@ def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:
 
 
 def laid_out(kind: str, layout: Layout, title: str, parts: Sequence[Markup], room: float = 0.0) -> Markup:
-    """SVG of a finished layout; room: free space at the right, px."""
+    """SVG element of a graph that is laid out. kind: CSS class; room: free space at the right, px."""
     width, height = layout.width + 2 * MARGIN + room, layout.height + 2 * MARGIN
     fit = next((name for limit, name in _WIDTH_CLASSES if width <= limit), "endless")
     box = f"{-MARGIN} {-MARGIN} {px(width)} {px(height)}"
@@ -323,14 +330,14 @@ def laid_out(kind: str, layout: Layout, title: str, parts: Sequence[Markup], roo
 
 
 def _label_room(drawn: Steps, marks: Marks) -> float:
-    """Width needed right of the boxes for latencies beside a straight column of arrows."""
+    """Width, px, that latencies beside a straight column of arrows need right of the boxes."""
     shown = [edge for edge in drawn.arrows.values() if edge is not None and edge in marks.edges]
     texts = [marks.edges[edge].text for edge in shown]
     return max((len(t) * LATENCY_PX / 2 for t in texts), default=0.0)
 
 
 def _lines(step: Step) -> tuple[str, str]:
-    """Two lines of a box that is not a fold, clipped: component, and operation."""
+    """Two clipped lines of a box that is not a pill: component, and operation."""
     name = step.names[0]
     where, what = (text for text in (name.where, name.what))
     if not what:
@@ -340,7 +347,7 @@ def _lines(step: Step) -> tuple[str, str]:
 
 
 def _title(step: Step) -> str:
-    """Full names of a box's steps, for the tooltip."""
+    """Full names of a box's nodes, for the tooltip."""
     if step.kind is StepKind.SPAN:
         return step.names[0].text
     return " · ".join(f"{name.text} {name.happens}".rstrip() for name in step.names)
@@ -397,13 +404,13 @@ def _step(step: Step, marks: Marks, x: float, y: float) -> Markup:
 
 
 def outline(box: Box, x: float, y: float, radius: int) -> Markup:
-    """Rectangle of a box around its centre (x, y)."""
+    """SVG rectangle of a box with centre (x, y); radius: of its corners, px."""
     left, top = x - box.width / 2, y - box.height / 2
     return element("rect", x=left, y=top, width=box.width, height=box.height, rx=radius)
 
 
 def _fold_text(step: Step, marks: Marks) -> str:
-    """Text of a pill: number of hidden steps, and of changed edges among them."""
+    """Label of a pill: number of hidden steps, and of changed edges between them."""
     n, inside = len(step.members), set(step.members)
     changed = sum(1 for src, dst in marks.changed if src in inside and dst in inside)
     if step.marked:
@@ -424,7 +431,7 @@ def _arrow(points: list[tuple[float, float]], mark: EdgeMark | None) -> Markup:
 
 
 def curve(points: Sequence[tuple[float, float]]) -> str:
-    """Path of a smooth line through points, downwards."""
+    """SVG path of a smooth line through points, from top to bottom."""
     path = f"M{px(points[0][0])} {px(points[0][1])}"
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
         middle = px((y0 + y1) / 2)
@@ -433,5 +440,5 @@ def curve(points: Sequence[tuple[float, float]]) -> str:
 
 
 def label(x: float, y: float, text: str, kind: str) -> Markup:
-    """Text element of class `kind`, escaped."""
+    """SVG text element of CSS class `kind`, escaped."""
     return element("text", text, class_=kind, x=x, y=y)

@@ -16,19 +16,19 @@ from analyze.report.drawing.svg import px
 from analyze.report.drawing.wide_charts import WIDE, Stretched, Tick, draw_ticks
 
 LEVELS: Final = (1.1, 1.25, 1.5, 2.0)
-"""Ratios to the usual value at which a cell gets one level darker."""
+"""Ratios to the usual value from which a cell is one level darker."""
 FAILING: Final = (0.001, 0.01, 0.05)
-"""Shares of failing requests at which a cell's lower edge is marked, fainter to stronger."""
+"""Shares of failing requests from which a cell's lower edge is marked, fainter to stronger."""
 _HEIGHT: Final = 26
 _EDGE: Final = 6
-"""Height of the failing edge, px."""
+"""Height of the mark for failing requests at a cell's lower edge, px."""
 _MARKS: Final = 22
 _AXIS: Final = 22
 
 
 @dataclass(frozen=True, slots=True)
 class HeatCell:
-    """A cell: value relative to the usual one, and share of failing requests."""
+    """A cell of a heat strip: ratio to the usual value, and share of failing requests."""
 
     ratio: float
     failing: float
@@ -36,19 +36,19 @@ class HeatCell:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An event or a stretch of time, marked on a strip."""
+    """An event, or a stretch of time, drawn on a strip beside the heat strips."""
 
     kind: str
     """CSS class: `incident`, `deployment`."""
     start: float
-    """Position, as a share of the width."""
+    """Left end of the mark, as a share of the width, 0 to 1."""
     end: float
-    """Position, as a share of the width; equal to `start` for an event."""
+    """Right end of the mark, as a share of the width; equal to `start` for an event."""
     title: str
 
 
 def draw_heat(title: str, cells: Sequence[HeatCell | None]) -> Markup:
-    """Draw a strip of cells of equal width; None: a cell without data."""
+    """Draw cells of equal width in a row; None is a cell without data."""
     drawing = Stretched(_HEIGHT, "heat", title)
     top: dict[int, list[str]] = {}
     edge: dict[int, list[str]] = {}
@@ -71,7 +71,7 @@ def draw_heat(title: str, cells: Sequence[HeatCell | None]) -> Markup:
 
 
 def draw_marks(title: str, marks: Sequence[Mark]) -> Markup:
-    """Draw events as ticks and stretches of time as bars, on the axis of the strips."""
+    """Draw events as ticks and stretches of time as bars, on the same axis as the heat strips."""
     drawing = Stretched(_MARKS, "marks", title)
     for mark in marks:
         if mark.end > mark.start:
@@ -81,12 +81,12 @@ def draw_marks(title: str, marks: Sequence[Mark]) -> Markup:
 
 
 def draw_axis(title: str, ticks: Sequence[Tick]) -> Markup:
-    """Draw the time axis shared by the strips."""
+    """Draw the time axis that several heat strips share."""
     drawing = Stretched(_AXIS, "axis", title)
     draw_ticks(drawing, ticks, 0, 5)
     return drawing.svg()
 
 
 def _level(value: float, bounds: Sequence[float]) -> int:
-    """Number of bounds that a value reaches."""
+    """Number of `bounds` that a value reaches."""
     return sum(value >= bound for bound in bounds)

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 GAP_X = 26.0
-"""Horizontal gap between boxes of a level, px."""
+"""Horizontal gap between two boxes of a level, px."""
 SWEEPS = 6
 """Rounds of ordering and of aligning; more made no visible difference on graphs of 200 boxes."""
 MAX_BENDS = 4000
-"""Most bends of long arrows in one drawing; beyond that, long arrows are straight, to keep a wide graph
-drawable."""
+"""Maximum number of bends of long arrows in one drawing; beyond it, long arrows are straight, so that a wide
+graph can be drawn.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +29,21 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Centres of the boxes and bends of the arrows, px, origin at the top left."""
+    """Centres of the boxes, and bends of the arrows; px, origin at the top left."""
 
     x: tuple[float, ...]
     y: tuple[float, ...]
     bends: dict[tuple[int, int], tuple[tuple[float, float], ...]]
-    """(box, box) -> points of the arrow between them, from top to bottom."""
+    """(index of a box, index of a box) -> points (x, y) of the arrow between them, from top to bottom."""
     width: float
     height: float
 
 
 def lay_out(boxes: Sequence[Box], arrows: Iterable[tuple[int, int]], *, gap_y: float = 40) -> Layout:
-    """Place `boxes`; every arrow goes from a lower to a higher index. O(SWEEPS · (boxes + bends))."""
+    """Place `boxes`; every arrow goes from a lower to a higher box index. O(SWEEPS · (boxes + bends)).
+
+    gap_y: vertical gap between two levels, px.
+    """
     links = sorted(set(arrows))
     level = _levels(len(boxes), links)
     points = list(boxes)
@@ -82,7 +86,7 @@ def lay_out(boxes: Sequence[Box], arrows: Iterable[tuple[int, int]], *, gap_y: f
 
 
 def _levels(n: int, links: list[tuple[int, int]]) -> list[int]:
-    """Level of each box: longest path from a source; arrows connect different levels."""
+    """Level of each box: length of the longest path to it, so that no arrow connects boxes of one level."""
     level = [0] * n
     for a, b in links:  # sorted by a; all arrows into a come from lower indices, so level[a] is final
         level[b] = max(level[b], level[a] + 1)
@@ -115,8 +119,9 @@ def _order(rows: list[list[int]], up: list[list[int]], down: list[list[int]]) ->
 def _align(
     rows: list[list[int]], points: list[Box], up: list[list[int]], down: list[list[int]], gap: float
 ) -> list[float]:
-    """Horizontal centres: each box near the mean of its neighbours, within the limits of its row's order and
-    widths."""
+    """Horizontal centre of each box, px: near the mean of its neighbours, without overlap or change of a
+    row's order.
+    """
     x = [0.0] * len(points)
     for row in rows:
         _spread(row, [0.0] * len(row), points, gap, x)
@@ -128,7 +133,9 @@ def _align(
 
 
 def _spread(row: list[int], wish: list[float], points: list[Box], gap: float, x: list[float]) -> None:
-    """Set centres near `wish` without overlap: the mean of packing from the left and from the right."""
+    """Set the centres of a row near `wish` without overlap: the mean of packing from the left and from the
+    right.
+    """
     apart = [(points[a].width + points[b].width) / 2 + gap for a, b in itertools.pairwise(row)]
     left, right = wish[:], wish[:]
     for k in range(1, len(row)):

@@ -21,7 +21,7 @@ CHAR_PX: Final = 7.4
 LABEL_CHARS: Final = 30
 _THIN, _THICK = 1.2, 6.0
 _SHADES: Final = 5
-"""Number of shades of divergence; the first is for none."""
+"""Number of shades for the divergence of a variable; shade 0 means none."""
 
 
 def draw_network(
@@ -69,7 +69,9 @@ def _name(variable: NetworkVariable) -> str:
 
 
 def shade(divergence: float) -> int:
-    """Shade of a divergence: 0 for none, 1 to 4 on a square-root scale, so that small ones are visible."""
+    """Shade of a divergence from 0 to 1: 0 for none, 1 to 4 on a square-root scale, so that small ones are
+    visible.
+    """
     if divergence <= 0:
         return 0
     return min(_SHADES - 1, 1 + int(divergence**0.5 * (_SHADES - 1)))
@@ -82,7 +84,9 @@ def _box(words: tuple[str, str, str]) -> Box:
 
 
 def _node(kind: str, title: str, words: tuple[str, str, str], box: Box, x: float, y: float) -> Markup:
-    """Draw a box; rounded if `kind` starts with `p` (P, the response time)."""
+    """Draw the box of a variable; rounded if `kind` starts with `p` (the explained variable, response
+    time).
+    """
     parts = [element("title", title), outline(box, x, y, 14 if kind.startswith("p") else 5)]
     line = y - box.height / 2 + 18
     for text, role in zip(words, ("where", "what", "latency"), strict=True):
@@ -95,7 +99,9 @@ def _node(kind: str, title: str, words: tuple[str, str, str], box: Box, x: float
 def _line(
     edge: NetworkEdge, between: str, points: Sequence[tuple[float, float]], *, upwards: bool, chained: bool
 ) -> Markup:
-    """Draw a dependency; of a directed one the first end occurs first."""
+    """Draw the line of a dependency, with an arrow head if it is directed. upwards: its first variable is
+    below.
+    """
     is_only = edge.weight_other <= 0
     words = {"tree": edge.in_tree, "only": is_only, "chained": chained}
     kind = " ".join(["dep", *(word for word, wanted in words.items() if wanted)])
@@ -112,9 +118,10 @@ def _line(
 
 
 def _downwards(component: NetworkComponent) -> list[int]:
-    """Order variables by occurrence, P last.
+    """Indices of variables in order of occurrence, the explained variable (index 0) last.
 
-    Directed lines are an order in time; the others go from the outside to P along the spanning tree.
+    Directed lines are an order in time; the others go from the outside to the explained variable along the
+    spanning tree.
     """
     after: dict[int, set[int]] = {i: set() for i in range(len(component.variables))}
     depth = _depths(component)
@@ -135,7 +142,9 @@ def _downwards(component: NetworkComponent) -> list[int]:
 
 
 def _depths(component: NetworkComponent) -> list[int]:
-    """[variables] number of spanning-tree edges to the explained variable, number 0."""
+    """[variables] number of spanning-tree edges between a variable and the explained one, which has index
+    0.
+    """
     near: dict[int, list[int]] = {i: [] for i in range(len(component.variables))}
     for edge in component.edges:
         if edge.in_tree:

@@ -21,20 +21,20 @@ from stitch.graph.placed import END, START
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """One bar: a span, or a run of consecutive records on one component and host."""
+    """A bar: one span, or a run of consecutive records on one component and host."""
 
     lane: str
-    """Component, with its host if known."""
+    """Component, followed by `@host` if the host is known."""
     name: str
     depth: int
-    """Depth below the root, for indentation."""
+    """Number of ancestors, for indentation; 0 for the root."""
     start_us: float
     end_us: float
     critical_us: float
-    """Time of the bar on the critical path, µs."""
+    """Part of the bar's time that is on the critical path, µs."""
     deferred: bool
     failed: tuple[str, ...] = ()
-    """Error classes of its failed nodes, without duplicates."""
+    """Error classes of the bar's failed nodes, without duplicates."""
 
     @property
     def duration_us(self) -> float:
@@ -44,16 +44,16 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Position of a bar on an axis of cells, clipped to the axis."""
+    """Position of a bar on an axis that is divided into cells, clipped to the axis."""
 
     left: int
-    """First cell."""
+    """Index of the bar's first cell."""
     length: int
     """Number of cells, >= 1; `left + length` is at most the number of cells of the axis."""
     earlier: bool
-    """True if it begins before the axis: a clock is behind."""
+    """True if the bar begins before the axis: a clock is behind."""
     later: bool
-    """True if it ends after the axis: work the response did not wait for."""
+    """True if the bar ends after the axis: the response did not wait for that work."""
 
 
 def cells(bar: Activity, axis_us: float, count: int) -> Cells:
@@ -68,7 +68,7 @@ def cells(bar: Activity, axis_us: float, count: int) -> Cells:
 
 
 def activities(flow: Mapping[str, Any], structure: Mapping[str, Any]) -> list[Activity]:
-    """Bars of one flow: every bar after its predecessors, siblings by start.
+    """Bars of one flow, each after its predecessors, siblings by start.
 
     `flow` is a row of FLOWS_SCHEMA, `structure` its row of STRUCTURES_SCHEMA, both as dicts.
     """
@@ -100,7 +100,7 @@ def _name(node: Mapping[str, Any]) -> str:
 
 
 def _span_bars(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> list[Activity]:
-    """A bar per span, and a point per span event; a span is followed by its children."""
+    """Bars of a flow of spans: one per span, a point per span event; a span is followed by its children."""
     offsets = flow["offset_ns"]
     own = _own_critical_ns(nodes, offsets)
     failures = _failures(flow)
@@ -128,7 +128,7 @@ def _span_bars(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> l
 
 
 def _nested(parents: Sequence[int], starts: Sequence[int]) -> list[int]:
-    """Positions, each followed by its descendants; siblings by start, ties by position."""
+    """Positions in depth-first order; siblings by start, ties by position. parents: -1 for a root."""
     children: dict[int, list[int]] = {}
     for position in sorted(range(len(parents)), key=lambda p: (-starts[p], -p)):
         children.setdefault(parents[position], []).append(position)
@@ -143,8 +143,8 @@ def _nested(parents: Sequence[int], starts: Sequence[int]) -> list[int]:
 def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int]) -> dict[int, int]:
     """Start position of a span -> self time on this request's critical path, ns.
 
-    Stored siblings have no order, and one request is not enough to learn it, so this is the usual walk over
-    one trace, as in the view `spans`. Sums to the response time if every span lies inside its parent.
+    Computed by the usual walk over one trace, as in the view `spans`: stored siblings have no order, and one
+    request is not enough to learn it. Sums to the response time if every span lies inside its parent.
     """
     spans = SpanTimes()
     spans.set_structures(pa.table({"category": [""], "nodes": [[*nodes]]}))
@@ -159,7 +159,9 @@ def _record_bars(
     edges: Sequence[tuple[int, int]],
     responses: Sequence[int],
 ) -> list[Activity]:
-    """A bar per run of consecutive records on one component and host (without a split or join inside)."""
+    """Bars of a flow of records: one per run of consecutive records on one component and host, without a
+    split or join inside.
+    """
     offsets = flow["offset_ns"]
     failures = _failures(flow)
     path = critical_positions(offsets, edges, responses)
@@ -209,8 +211,10 @@ def _record_bars(
 
 
 def _strand_by_strand(comes_from: Sequence[set[int]], starts: Sequence[int]) -> list[int]:
-    """Order runs so that each follows all its predecessors; at a fork the branch that started first is
-    followed to its join before the next one; ties by position."""
+    """Order runs so that each follows all its predecessors; ties by position.
+
+    At a fork, the branch that started first is followed to its join before the next branch.
+    """
     open_before = [len(sources) for sources in comes_from]
     leads_to: list[list[int]] = [[] for _ in comes_from]
     for run, sources in enumerate(comes_from):

@@ -21,20 +21,20 @@ from schemas.windows import NS_PER_DAY, NS_PER_SECOND, NS_PER_US
 HEIGHT: Final = 138
 _TOP: Final = 20
 _FLOOR: Final = 104
-"""_TOP, _FLOOR: upper and lower end of the curves, px."""
+"""Lower end of the curves, px from the top (upper end: `_TOP`)."""
 _FAILING: Final = 8
-"""Height of the lane of failures below the curves, px."""
+"""Height of the row of failures below the curves, px."""
 _GAP: Final = 8.0
-"""Gap between the periods, percent of the width."""
+"""Gap between the two periods, percent of the width."""
 _SEAM: Final = 0.6
-"""Gap between adjacent periods, percent: a full gap would look like missing data."""
+"""Gap between two adjacent periods, percent of the width: a full gap would look like missing data."""
 _LEAST: Final = 0.3
-"""Least share of the width for the shorter period."""
+"""Minimum share of the width that the shorter period gets."""
 _SHADES: Final = 5
 
 
 def time_strip(strip: TimeStrip, since_ns: int | None = None) -> Drawing:
-    """Draw the strip; since_ns: onset of the change, within the second period."""
+    """Draw both periods; since_ns: onset of the change, ns since the epoch, within the second period."""
     courses = (strip.before, strip.after)
     top_us = max(us for course in courses for us in course.p95_us if us is not None) or 1.0
     failing = max((share for course in courses for share in course.failed_share if share), default=0.0)
@@ -60,7 +60,7 @@ def time_strip(strip: TimeStrip, since_ns: int | None = None) -> Drawing:
 def _curves(
     kind: str, course: Course, place: tuple[float, float], top_us: float, failing: float
 ) -> Iterator[Markup]:
-    """Draw the curves of a period, and its first and last instant."""
+    """Draw the curves of a period, with the times of its two ends."""
     n = len(course.requests)
     box = {"x": f"{px(place[0])}%", "width": f"{place[1]:.2f}%", "preserveAspectRatio": "none"}
     area = "".join(
@@ -92,7 +92,7 @@ def _curves(
 
 
 def _line(values: Sequence[float | None], top_us: float) -> str:
-    """Path through the middles of the ticks, with gaps where there is no value."""
+    """SVG path through the middles of the ticks, interrupted where a tick has no value."""
     path, pen = "", "M"
     for at, us in enumerate(values):
         if us is None:
@@ -114,12 +114,12 @@ def _apart_ns(strip: TimeStrip) -> int:
 
 
 def _middle(places: Sequence[tuple[float, float]]) -> float:
-    """Middle between the two periods, percent of the width."""
+    """Middle of the gap between the two periods, percent of the width."""
     return (places[0][1] + places[1][0]) / 2
 
 
 def _between(strip: TimeStrip, places: Sequence[tuple[float, float]]) -> Iterator[Markup]:
-    """Draw the time between the periods as a gap with its length; adjacent periods only have a seam."""
+    """Draw the gap between the periods, labelled with its length; adjacent periods only get a line."""
     x = f"{px(_middle(places))}%"
     yield element("line", class_="grid", x1=x, x2=x, y1=_TOP, y2=_FLOOR)
     if _apart_ns(strip) >= NS_PER_SECOND:
@@ -129,7 +129,7 @@ def _between(strip: TimeStrip, places: Sequence[tuple[float, float]]) -> Iterato
 def _uprights(
     strip: TimeStrip, places: Sequence[tuple[float, float]], since_ns: int | None
 ) -> Iterator[Markup]:
-    """Draw the onset and the deployments as vertical lines."""
+    """Draw the onset and the deployments as vertical lines with labels."""
     marked = [("deployed", mark.at_ns, mark.text) for mark in strip.marks]
     if since_ns is not None:
         marked.append(("since", since_ns, f"since {_clock(since_ns, day=False)}"))
@@ -145,7 +145,7 @@ def _uprights(
 
 
 def _place(strip: TimeStrip, places: Sequence[tuple[float, float]], at_ns: int) -> float | None:
-    """Position of an instant, percent of the width; None outside of both periods and the gap."""
+    """Position of an instant, percent of the width; None if it is in neither period nor in the gap."""
     for course, (left, width) in zip((strip.before, strip.after), places, strict=True):
         if course.start_ns <= at_ns < course.end_ns:
             return left + width * (at_ns - course.start_ns) / (course.end_ns - course.start_ns)
@@ -163,7 +163,7 @@ def _clock(ns: int, *, day: bool) -> str:
 
 
 def _length(ns: int) -> str:
-    """Format a length of time in one unit, rounded down."""
+    """Format a duration in one unit, rounded down: `3 h`."""
     for name, unit in (("d", NS_PER_DAY), ("h", NS_PER_DAY // 24), ("min", 60 * NS_PER_SECOND)):
         if ns >= unit:
             return f"{ns // unit} {name}"

@@ -1,4 +1,4 @@
-"""A request as a train schedule (TR Figure 7).
+"""Train schedule of a request (technical report, Figure 7).
 
 A lane is a component. An edge of the graph is work of one component, or a message: for records an edge
 between two components, for spans the way from the caller's side of a remote call to the serving span, and
@@ -32,17 +32,17 @@ from schemas.windows import NS_PER_US
 from stitch.graph.placed import END, START
 
 _MOST_STEPS: Final = 40
-"""Most steps listed per component."""
+"""Maximum number of steps listed per component."""
 _MOST_PARTS: Final = 600
-"""Most bars, and most messages, drawn."""
+"""Maximum number of bars drawn, and of messages drawn."""
 _MOST_LANES: Final = 24
-"""Most lanes; further components share the last one."""
+"""Maximum number of lanes; further components share the last one."""
 _OTHERS: Final = "others"
 _Span = tuple[float, float]
 
 
 def hosts_of(population: Population, category: Category, row: int) -> list[str]:
-    """[nodes] host of each node of a request; empty if unknown."""
+    """[nodes] name of the host of each node of a request; empty if unknown. row: index of the request."""
     if category.host is None:
         return [node.host for node in category.graph.nodes]
     return [population.hosts[code] if code >= 0 else "" for code in category.host[:, row].tolist()]
@@ -50,7 +50,7 @@ def hosts_of(population: Population, category: Category, row: int) -> list[str]:
 
 @dataclass(slots=True)
 class _Drawing:
-    """Lanes, work and messages collected from a graph; times in µs."""
+    """Lanes, work and messages of a schedule under construction; times in µs."""
 
     lane: Numbering[str] = field(default_factory=Numbering)
     work: dict[tuple[int, bool], list[_Span]] = field(default_factory=dict)
@@ -77,9 +77,10 @@ def train_schedule(
     request_id: str | None = None,
     hosts: Sequence[str] | None = None,
 ) -> TrainSchedule:
-    """Schedule from node times that satisfy dst >= src along every edge. O(nodes + edges), plus sorting.
+    """Make a schedule from node times, which must satisfy dst >= src along every edge. O(nodes + edges), plus
+    sorting.
 
-    hosts: [nodes] names, empty for unknown; None: several requests together.
+    times_ns: [nodes]; hosts: [nodes] names, empty if unknown; None: several requests together.
     """
     us = (times_ns / NS_PER_US).tolist()
     edges = [(int(a), int(b)) for a, b in graph.edges.tolist()]
@@ -155,7 +156,10 @@ def _call(
     us: Sequence[float],
     waited: bool,
 ) -> bool:
-    """Add messages at the ends of an edge of spans; returns True if the whole edge is a message."""
+    """Add the messages at the ends of an edge of spans; return True if the whole edge is a message.
+
+    is_caller: the edge's unit `owner` is the caller's side of a remote call.
+    """
     src, dst = edge
     here = graph.nodes[int(sites.start[owner])].component
     source, target = graph.nodes[src], graph.nodes[dst]
@@ -178,7 +182,7 @@ def _call(
 
 
 def _callers(sites: GraphSites, names: Names) -> set[int]:
-    """Units that are the caller's side of a remote call: they wait for one span, which serves it."""
+    """Units that are the caller's side of a remote call: spans with one child, which serves the call."""
     if not sites.are_calls:
         return set()
     children = np.bincount(sites.above[sites.above >= 0], minlength=sites.n_units)
@@ -190,7 +194,7 @@ def _callers(sites: GraphSites, names: Names) -> set[int]:
 
 
 def _joined(spans: Sequence[_Span]) -> list[_Span]:
-    """Merge intervals that touch or overlap; ascending."""
+    """Merge intervals that touch or overlap; the result is ascending."""
     found: list[_Span] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -220,7 +224,7 @@ def _steps(
     us: Sequence[float],
     waited: F8,
 ) -> list[ScheduleStep]:
-    """Steps inside a component, by start: spans, or edges between its records."""
+    """Steps inside a component, by start: its spans, or the edges between its records."""
     found = []
     for unit in range(sites.n_units):
         start, end = int(sites.start[unit]), int(sites.end[unit])
@@ -242,7 +246,7 @@ def _steps(
 
 
 def schedule_blocks(schedule: TrainSchedule, title: str) -> Blocks:
-    """Blocks with the drawing, and a table of steps per component."""
+    """Blocks of a schedule: the drawing, and on demand a table of steps for each component."""
     rails = Markup("").join(
         element(
             "li",

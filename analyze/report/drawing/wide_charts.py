@@ -24,35 +24,34 @@ WIDE: Final = 1000.0
 
 @dataclass(slots=True)
 class Stretched:
-    """Drawing that stretches horizontally; x is a share of the width from 0 to 1, y are pixels from the
-    top."""
+    """Drawing that stretches horizontally: x is a share of the width, 0 to 1, y is in px from the top."""
 
     height: int
     kind: str
-    """CSS class."""
+    """CSS class of the drawing."""
     title: str
-    """Title for screen readers; must be display-safe."""
+    """Title for screen readers, without control characters."""
     _below: list[Markup] = field(default_factory=list)
     _inside: list[Markup] = field(default_factory=list)
     _beside: list[Markup] = field(default_factory=list)
 
     def path(self, kind: str, d: str) -> None:
-        """Add a path given its commands, x from 0 to WIDE."""
+        """Add a path. kind: CSS class; d: SVG path commands, x from 0 to WIDE, y in px."""
         if d:
             self._inside.append(element("path", class_=kind, d=d))
 
     def text(self, kind: str, x: float, y: float, text: str, link: str = "") -> None:
-        """Add a text at (share of the width, px); link: id on the page to link to."""
+        """Add a text at (x, y). kind: CSS class; link: id on the page that the text links to."""
         one = element("text", text, class_=kind, x=_percent(x), y=y)
         self._beside.append(element("a", one, href=f"#{link}") if link else one)
 
     def line(self, kind: str, x0: float, y0: float, x1: float, y1: float, *, below: bool = False) -> None:
-        """Add a straight line between two points; below: under areas."""
+        """Add a straight line between two points. below: True to draw it under areas."""
         line = element("line", class_=kind, x1=_percent(x0), y1=y0, x2=_percent(x1), y2=y1)
         (self._below if below else self._beside).append(line)
 
     def box(self, kind: str, x0: float, x1: float, y: float, height: float) -> None:
-        """Add a rectangle between two shares of the width, under everything else."""
+        """Add a rectangle from `x0` to `x1`, under everything else; y and height in px."""
         width = _percent(max(x1 - x0, 0.0))
         self._below.append(element("rect", class_=kind, x=_percent(x0), width=width, y=y, height=height))
 
@@ -71,10 +70,10 @@ def _percent(share: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Label of a value on an axis."""
+    """Tick of an axis: position and label."""
 
     at: float
-    """Position, as a share of the width."""
+    """Position as a share of the axis, 0 to 1."""
     text: str
 
 
@@ -87,8 +86,9 @@ def draw_ticks(drawing: Stretched, ticks: Sequence[Tick], top: float, floor: flo
 
 
 def steps_path(heights: Iterable[float | None], count: int, floor: float, room: float) -> str:
-    """Path of the area under a step curve of values from 0 to 1, `count` steps of equal width; None is a
-    gap."""
+    """SVG path of the area under a step curve. heights: values from 0 to 1, None is a gap; count: number of
+    steps, all of equal width; floor, room: lower end and height of the area, px.
+    """
     width = WIDE / max(count, 1)
     parts = []
     is_open = False
@@ -116,7 +116,7 @@ def draw_density(
     curves: Sequence[tuple[str, Sequence[tuple[float, float]]]],
     ranges: Sequence[ResponseRange],
 ) -> Markup:
-    """Draw density curves on one axis, scaled to the highest, with modes and other ranges as bands below.
+    """Draw density curves on one axis, scaled to the highest, with ranges of response times as bands below.
 
     axis_us: ends of the axis, those of the bins; curves: CSS class (`before` or `after`), and points (µs > 0,
     density), ascending. Without a curve only the bands are drawn.
@@ -168,19 +168,19 @@ _TIME_TOP: Final = 16
 _TIME_LANE: Final = 8
 _TIME_TICKS: Final = 7
 _LEAST_WIDTH: Final = 0.6
-"""Least width of a request, of WIDE, so that short ones are visible."""
+"""Minimum width of a request, in units of WIDE, so that short requests are visible."""
 
 
 Series = tuple[str, Sequence[float | None]]
-"""(CSS class, values over time); None: not observed, or no value."""
+"""(CSS class, one value per interval of time); a value is None if nothing was observed."""
 
 
 def draw_by_time(
     name: str, note: str, series: Sequence[Series], edges_ns: tuple[int, int], *, axis: bool
 ) -> Markup:
-    """Draw series of one unit over each other, scaled to the largest; note: text at the right.
+    """Draw series of one unit over each other, scaled to the largest value.
 
-    edges_ns: start and end. axis: True to label times below.
+    note: text at the right; edges_ns: start and end, ns since the epoch; axis: True to label times below.
     """
     floor = _TIME_ROW
     highest = max((v for _, values in series for v in values if v is not None), default=0.0) or 1.0
@@ -197,7 +197,7 @@ def draw_by_time(
 
 
 def clock_ticks(start_ns: int, end_ns: int) -> list[Tick]:
-    """Ticks with times of day, UTC, as precise as the length requires."""
+    """Ticks of a time axis with times of day, UTC, as precise as its length requires."""
     length = max(end_ns - start_ns, 1)
     digits = 0 if length >= 20 * 10**9 else 3 if length >= 20 * 10**6 else 6
     minutes = length >= 6 * 3600 * 10**9
@@ -219,7 +219,9 @@ def clock_ticks(start_ns: int, end_ns: int) -> list[Tick]:
 
 
 def draw_lanes(title: str, strip: TimelineStrip) -> Markup:
-    """Draw requests as rectangles stacked in lanes, so that the height is the number in flight."""
+    """Draw requests as rectangles stacked in lanes; the height of the stack is the number of requests in
+    flight.
+    """
     floor = 6 + max(strip.lanes, 1) * _TIME_LANE
     length = strip.length_us or 1.0
     drawing = Stretched(floor + _TIME_BOTTOM, "lanes", title)
@@ -240,15 +242,17 @@ def draw_lanes(title: str, strip: TimelineStrip) -> Markup:
 
 
 _TRAIN_LANE: Final = 38
-"""Height of a lane, px; the style sheet gives the list of names the same row height."""
+"""Height of a lane, px; in the style sheet, rows of the list of names have the same height."""
 _TRAIN_TOP: Final = 6
 _TRAIN_BOTTOM: Final = 20
 _LEAST_BAR: Final = 1.2
-"""Least length of a bar, of WIDE."""
+"""Minimum length of a bar, in units of WIDE."""
 
 
 def draw_train(schedule: TrainSchedule, title: str) -> Markup:
-    """Draw an overview of a schedule: work of components, and messages, without steps inside a component."""
+    """Draw a train schedule: work of components and messages between them, without the steps inside a
+    component.
+    """
     floor = _TRAIN_TOP + _TRAIN_LANE * len(schedule.lanes)
     # Deferred work may go on after the response.
     last = max([schedule.response_us, *(bar.end_us for bar in schedule.bars)])
@@ -284,7 +288,7 @@ def draw_train(schedule: TrainSchedule, title: str) -> Markup:
 
 
 def even_ticks(last_us: float) -> list[Tick]:
-    """Ticks at round times from 0, at most eight; only 0 if last_us is 0."""
+    """Ticks at round times from 0 to `last_us`, at most eight; one at 0 if `last_us` is 0."""
     if last_us <= 0:
         return [Tick(0.0, wording.duration(0.0))]
     step = 10.0 ** int(f"{(last_us / 7):e}".partition("e")[2])

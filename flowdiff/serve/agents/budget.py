@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 CHARACTERS_A_TOKEN: Final = 3
-"""Assumed characters per token: about four in prose, fewer in names, ids and numbers."""
+"""Assumed number of characters per token: about four in prose, fewer in names, ids and numbers."""
 LEAST, MOST, DEFAULT = 200, 8_000, 2_000
 
 
 def within(text: str, budget_tokens: int, more: str) -> str:
-    """Truncate text at a line end to fit the budget; more: how to get the rest."""
+    """Cut text at a line end so that it fits the budget. more: sentence on how to get the rest."""
     room = min(max(budget_tokens, LEAST), MOST) * CHARACTERS_A_TOKEN
     if len(text) <= room:
         return text

@@ -19,7 +19,7 @@ from schemas.errors import FlowdiffError
 
 
 def agent_server(site: Site) -> MCPServer[Any]:
-    """Server with all tools, each marked as read-only."""
+    """MCP server with all tools, each marked as read-only."""
     server: MCPServer[Any] = MCPServer(
         "flowdiff", instructions=INSTRUCTIONS, version=version(), log_level="WARNING"
     )
@@ -32,7 +32,7 @@ def agent_server(site: Site) -> MCPServer[Any]:
 
 
 def agent_app(server: MCPServer[Any]) -> Starlette:
-    """Application that answers at `/`; hosts and origins are checked by the guard around it."""
+    """Web application that serves MCP at `/`; the guard around it checks hosts and origins."""
     return server.streamable_http_app(
         streamable_http_path="/",
         json_response=True,
@@ -42,7 +42,7 @@ def agent_app(server: MCPServer[Any]) -> Starlette:
 
 
 def _told(tool: Callable[..., str]) -> Callable[..., str]:
-    """Wrap a tool so that expected failures become its answer, with the remedy."""
+    """Wrap a tool so that an expected failure becomes its answer, with the remedy."""
 
     @functools.wraps(tool)
     def called(**given: Any) -> str:

@@ -37,9 +37,9 @@ ReportName = Annotated[
 ]
 
 _WIDTH: Final = 110
-"""Width of printed text, columns."""
+"""Width of the text that tools print, columns."""
 _END_TOKENS: Final = 60
-"""Tokens reserved for the last line, which is never truncated."""
+"""Tokens reserved for the last line of an answer, which is never cut."""
 _MOST_WINDOWS: Final = 200
 _MOST_ROWS: Final = 200
 _MOST_BARS: Final = 60
@@ -51,7 +51,7 @@ INSTRUCTIONS: Final = (
 
 
 class Tools:
-    """Tools for one site."""
+    """Tools for agents, on the lake of one site."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -250,7 +250,7 @@ def _ranked(stored: Stored, rank: int) -> Finding:
 
 
 def _steps(pair: RequestPair) -> list[str]:
-    """Lines of a request and of its twin, one per step."""
+    """Lines with the steps of a request, then with those of its twin."""
     lines = []
     for title, shown in (("This request", pair.this), ("The other", pair.that)):
         if shown is None:

@@ -23,18 +23,18 @@ from schemas.errors import PeriodError, QueryError
 
 @dataclass(frozen=True, slots=True)
 class JobComparisons:
-    """Comparisons of periods of the served lake."""
+    """Makes the comparisons that queries request, of periods of the served lake, as jobs."""
 
     known: Callable[[], Known]
     jobs: Jobs
     seconds: float
-    """Time limit for a comparison's waiting and running."""
+    """Time limit for waiting and running of a comparison together, s."""
     clock_ns: Callable[[], int]
     waiting: threading.BoundedSemaphore
-    """Limits the number of queries that wait for a comparison."""
+    """Semaphore that limits the number of queries waiting for a comparison."""
 
     def __call__(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
-        """Tables of a comparison, as in a report. Raises FlowdiffError."""
+        """Make a comparison, or find its result; return its tables by name. Raises FlowdiffError."""
         with_findings(asked.method)
         given = {
             "reference": [asked.reference],

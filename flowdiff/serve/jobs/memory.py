@@ -8,7 +8,7 @@ from typing import Final
 
 _PROCESSES: Final = Path("/proc")
 _SESSION: Final = 3
-"""Index of the session id in /proc/PID/stat, after the name."""
+"""Index of the session id among the fields of /proc/PID/stat after the name."""
 
 
 def session_bytes(session: int) -> int:

@@ -27,12 +27,12 @@ REFUSED: Final = 3
 
 
 class Task(Config):
-    """Work of one child."""
+    """Task of one child process, as JSON on its standard input."""
 
     lake: str
     question: Question
     result: str
-    """Path of the folder for the report and its tables."""
+    """Path of the folder to which the report and its tables are written."""
     nice: int
     workers: int
 

@@ -18,21 +18,21 @@ from schemas.periods import Period, parse_filter
 from schemas.ranges import SAME_WEEKDAY, parse_ranges, weeks_before
 
 MOST_TEXT: Final = 2_000
-"""Most characters of a period or a filter."""
+"""Maximum number of characters in a period or a filter."""
 _PAIR: Final = frozenset({"robust", "paper"})
-"""Methods that only compare two periods."""
+"""Methods that compare two periods and take nothing else."""
 _NAMES: Final = ("reference", "problem", "period", "history")
 _FILTERS: Final = ("where", "reference_where", "problem_where")
 
 
 class Question(Config):
-    """A method and its samples; periods are absolute, in the notation of the command line."""
+    """A method with the samples to analyze; periods are absolute, in the notation of the command line."""
 
     method: str = "robust"
     reference: tuple[str, ...] = ()
     problem: tuple[str, ...] = ()
     period: tuple[str, ...] = ()
-    """One sample, for methods that take one."""
+    """Periods of the only sample, for methods that take one sample."""
     history: tuple[str, ...] = ()
     where: str = ""
     reference_where: str = ""
@@ -40,7 +40,7 @@ class Question(Config):
 
     @property
     def own_where(self) -> dict[str, str]:
-        """Sample name -> filter, for filters of single samples."""
+        """Sample name -> filter that applies to this sample only."""
         given = {"reference": self.reference_where, "problem": self.problem_where}
         return {name: text for name, text in given.items() if text}
 
@@ -55,18 +55,20 @@ class Question(Config):
 
     @property
     def parameters(self) -> dict[str, str | list[str]]:
-        """Address parameters of its periods and filters."""
+        """Parameters of a page's address for the question's periods and filters."""
         lists = {name: [*getattr(self, name)] for name in _NAMES}
         return {**lists, **{name: str(getattr(self, name)) for name in _FILTERS}}
 
     @property
     def address(self) -> dict[str, str | list[str]]:
-        """Address parameters, with the method unless it is the default."""
+        """Parameters of a page's address for the question: `parameters`, and the method unless it is the
+        default.
+        """
         return ({} if self.method == "robust" else {"method": self.method}) | self.parameters
 
     @property
     def title(self) -> str:
-        """Text of the periods: `A → B`."""
+        """Text of the periods: `A → B`, or `all`."""
         sides = [", ".join(side) for side in (self.reference, self.problem, self.period) if side]
         return " → ".join(sides) or "all"
 
@@ -118,7 +120,7 @@ def _touches(known: Known, period: Period) -> bool:
 
 
 def identity(question: Question, known: Known, version: str) -> str:
-    """Identity of a question and the content of the windows it reads in this lake; 32 hex digits."""
+    """32 hex digits that identify a question together with the content of the windows that it reads."""
     digest = hashlib.sha256(f"{version}\n{known.lake}\n{question.model_dump_json()}\n".encode())
     names = [*_NAMES] if any(getattr(question, name) for name in _NAMES[:3]) else []
     texts = [text for name in names for text in getattr(question, name)]

@@ -34,30 +34,30 @@ _LOG: Final = logging.getLogger("flowdiff.serve")
 
 @dataclass(slots=True)
 class Job:
-    """A question being answered. The queue changes its jobs under its lock, and hands out copies."""
+    """A question that is being answered. The queue changes its jobs under its lock, and hands out copies."""
 
     key: str
     question: Question
     state: State = "waiting"
     step: str = ""
-    """Name of the current step; empty before the first."""
+    """Name of the step that runs, e.g. `Analysing`; empty before the first."""
     error: str = ""
     remedy: str = ""
     began_s: float = 0.0
-    """Clock at the start; 0 while it waits."""
+    """Monotonic clock when the job started, s; 0 while it waits."""
     seconds: float = 0.0
-    """Run time; 0 until it ended."""
+    """Time that the job ran, s; 0 until it has ended."""
     cancelled: bool = False
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     @property
     def is_over(self) -> bool:
-        """True once it is neither waiting nor running."""
+        """True if the job is neither waiting nor running."""
         return self.state not in ("waiting", "running")
 
 
 class Jobs:
-    """Jobs of a lake. Must be closed, which ends them."""
+    """Queue and processes of the jobs on one lake. Must be closed, which ends all jobs."""
 
     def __init__(self, lake: str, settings: ServeSettings, results: Results) -> None:
         self._lake = lake
@@ -66,7 +66,7 @@ class Jobs:
         self._lock = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        """Key -> job, latest last."""
+        """Identity of a question -> its job, latest last."""
         self._closed = False
         self._workers = [threading.Thread(target=self._work, daemon=True) for _ in range(settings.jobs)]
         for worker in self._workers:
@@ -95,24 +95,24 @@ class Jobs:
             self._lock.notify_all()
 
     def get(self, key: str) -> Job | None:
-        """Job of a key; None if unknown or forgotten."""
+        """Copy of the job with this key; None if it is unknown or forgotten."""
         with self._lock:
             job = self._jobs.get(key)
             return None if job is None else replace(job, process=None)
 
     def latest(self) -> Sequence[Job]:
-        """All jobs, latest first."""
+        """Copies of all jobs, latest first."""
         with self._lock:
             return [replace(job, process=None) for job in reversed(self._jobs.values())]
 
     def before(self, key: str) -> int:
-        """Number of jobs ahead of a waiting one; 0 for others."""
+        """Number of jobs before this one in the queue; 0 if it does not wait."""
         with self._lock:
             keys = [job.key for job in self._waiting]
             return keys.index(key) if key in keys else 0
 
     def cancel(self, key: str) -> None:
-        """Cancel a waiting or running job."""
+        """Cancel a job that waits or runs; others are left alone."""
         with self._lock:
             job = self._jobs.get(key)
             if job is None or job.is_over:
@@ -124,7 +124,9 @@ class Jobs:
             self._kill(job)
 
     def wait(self, key: str, seconds: float) -> Job | None:
-        """Wait until a job is over, or for `seconds`; returns the job, None if unknown or forgotten."""
+        """Wait until a job is over, or for `seconds`; return a copy of it, None if it is unknown or
+        forgotten.
+        """
         with self._lock:
             job = self._jobs.get(key)
             if job is None:
@@ -160,7 +162,7 @@ class Jobs:
             self._end(job, code, crash)
 
     def _run(self, job: Job) -> tuple[int, str]:
-        """Run a job's process; returns (exit code, end of its standard error)."""
+        """Run a job's process; return (exit code, end of its standard error)."""
         settings = self._settings
         task = Task(
             lake=self._lake,
@@ -263,7 +265,7 @@ class Jobs:
 
 
 def _read_end(process: subprocess.Popen[str], into: list[str], most: int) -> None:
-    """Read standard error to its end, keeping the last `most` characters."""
+    """Read a process' standard error to its end; `into` holds its last lines, at most `most` characters."""
     assert process.stderr is not None
     for line in process.stderr:
         into.append(line)

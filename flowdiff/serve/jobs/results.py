@@ -25,11 +25,12 @@ _TABLE: Final = re.compile(r"[a-z_]{1,40}")
 
 
 class Results:
-    """Folder of results (report as JSON, and tables), which may outlive the server."""
+    """Folder with results of jobs (report as JSON, and tables); it may outlive the server."""
 
     def __init__(self, folder: Path, most: int, most_bytes: int, draft_seconds: float) -> None:
-        """most, most_bytes: limits on the number and size of results. draft_seconds: age at which a draft is
-        abandoned."""
+        """most, most_bytes: maximum number and total size of results; draft_seconds: age from which a draft
+        counts as abandoned.
+        """
         self._folder = folder
         self._most = most
         self._most_bytes = most_bytes
@@ -37,7 +38,7 @@ class Results:
         folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, key: str) -> Path:
-        """Path of a result. Raises ValueError for an invalid key."""
+        """Path of the folder for a result. Raises ValueError if `key` is not 32 hex digits."""
         if _KEY.fullmatch(key) is None:
             raise ValueError(f"'{key}' is no key of a result")
         return self._folder / key
@@ -62,7 +63,7 @@ class Results:
         return path if _TABLE.fullmatch(name) and path.is_file() else None
 
     def tables(self, key: str) -> dict[str, pa.Table]:
-        """Name -> table of a result; empty if there is none, or it was evicted."""
+        """Table name -> table of a result; empty if there is no result, or it was evicted."""
         with suppress(ValueError, OSError):
             path = self.path(key)
             names = sorted(one.stem for one in path.iterdir() if one.suffix == ".parquet")
@@ -71,7 +72,7 @@ class Results:
         return {}
 
     def forget_oldest(self) -> None:
-        """Evict results beyond the limits, least recently read first, and abandoned drafts."""
+        """Evict results beyond the limits, least recently read first; remove abandoned drafts."""
         written = []
         for path in self._folder.iterdir():
             with suppress(OSError):

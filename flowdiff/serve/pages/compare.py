@@ -25,7 +25,7 @@ from schemas.report.paths import PathsSection
 
 REFRESH_SECONDS: Final = 1
 _LISTED: Final = 10
-"""Most jobs listed below the form."""
+"""Maximum number of jobs listed below the form."""
 METHODS: Final = {
     "robust": "what changed, cause by cause",
     "paper": "what changed, as Spectroscope compares",
@@ -35,12 +35,12 @@ METHODS: Final = {
     "clusters": "groups of requests that do the same",
     "distalyze": "what diverges between two classes of requests",
 }
-"""Analysis offered on pages -> its purpose; `paths` is a part of the report of `robust`."""
+"""Analysis offered on pages -> its purpose; `paths` shows a part of the report of `robust`."""
 _PATHS: Final = "paths"
 
 
 def compare(site: Site, asked: Asked) -> Reply:
-    """Show the report of a question, its progress, or the form."""
+    """Show the report of a question, the progress of its job, or the form to ask it."""
     method = asked.chosen("method", offered())
     question = asked_question(run_by(method), asked.query, site.known(), site.clock_ns())
     if question is None:
@@ -60,7 +60,7 @@ def compare(site: Site, asked: Asked) -> Reply:
 
 
 def start(site: Site, asked: Asked) -> Moved:
-    """Start a job for a question, unless its report exists; redirects to the question's address."""
+    """Start a job for a question, unless its report exists; redirect to the question's address."""
     method = asked.chosen("method", offered())
     question = asked_question(run_by(method), asked.query, site.known(), site.clock_ns())
     if question is None:
@@ -72,7 +72,7 @@ def start(site: Site, asked: Asked) -> Moved:
 
 
 def finished(site: Site, asked: Asked) -> Whole:
-    """Show the report of a finished job, given its key."""
+    """Show the report of the finished job that the address names."""
     found = result(site, asked.path["job"])
     if found is None:
         raise NotFoundError("That result is not kept any more.", remedy="Ask the question again.")
@@ -80,7 +80,7 @@ def finished(site: Site, asked: Asked) -> Whole:
 
 
 def cancel(site: Site, asked: Asked) -> Moved:
-    """Cancel a job; redirects to its question's address."""
+    """Cancel the job that the address names; redirect to the question's address."""
     job = site.jobs.get(asked.path["job"])
     if job is None:
         return Moved(site.links.to("compare"))
@@ -89,18 +89,18 @@ def cancel(site: Site, asked: Asked) -> Moved:
 
 
 def offered() -> tuple[str, ...]:
-    """Analyses whose method is installed, in the order of METHODS."""
+    """Names of the analyses whose method is installed, in the order of METHODS."""
     there = method_names()
     return tuple(name for name in METHODS if run_by(name) in there and installed(run_by(name)))
 
 
 def run_by(name: str) -> str:
-    """Method that runs an analysis of METHODS."""
+    """Name of the method that runs an analysis of METHODS."""
     return "robust" if name == _PATHS else name
 
 
 def _report(site: Site, asked: Asked, found: Stored, method: str) -> Reply:
-    """Page of a report, or only of its whole paths."""
+    """Page of a report; for analysis `paths` only its section on whole paths."""
     if method != _PATHS:
         return report_page(site, asked, found, "compare")
     sections = [one for one in found.report.sections if isinstance(one, PathsSection)]
@@ -117,7 +117,9 @@ def _report(site: Site, asked: Asked, found: Stored, method: str) -> Reply:
 
 
 def address(site: Site, question: Question, analysis: str = "") -> str:
-    """Address of a question; analysis: the one of METHODS to show, if it is a part of its method's report."""
+    """Address of a question. analysis: name in METHODS, if only a part of the method's report is to be
+    shown.
+    """
     part = {"method": analysis} if analysis == _PATHS else {}
     return site.links.to("compare", **(question.address | part))
 

@@ -33,7 +33,7 @@ from stitch.lake.place import open_store
 
 _MOST_RANK: Final = 1_000_000
 SHOWN: Final = 20
-"""Most requests listed per period."""
+"""Maximum number of requests listed per period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Request:
     request_id: str
     kind: str
     response_us: float | None
-    """None for a report of an older version."""
+    """Response time, µs; None in a report of an older version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class _Side:
     total: int
     slowest: Sequence[_Request]
     twin: str
-    """Id of the other period's request to draw these beside; empty: none."""
+    """Id of the other period's request to draw beside each request of this side; empty: none."""
 
 
 def finding(site: Site, asked: Asked) -> Reply:
-    """Show one finding; the form of the question if it has no result."""
+    """Show one finding; if its question has no result, redirect to the question."""
     rank = _rank(asked.path["rank"])
     stored = named_report(site, asked)
     question: Question | None = None
@@ -132,7 +132,9 @@ def _rank(text: str) -> int:
 
 
 def _sides(site: Site, stored: Stored, found: Finding) -> tuple[_Side, _Side]:
-    """Requests of both periods: from the table beside the report, else the report's examples."""
+    """Requests of both periods that show the finding: from the table beside the report, else the report's
+    examples.
+    """
     table = _affected(site, stored, found)
     before, after = (
         table.filter(pc.field("sample") == name).sort_by(
@@ -176,7 +178,8 @@ def _affected(site: Site, stored: Stored, found: Finding) -> pa.Table:
 
 
 def affected_by(source: Path | pa.NativeFile, rank: int) -> pa.Table:
-    """Rows of a table `requests` affected by one finding; row groups of other findings are not read.
+    """Rows of a table `requests` for the requests affected by one finding; row groups of other findings are
+    not read.
 
     A table of an older version has no response times: null.
     """
@@ -190,7 +193,7 @@ def affected_by(source: Path | pa.NativeFile, rank: int) -> pa.Table:
 
 
 def _requests_file(site: Site, stored: Stored) -> Path | pa.NativeFile | None:
-    """Table `requests` of a report; None if there is none."""
+    """File of a report's table `requests`; None if it does not exist."""
     if key := stored.link.get("job"):
         return site.jobs.results.table_file(key, "requests")
     return pa.BufferReader(open_store(site.lake).read(f"{REPORTS}/{stored.link['report']}/requests.parquet"))
@@ -204,12 +207,14 @@ def _listed(table: pa.Table) -> list[_Request]:
 
 
 def _examples(found: Finding, sample: str) -> list[_Request]:
-    """Example requests of a period; normal ones if none shows the finding."""
+    """Example requests of a finding from one period; these are normal ones if no request of it shows the
+    finding.
+    """
     return [_Request(one.request_id, "", one.response_us) for one in found.examples if one.sample == sample]
 
 
 def _example(found: Finding, sample: str) -> str:
-    """Id of an example request of a period; empty if there is none."""
+    """Id of an example request from one period; empty if there is none."""
     return next((one.request_id for one in _examples(found, sample)), "")
 
 

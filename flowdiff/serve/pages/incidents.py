@@ -75,7 +75,7 @@ def incidents(site: Site, asked: Asked) -> Answer:
 
 
 def found_incident(site: Site, incident_id: str) -> Incident:
-    """Incident of an id. Raises NotFoundError."""
+    """Incident with this id. Raises NotFoundError."""
     found = next((one for one in site.watched().incidents if one.id == incident_id), None)
     if found is None:
         raise NotFoundError(f"There is no incident {incident_id}.", remedy="See the list of incidents.")
@@ -83,7 +83,7 @@ def found_incident(site: Site, incident_id: str) -> Incident:
 
 
 def incident(site: Site, asked: Asked) -> Answer:
-    """Show one incident."""
+    """Show one incident: its state, its events, its numbers and its examples."""
     one = found_incident(site, asked.path["incident"])
     events = [event for event in site.watched().events if event.incident_id == one.id]
     columns = (
@@ -114,7 +114,7 @@ def incident(site: Site, asked: Asked) -> Answer:
 
 
 def accept(site: Site, asked: Asked) -> Moved:
-    """Accept an open incident as the new normal, with a person's note."""
+    """Accept an open incident as the new normal, with a person's note; redirect to the incident."""
     from analyze.watch.watching import accepted
     from flowdiff.cli.version import owner_name, version
 

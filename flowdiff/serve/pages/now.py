@@ -41,15 +41,15 @@ from flowdiff.serve.watched import incident_words
 from schemas.periods import format_instant
 
 REFRESH_SECONDS: Final = 5
-"""Interval at which an incomplete page is reloaded."""
+"""Interval at which a browser reloads an incomplete page, s."""
 MOST_CELLS: Final = 288
-"""Most cells of a strip: windows of five minutes in a day."""
+"""Maximum number of cells in a strip: windows of five minutes in a day."""
 MOST_ROOTS: Final = 20
-"""Most roots with a strip, by total time; of the others the number is shown."""
+"""Maximum number of root types with a strip, most total time first; of the rest, only the number is shown."""
 
 
 def now(site: Site, asked: Asked) -> Answer:
-    """Show the latest time of the lake."""
+    """Show response times by root type over the latest time of the lake."""
     known = site.known()
     if known.is_empty:
         return empty(site)
@@ -157,7 +157,7 @@ def now(site: Site, asked: Asked) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Brushed:
-    """Strips on which periods can be chosen with a pointer."""
+    """Heat strips on which a pointer can choose periods."""
 
     site: Site
     grid: Grid
@@ -166,7 +166,7 @@ class _Brushed:
 
     @property
     def block(self) -> Block:
-        """Grid inside an element that the pointer module finds."""
+        """The strips inside an HTML element that the script for pointers finds."""
         from analyze.report.page import blocks_html
 
         return Drawing(

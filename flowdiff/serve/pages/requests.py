@@ -45,19 +45,19 @@ from schemas.report.findings import Example, Finding, FindingsSection
 from schemas.trace_urls import TRACE_ID
 
 MOST_BARS: Final = 120
-"""Most bars drawn per request; of the others the number is shown."""
+"""Maximum number of bars drawn for a request; of the rest, only the number is shown."""
 MOST_ROWS: Final = 15
-"""Most places listed as differing, by size of the difference."""
+"""Maximum number of places listed as different, largest difference first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Work of one kind in both requests: time that each response waited for it, µs."""
+    """Work of one kind in a request and its twin: time that each response waited for it, µs."""
 
     lane: str
     name: str
     this_us: float | None
-    """None: it does not occur in this request."""
+    """Time in this request, µs; None if the work does not occur in it."""
     other_us: float | None
 
     @property
@@ -67,7 +67,7 @@ class Place:
 
 
 def request(site: Site, asked: Asked) -> Answer:
-    """Show one request and its twin."""
+    """Show a request beside its twin."""
     stored = named_report(site, asked)
     pair = request_pair(site, asked.path["request"], asked.one("kind") or None, stored, asked.one("beside"))
     return Answer(
@@ -89,7 +89,9 @@ def request_pair(
 
 
 def request_blocks(site: Site, pair: RequestPair) -> Blocks:
-    """Blocks of facts, swim lanes side by side, differences in waiting time and in parameters."""
+    """Blocks of a request page: facts, swim lanes side by side, differences in waiting time and in
+    parameters.
+    """
     this, that = pair.this, pair.that
     axis_us = max([this.end_us, 0.0 if that is None else that.end_us])
     lanes: list[Block] = [_lanes(site, "This request", this, axis_us)]
@@ -110,49 +112,52 @@ def request_blocks(site: Site, pair: RequestPair) -> Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A request with its bars."""
+    """A stored request with the bars of its swim lanes."""
 
     stored: StoredFlow
     bars: Sequence[Activity]
 
     @classmethod
     def of(cls, stored: StoredFlow) -> Shown:
-        """Compute the bars of a stored request."""
+        """Compute the bars of a stored request's swim lanes."""
         return cls(stored, activities(stored.flow, stored.structure))
 
     @property
     def flow(self) -> Mapping[str, Any]:
-        """Row of the request, as in FLOWS_SCHEMA."""
+        """Row of the request in `flows`, with the columns of FLOWS_SCHEMA."""
         return self.stored.flow
 
     @property
     def response_us(self) -> float:
-        """Response time, µs."""
+        """Response time of the request, µs."""
         return float(self.flow["response_ns"]) / 1e3
 
     @property
     def end_us(self) -> float:
-        """End of the axis needed to draw it, µs: the end of the last bar, limited to 1 to 1.5 times the
-        response time."""
+        """End of the time axis on which to draw the request, µs: that of the last bar, but 1 to 1.5 times the
+        response time.
+        """
         last = max((bar.end_us for bar in self.bars), default=0.0)
         return max(self.response_us, min(last, 1.5 * self.response_us))
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPair:
-    """A request, and its twin if there is one."""
+    """A request and its twin, and the finding that led to them."""
 
     this: Shown
     that: Shown | None
-    """Twin; None if there is no other request of the root type."""
+    """Twin of the request; None if there is no other request of its root type."""
     report: Stored | None
-    """Report that led here."""
+    """Report from which the page was opened; None: it was opened from elsewhere."""
     finding: Finding | None
-    """Finding that the request is an example of."""
+    """Finding in `report` of which the request is an example; None: there is none."""
 
 
 def _of_report(stored: Stored | None, request_id: str) -> tuple[Finding | None, str]:
-    """(finding with the request as an example, id of the other period's example), or (None, "")."""
+    """(Finding with the request as an example, id of an example of the other period or ""); (None, "")
+    without one.
+    """
     if stored is None:
         return None, ""
     sections = [one for one in stored.report.sections if isinstance(one, FindingsSection)]
@@ -166,7 +171,7 @@ def _of_report(stored: Stored | None, request_id: str) -> tuple[Finding | None, 
 
 
 def _twin(session: SessionProcess, found: StoredFlow, named: str) -> StoredFlow | None:
-    """The named request, or a normal one of the same root type; None if there is none."""
+    """Request with id `named`, else a normal request of the same root type; None if there is none."""
     if named:
         try:
             return find_flow(session, named)
@@ -180,7 +185,9 @@ def _twin(session: SessionProcess, found: StoredFlow, named: str) -> StoredFlow 
 
 
 def differing(this: Sequence[Activity], other: Sequence[Activity]) -> list[Place]:
-    """Places that differ, by size of the difference; instances of a component are one place."""
+    """Places with a different waiting time, largest difference first; instances of a component count as one
+    place.
+    """
     here, there = _waited(this), _waited(other)
     places = [Place(*key, here.get(key), there.get(key)) for key in {**here, **there}]
     moved = [place for place in places if place.this_us != place.other_us]
@@ -282,7 +289,7 @@ def _facts(site: Site, pair: RequestPair) -> Iterator[Fact]:
 
 
 def _params(found: StoredFlow, other: StoredFlow | None) -> list[tuple[str, str, str, str]]:
-    """(place, key, value here, value there) of parameters that differ; empty without a twin."""
+    """(Place, key, value here, value there) of each parameter that differs; empty without a twin."""
     if other is None:
         return []
     here, there = _values(found), _values(other)

@@ -25,11 +25,11 @@ from schemas.errors import FlowdiffError, QueryError
 from stitch.heap import give_back
 
 MOST_QUERY: Final = 20_000
-"""Most characters of a statement."""
+"""Maximum number of characters in a statement."""
 MOST_CELL: Final = 400
-"""Most characters of a value on the page; files have the whole value."""
+"""Maximum number of characters of a value on the page; files have the whole value."""
 _IN_MEMORY: Final = 256 * 1024
-"""Most bytes of a result file held in memory."""
+"""Maximum size of a result file that is held in memory, bytes; a larger one is on disk."""
 _KINDS: Final = {
     TableFormat.CSV: "text/csv; charset=utf-8",
     TableFormat.JSON: "application/json",
@@ -88,7 +88,7 @@ def _cell(at: int, row: Sequence[str]) -> str:
 
 
 def _file(site: Site, query: str, period: str, form: TableFormat) -> Whole:
-    """Complete result as a file, on disk until it is sent.
+    """Complete result of a statement as a file, on disk until it is sent.
 
     Raises QueryError if it is larger than `most_result_bytes`, BusyError if too many are being sent.
     """
@@ -111,14 +111,14 @@ def _file(site: Site, query: str, period: str, form: TableFormat) -> Whole:
 
 
 class _Bounded(tempfile.SpooledTemporaryFile[bytes]):
-    """File of limited size; a small one stays in memory."""
+    """Temporary file of limited size, in memory while it is small."""
 
     def __init__(self, most: int) -> None:
         super().__init__(_IN_MEMORY)
         self._most = most
 
     def write(self, data: Any) -> int:
-        """Append bytes. Raises QueryError beyond the limit, or if the disk is full."""
+        """Append bytes. Raises QueryError if the file becomes too large, or the disk is full."""
         try:
             written = super().write(data)
         except OSError as error:

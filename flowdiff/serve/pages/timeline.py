@@ -33,13 +33,13 @@ from schemas.periods import format_instant
 
 REFRESH_SECONDS: Final = 2
 MOST_POINTS: Final = 1_000
-"""Most points of a curve; with more windows, neighbouring ones are merged."""
+"""Maximum number of points in a curve; with more windows, neighbouring ones are merged."""
 MOST_SITES: Final = 200
-"""Most call sites listed, by their part of response times."""
+"""Maximum number of call sites listed, largest share of response times first."""
 
 
 def timeline(site: Site, asked: Asked) -> Answer:
-    """Show the time course of a root, call site, host or version, or a list to choose from."""
+    """Show the time course of a root type, call site, host or version, or a list to choose from."""
     known = site.known()
     if known.is_empty:
         return empty(site)
@@ -82,21 +82,23 @@ def timeline(site: Site, asked: Asked) -> Answer:
 
 
 def _not_read(address: str, above: Markup) -> Answer:
-    """Page for a link from another site that would read spans: it links to the data, and reads nothing."""
+    """Page for a link from another site that would read spans: it reads nothing, and links to the page that
+    does.
+    """
     words = ("This link came from another site. ", Styled("Read the spans of this time", href=address), ".")
     return Answer("Timeline", (Text(words),), above=above)
 
 
 @dataclass(frozen=True, slots=True)
 class _Course:
-    """Numbers by window: start_ns, requests, mean_us, p95_us, failing."""
+    """Time course of one subject: rows by window with start_ns, requests, mean_us, p95_us, failing."""
 
     title: str
     rows: pa.Table
     query: str
-    """SQL query that gives the same numbers."""
+    """SQL query that gives the same numbers, for readers to copy."""
     missing: int = 0
-    """Number of windows not read yet."""
+    """Number of windows that are not read yet."""
 
 
 def _of_site(site: Site, text: str, start_ns: int, end_ns: int) -> _Course:
@@ -113,7 +115,7 @@ def _of_site(site: Site, text: str, start_ns: int, end_ns: int) -> _Course:
 
 
 def _of_root(site: Site, root: str, start_ns: int, end_ns: int) -> _Course:
-    """Time course of a root type, from the rows used by *Now*. Raises NotFoundError."""
+    """Time course of a root type, from the cached rows that *Now* uses, too. Raises NotFoundError."""
     summed = site.responses.between(start_ns, end_ns, pc.field("root") == root)
     if not summed.rows.num_rows and not summed.missing:
         raise NotFoundError(f"There is no root '{root}' in this time.", remedy="See Now for the roots.")
@@ -208,7 +210,7 @@ def _top(values: Sequence[float | None]) -> float | None:
 
 
 def _choose(site: Site, start_ns: int, end_ns: int, span: str, above: Markup) -> Answer:
-    """Page to choose a call site, with links to hosts and versions."""
+    """Page with a list of call sites to choose from, and links to hosts and versions."""
     summed = site.sites.between(start_ns, end_ns)
     names = site.sites.names
     rows = _by_site(summed.rows)[:MOST_SITES]
@@ -253,7 +255,7 @@ def _choose(site: Site, start_ns: int, end_ns: int, span: str, above: Markup) ->
 
 
 def _by_site(rows: pa.Table) -> list[dict[str, Any]]:
-    """Numbers of each call site over all windows, by their part of response times."""
+    """Totals of each call site over all windows, largest share of response times first."""
     found, code = np.unique(rows["site"].to_numpy(), return_inverse=True)
     requests = rows["requests"].to_numpy().astype(np.float64)
     totals = np.bincount(code, requests, len(found))
@@ -275,7 +277,7 @@ def _by_site(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def _choose_instance(site: Site, by: str, period: str, span: str, above: Markup) -> Answer:
-    """Page to choose a host or version."""
+    """Page with a list of hosts or versions (`by`) to choose from."""
     with site.queries.borrowed(site.known().token, period) as session:
         rows = session.query(statement("instances"), {"what": by, "most": MOST_SITES}).to_pylist()
 

@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A query to copy."""
+    """An example query with its title."""
 
     title: str
     query: str

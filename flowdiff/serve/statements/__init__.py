@@ -9,13 +9,13 @@ from importlib.resources import files
 
 @cache
 def statement(name: str) -> str:
-    """Text of a statement, without its header."""
+    """Text of the SQL statement in `<name>.sql`, without its header."""
     text = files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
     return "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip()
 
 
 def shown(name: str, values: Mapping[str, str | int]) -> str:
-    """Text of a statement with its values inserted, for readers to copy; the pages bind them instead."""
+    """Text of a statement with its values inserted, for readers to copy; pages bind the values instead."""
     text = statement(name)
     for key, value in values.items():
         quoted = str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"

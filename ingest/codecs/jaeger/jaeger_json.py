@@ -30,7 +30,7 @@ class JaegerJsonCodec:
     name = "jaeger-json"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the span in its payload."""
+        """See `Codec.decode`; `item` is the index of the span in its payload."""
         return decode_json_spans(
             payloads,
             config,
@@ -45,13 +45,14 @@ class JaegerUiCodec:
     name = "jaeger-ui"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the span in its payload."""
+        """See `Codec.decode`; `item` is the index of the span in its payload."""
         return decode_json_spans(payloads, config, _spans_of_traces, add_jaeger_span)
 
 
 def _spans_of_traces(document: object) -> Iterator[object]:
-    """Spans with their processes inserted. Items that are no trace are yielded unchanged, to be refused as
-    spans.
+    """Spans of the traces in an export, each with its process inserted.
+
+    Items that are no trace are yielded unchanged, to be refused as spans.
     """
     export = as_object(document, "the payload")
     traces: Iterable[object] = [export] if "spans" in export else array(export, "data", required=True)
@@ -79,7 +80,7 @@ _TAG_TYPES: Final = ("STRING", "BOOL", "INT64", "FLOAT64", "BINARY")
 _REFERENCE_TYPES: Final = ("CHILD_OF", "FOLLOWS_FROM")
 """Names of reference types, indexed by enum value."""
 _DURATION: Final = re.compile(r"(-?)([0-9]{1,9})(?:\.([0-9]{1,9}))?s")
-"""Duration of up to 31 years, which fits int64 nanoseconds with room."""
+"""Pattern of a duration of up to 31 years, which fits int64 nanoseconds with room."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STANDARD: Final = str.maketrans("-_", "+/")
 _TIME: Final = re.compile(
@@ -88,7 +89,7 @@ _TIME: Final = re.compile(
 _NS_DIGITS: Final = 9
 _UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 _YEAR_ONE: Final = "0001-01-01T00:00:00Z"
-"""Text of a time that was never set."""
+"""Text with which a time that was never set is written."""
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _SIGN: Final = frozenset({"traceId", "trace_id", "spanId", "span_id"})
 
@@ -99,7 +100,7 @@ def is_proto_json(value: object) -> bool:
 
 
 def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
-    """Add one span as a row. Raises ItemError."""
+    """Add one span, given in protobuf's JSON form, as a row. Raises ItemError."""
     span = _camel(as_object(value, "a span"))
     start = _time(span, "startTime")
     process = _camel(child(span, "process"))
@@ -119,8 +120,9 @@ def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) 
 
 
 def _camel(value: Object) -> Object:
-    """Fields under their names in JSON form; these take precedence over the snake_case names that protobuf
-    also accepts."""
+    """Copy of an object with snake_case field names, which protobuf also accepts, in camelCase; a field that
+    is given in camelCase takes precedence.
+    """
     if not any("_" in key for key in value):
         return value
     return {_UNDERSCORE.sub(lambda m: m[1].upper(), key): field for key, field in value.items()} | value
@@ -167,7 +169,9 @@ def _time(parent: Object, name: str) -> int:
 
 
 def time_ns(text: str) -> int | None:
-    """ns since the epoch of an RFC 3339 text; BAD_TIME for an impossible moment, None for other text."""
+    """Time of an RFC 3339 text, ns since the epoch; BAD_TIME for an impossible moment, None for other
+    text.
+    """
     found = _TIME.fullmatch(text.upper())
     if found is None:
         return None
@@ -182,7 +186,7 @@ def time_ns(text: str) -> int | None:
 
 
 def _duration(span: Object) -> int:
-    """ns of `[-]seconds[.digits]s`; 0 if absent."""
+    """Duration of a span, ns, written as `[-]seconds[.digits]s`; 0 if absent."""
     written = text(span, "duration")
     if written is None:
         return 0

@@ -28,11 +28,11 @@ _MESSAGES = {
     "5 flags uint32; 6 start_time Time; 7 duration Time;"
     "8 tags *KeyValue; 9 logs *Log; 10 process Process; 11 process_id string; 12 warnings *string",
 }
-"""Message -> fields of api_v2/model.proto: number, name, type; `*` repeated."""
+"""Message -> its fields in api_v2/model.proto, as number, name and type; `*`: repeated."""
 
 _REFERENCE_TYPES: Final = {0: "CHILD_OF", 1: "FOLLOWS_FROM"}
 _MAX_SECONDS: Final = 9_000_000_000
-"""Largest valid time, s: more would not fit int64 nanoseconds."""
+"""Maximum valid time, s: a larger one would not fit int64 nanoseconds."""
 
 JaegerSpan = message_classes("jaeger.api_v2", _MESSAGES)["Span"]
 """Message class `jaeger.api_v2.Span`."""
@@ -50,7 +50,7 @@ class JaegerProtoCodec:
 
 
 def _add(rows: SpanRows, payload: int, item: int, span: Any) -> None:
-    """Add one span as a row."""
+    """Add one Span message as a row."""
     start = _start_ns(span.start_time)
     fields = JaegerFields(
         trace=hex_of_id(span.trace_id, (8, 16)),

@@ -20,19 +20,19 @@ from schemas.rejects import Reason
 
 Tag = tuple[str, object]
 Reference = tuple[str, str, str]
-"""(Type, trace id, span id)."""
+"""Reference from one span to another: (type, trace id, span id)."""
 
 _NS_PER_US = 1000
 PLAIN_ERRORS = ("true", "false")
-"""Values of the tag `error` without more information than the status."""
+"""Values of the tag `error` that say no more than the status does."""
 FALSE_WORDS = ("", "false", "0")
 """Values of the tag `error` that mean success, in lower case."""
 HOST_TAGS = ("hostname", "ip")
-"""Process tags of Jaeger clients that name the machine, best first."""
+"""Names of process tags of Jaeger clients that name the machine, best first."""
 
 
 class JaegerFields(NamedTuple):
-    """Fields of a span of any form. Times are ns since the epoch, NO_TIME or BAD_TIME."""
+    """Fields of a Jaeger span, from JSON or protobuf. Times are ns since the epoch, NO_TIME or BAD_TIME."""
 
     trace: str | None
     span: str | None
@@ -42,15 +42,15 @@ class JaegerFields(NamedTuple):
     end_ns: int
     tags: list[Tag]
     logs: list[tuple[int, list[Tag]]]
-    """(Time, fields) of each log."""
+    """(Time, fields) of each log of the span."""
     service: str | None
     process_tags: list[Tag]
     parent: str | None = None
-    """Parent's span id outside the references, in an older form."""
+    """Span id of the parent, given outside the references in an older form; None: not given."""
 
 
 def add_span(rows: SpanRows, payload: int, item: int, fields: JaegerFields) -> None:
-    """Add a span whose kind, status and tracestate are tags, as in Jaeger."""
+    """Add a row for a span whose kind, status and tracestate are tags, as in Jaeger."""
     tags = fields.tags
     first = {key: _as_text(value) for key, value in reversed(tags)}
     kind = SPAN_KINDS.get(first.get("span.kind", "").upper(), EventKind.SPAN_UNSPECIFIED)
@@ -88,7 +88,7 @@ def add_span(rows: SpanRows, payload: int, item: int, fields: JaegerFields) -> N
 
 
 def add_jaeger_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
-    """Add one span that contains its process. Raises ItemError."""
+    """Add a row for a span in the UI's JSON form, which contains its process. Raises ItemError."""
     span = as_object(value, "a span")
     start, duration = _time(span, "startTime"), span.get("duration")
     process = child(span, "process")
@@ -120,7 +120,7 @@ def _as_text(value: object) -> str:
 def _sorted_references(
     trace: str, references: list[Reference], parent: str | None
 ) -> tuple[str | None, list[str], list[tuple[str, str]]]:
-    """(Parent, follows, links) of a span.
+    """(Parent's span id, span ids that the span follows, (trace id, span id) of its links).
 
     The first CHILD_OF within the trace is the parent, FOLLOWS_FROM within it are asynchronous parents;
     everything else is a link. An id of zeros is no reference; a trace of zeros means the span's own.
@@ -165,7 +165,7 @@ def read_tags(tags: list[object]) -> list[Tag]:
 
 
 def _typed(value: object, kind: object) -> object:
-    """Value restored to its type: storage plugins write every value as text."""
+    """Value of a tag, converted to its type `kind`: storage plugins write every value as text."""
     if isinstance(value, str):
         if kind == "bool" and value.lower() in ("true", "false"):
             return value.lower() == "true"
@@ -200,7 +200,7 @@ def _log(value: object) -> tuple[int, list[Tag]]:
 
 
 def _split_host(tags: list[Tag]) -> tuple[str | None, list[Tag]]:
-    """(Host named by process tags, the other tags)."""
+    """(Host that a process tag names, None without one; the other tags)."""
     for key in HOST_TAGS:
         for name, value in tags:
             if name == key and isinstance(value, str) and value:

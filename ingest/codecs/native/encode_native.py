@@ -15,7 +15,7 @@ _PLAIN = ("breadcrumb", "request_id", "component", "point", "host", "label", "li
 
 
 def native_lines(events: pa.Table) -> Iterator[bytes]:
-    """Lines of native records (without line ends), one an event.
+    """Yield native records as JSON, one line (without line end) per event.
 
     Booleans are the text `true` and `false`, as in events. Raises InputError on spans, and on records without
     a strand.

@@ -56,7 +56,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 
 class NdjsonReader:
-    """Reads blobs of lines into columns of fixed types."""
+    """Reader of blocks of JSON lines into a table with columns of fixed types, by DuckDB."""
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         """`columns`: field name → DuckDB type. Names and types come from code, never from input."""
@@ -64,7 +64,7 @@ class NdjsonReader:
         self._connection = duckdb.connect(":memory:", config=_SETTINGS)
 
     def read(self, blocks: Sequence[bytes]) -> pa.Table:
-        """Rows of lines that are not blank; a block is one or more lines. O(bytes)."""
+        """Table with one row for each line that is not blank; a block is one or more lines. O(bytes)."""
         size = sum(len(b) + 1 for b in blocks)
         with _as_file(blocks) as path, self._connection.cursor() as cursor:
             # A cursor takes no setting of another. In a kernel without ipywidgets the bar is off, and may not
@@ -80,7 +80,7 @@ class NdjsonReader:
 
 @contextmanager
 def _as_file(blocks: Sequence[bytes]) -> Iterator[str]:
-    """Path that reads as the blocks, each followed by a line end: memory where supported, else a file."""
+    """Path of a file with the blocks, each followed by a line end; in memory where supported."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("flowdiff-lines")
         with os.fdopen(descriptor, "wb") as file:
@@ -106,14 +106,14 @@ payload."""
 _LONG_TEXT = 16 * 1024
 _KNOWN_LINES = 1_000
 _SHORT_LINE = 500
-"""Maximum length of a refused line whose explanation is cached within a call, as invalid lines repeat."""
+"""Maximum bytes of a refused line whose explanation is cached within a call, as invalid lines repeat."""
 _MANY_LINES = 300_000
-"""A number of lines that no poll of a file reaches."""
+"""Number of lines in a payload that no poll of a file reaches."""
 _LONG_LINE = 4096
 _QUOTED_FIELDS = {name: f'"{name}"'.encode() for name in FIELDS}
 _TOO_DEEP = (Reason.TOO_DEEP, "nested too deep")
 _RUN_BYTES = 256 * 2**20
-"""Approximate bytes of lines that are read in one run."""
+"""Approximate bytes of lines that DuckDB reads at a time."""
 
 
 class NativeCodec:
@@ -143,7 +143,7 @@ class NativeCodec:
         return Decoded(concat_events(tables), log.in_order(), +oddities, log.counts)
 
     def _read(self, lines: _Lines, config: DecodeConfig, log: RejectLog, oddities: Counter[str]) -> pa.Table:
-        """Events of the lines, in order."""
+        """Decode the lines to events, in order; lines that are refused are logged."""
         if not lines.blocks:
             return empty_events()
         columns = self._reader.read(lines.blocks)
@@ -188,15 +188,16 @@ class NativeCodec:
 
 
 class _Lines:
-    """Lines of many payloads, with their origins."""
+    """Lines of many payloads, with the payload and item of each."""
 
     def __init__(self) -> None:
         self.blocks: list[bytes] = []
         """Blocks of lines, none ending with a line end."""
         self.count = 0
         self._places: list[tuple[int | I8, int | I8]] = []
-        """For each block: payload of all its lines, or of each line; number of lines, or the item of each
-        line."""
+        """(Payload, items) of each block. Payload: index for all of its lines, or one for each line. Items:
+        number of its lines, or the item of each line.
+        """
 
     def add_singles(self, payloads: Sequence[bytes], indexes: Sequence[int]) -> bool:
         """Add payloads that are one record each, as messages of a log are; return False, adding none, if not
@@ -220,7 +221,7 @@ class _Lines:
         return True
 
     def add(self, payload: bytes, index: int) -> Reject | None:
-        """Add the records of a payload; return a reject if it is a broken array."""
+        """Add the records of a payload; return a reject if the payload is a broken or dense array."""
         text = without_bom(payload).strip(b" \t\r\n")
         count = _line_ends(text) + 1
         is_array = text.startswith(b"[")
@@ -246,7 +247,7 @@ class _Lines:
         self.count += items if isinstance(items, int) else len(items)
 
     def without_blanks(self) -> _Lines:
-        """Copy without blank lines; the other lines keep their numbers."""
+        """Copy of the lines without blank ones; the others keep their items."""
         out = _Lines()
         for text, place in zip(self.blocks, self._places, strict=True):
             lines = text.split(b"\n")
@@ -257,13 +258,13 @@ class _Lines:
         return out
 
     def places(self) -> tuple[I8, I8]:
-        """([lines] payload, [lines] item)."""
+        """([lines] index of the payload, [lines] item) of all lines."""
         spread = [_spread(*place) for place in self._places]
         return np.concatenate([p for p, _ in spread]), np.concatenate([i for _, i in spread])
 
 
 def _spread(payload: int | I8, items: int | I8) -> tuple[I8, I8]:
-    """([lines] payload, [lines] item) of a block."""
+    """([lines] index of the payload, [lines] item) of the lines of one block."""
     numbers = np.arange(items) if isinstance(items, int) else items
     return np.full(len(numbers), payload) if isinstance(payload, int) else payload, numbers
 
@@ -276,7 +277,7 @@ def _line_ends(text: bytes) -> int:
 
 
 def _array_items(text: bytes, index: int) -> list[bytes] | Reject:
-    """Elements of a JSON array as lines, or a reject."""
+    """Elements of a JSON array, each as one line, or a reject of the payload."""
     try:
         raws = msgspec.json.decode(text, type=list[msgspec.Raw])
     except JSON_ERRORS:
@@ -288,7 +289,7 @@ def _array_items(text: bytes, index: int) -> list[bytes] | Reject:
 
 
 def _pick_lines(blocks: Sequence[bytes], rows: I8) -> list[bytes]:
-    """Lines at `rows` (ascending) of blocks without blank lines."""
+    """Lines with the numbers `rows` (ascending) in blocks without blank lines."""
     out: list[bytes] = []
     first = 0
     for block in blocks:
@@ -341,10 +342,10 @@ def _first_of_each(line: bytes) -> dict[str, object]:
 
 
 def _unknown_fields(blocks: Sequence[bytes], columns: pa.Table) -> int:
-    """Number of fields in the lines that are not in the table.
+    """Number of fields, in all lines, that the table of known fields lacks.
 
-    Every name is followed by `":`, so the count of these shows whether there is any unknown name; lines are
-    parsed only if so.
+    Every name is followed by `":`, so the number of `":` shows if there is an unknown name; only then are the
+    lines parsed.
     """
     names = sum(_names(block) for block in blocks)
     known = sum(len(columns) - columns[name].null_count for name in FIELDS)

@@ -25,8 +25,9 @@ from schemas.rejects import Reason
 
 _TYPES = {"ts": "BIGINT", "links": "JSON", "parents": "JSON", "params": "JSON"}
 DUCKDB_TYPES = {name: _TYPES.get(name, "VARCHAR") for name in FIELDS}
-"""Field -> DuckDB type. Optional fields are read as text: DuckDB would silently turn a value of another type
-into a null."""
+"""Field -> DuckDB type of its column. Optional fields are read as text: DuckDB would silently turn a value of
+another type into a null.
+"""
 
 _IDS = ("breadcrumb", "request_id", "id")
 _WORDS = ("component", "point", "host", "label", "status")
@@ -39,7 +40,8 @@ def events_of_columns(
 ) -> tuple[pa.Table, B1]:
     """(Event table with one row a line, [rows] True if the row is invalid).
 
-    `trusted`: the lines were rewritten by us, so text that looks like an object or a boolean is text.
+    trusted: True for lines that this program rewrote, in which text that looks like an object or a boolean is
+    text.
     """
     n = len(columns)
     of = {name: columns[name].combine_chunks() for name in DUCKDB_TYPES}
@@ -101,7 +103,9 @@ def check_record(record: ActivityRecord, config: DecodeConfig) -> tuple[Reason, 
 
 
 def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool) -> None:
-    """Mark ids that are too long or contain NUL; nulls of required ids are marked by the caller."""
+    """Mark rows with ids that are too long or contain NUL in `bad`; the caller marks nulls of
+    required ids.
+    """
     if column.null_count == len(column):
         return
     bad |= mask(pc.greater(pc.binary_length(column), config.max_name_bytes))
@@ -115,8 +119,9 @@ def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool
 def _check_words(
     column: pa.DictionaryArray, config: DecodeConfig, bad: B1, *, trusted: bool, required: bool
 ) -> None:
-    """Mark rows with invalid words (too long, with NUL, or null if `required`), checking each distinct word
-    once."""
+    """Mark rows with invalid words (too long, with NUL, or null if `required`) in `bad`; each distinct word
+    is checked once.
+    """
     words_ = column.dictionary
     wrong = pc.greater(pc.binary_length(words_), config.max_name_bytes)
     if not trusted:
@@ -148,7 +153,7 @@ def _kinds(column: pa.Array, bad: B1) -> pa.Array:
 
 
 def _numbers(column: pa.Array, type_: pa.DataType, bad: B1) -> pa.Array:
-    """Numbers parsed from text; rows with invalid text are marked."""
+    """Numbers parsed from a column of text; rows with invalid text are marked in `bad`."""
     if column.null_count == len(column):
         return pa.nulls(len(column), type_)
     try:
@@ -182,7 +187,7 @@ def _rates(column: pa.Array, bad: B1) -> pa.Array:
 
 
 def _lists(column: pa.Array, config: DecodeConfig, bad: B1) -> pa.Array:
-    """Lists of strings from JSON arrays (arrays with numbers are left to the model)."""
+    """Lists of strings parsed from a column of JSON arrays; rows with other elements are marked in `bad`."""
     type_ = pa.list_(pa.string())
     there = np.flatnonzero(mask(pc.is_valid(column)))
     if len(there) == 0:
@@ -228,4 +233,4 @@ def _filled(column: pa.DictionaryArray, filler: str) -> pa.DictionaryArray:
 
 
 _LOOSE_SCHEMA = pa.schema([pa.field(f.name, f.type, metadata=f.metadata) for f in EVENT_SCHEMA])
-"""Event schema in which invalid rows may have nulls; the caller filters them out."""
+"""Event schema whose columns may all have nulls, for invalid rows; the caller filters these out."""

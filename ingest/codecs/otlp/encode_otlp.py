@@ -28,7 +28,9 @@ Attribute = tuple[str, str | float | bool]
 
 
 def otlp_json_lines(events: pa.Table, spans_per_message: int = SPANS_PER_MESSAGE) -> Iterator[bytes]:
-    """Write one `ExportTraceServiceRequest` object a line (no line end). Raises InputError on records."""
+    """Yield `ExportTraceServiceRequest` objects as JSON, one a line (no line end). Raises InputError on
+    records.
+    """
     for resources in _requests(events, spans_per_message):
         yield msgspec.json.encode(
             {
@@ -44,7 +46,7 @@ def otlp_json_lines(events: pa.Table, spans_per_message: int = SPANS_PER_MESSAGE
 
 
 def _requests(events: pa.Table, size: int) -> Iterator[list[tuple[list[Attribute], list[Row]]]]:
-    """Slices of `size` spans, grouped by resource."""
+    """Yield slices of `size` spans, each as (attributes of a resource, its spans) for every resource."""
     if events.num_rows and pc.min(events["kind"]).as_py() < SPAN_KIND_BASE:
         raise InputError("Activity records are no spans.", remedy="Write them in the native format.")
     for start in range(0, events.num_rows, size):
@@ -60,7 +62,7 @@ def _resource(component: str, host: str | None) -> list[Attribute]:
 
 
 def _attributes(row: Row) -> list[Attribute]:
-    """Parameters, and the columns that are attributes in OTLP."""
+    """Attributes of an event in OTLP: its parameters, and the columns that are attributes there."""
     params = row["params"] or []
     out: list[Attribute] = [(p["key"], p["text"] if p["num"] is None else p["num"]) for p in params]
     known = {key for key, _ in out}
@@ -80,12 +82,15 @@ def _trace_state(row: Row) -> str:
 
 
 def threshold(rate: float) -> str:
-    """Value of `th` in OpenTelemetry's tracestate: T of p = 1 - T/2^56, trailing zeros dropped."""
+    """Value of `th` in OpenTelemetry's tracestate for sampling probability `rate`.
+
+    The hex digits of T in p = 1 - T/2^56, trailing zeros dropped.
+    """
     return f"{_THRESHOLD_SPACE - round(rate * _THRESHOLD_SPACE):014x}".rstrip("0") or "0"
 
 
 def _links(row: Row) -> list[tuple[str, str]]:
-    """(trace, span) of links, and of FOLLOWS_FROM parents."""
+    """(trace id, span id) of an event's links, and of its FOLLOWS_FROM parents."""
     links = [tuple(link.split("/", 1)) for link in row["links"] or []]
     return links + [(str(row["request_id"]), span) for span in row["follows"] or []]
 

@@ -10,7 +10,10 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 
 def json_of_elements(elements: tuple[bytes, ...], *, is_list: bool) -> str:
-    """JSON of serialised elements; base64 of their bytes if protobuf refuses them (deeper than 100)."""
+    """JSON text of the serialised elements of a list or object.
+
+    Where protobuf refuses them (nested deeper than 100), a list of their bytes in base64.
+    """
     try:
         if is_list:
             plain: object = [value_of(AnyValue.FromString(e)) for e in elements]
@@ -23,7 +26,7 @@ def json_of_elements(elements: tuple[bytes, ...], *, is_list: bool) -> str:
 
 
 def value_of(value: AnyValue) -> object:
-    """Plain Python value; bytes as base64 text, an unset value as None."""
+    """Plain Python value of an AnyValue; bytes as base64 text, an unset value as None."""
     which = value.WhichOneof("value")
     if which is None:
         return None

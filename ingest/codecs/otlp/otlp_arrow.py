@@ -21,16 +21,19 @@ from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE
 
 NestedText = Callable[[pa.Array, str], pa.Array]
-"""Function (column, `array_value`, `kvlist_value` or `bytes_value`) -> strings: compact JSON, or base64 of
-bytes."""
+"""Function (column, which) -> strings: compact JSON, or base64 of bytes; which: `array_value`, `kvlist_value`
+or `bytes_value`.
+"""
 
 STATUS_ERROR = 2
 MAX_KIND = 5
 
 
 class OtlpArrowReader:
-    """Reader of nested OTLP columns. `spell` maps a field name such as `trace_id` to its spelling: unchanged
-    (protobuf) or `traceId` (JSON)."""
+    """Reader of nested OTLP columns.
+
+    spell: field name such as `trace_id` -> its spelling: unchanged (protobuf) or `traceId` (JSON).
+    """
 
     def __init__(self, spell: Callable[[str], str], nested_text: NestedText) -> None:
         self._spell = spell
@@ -80,7 +83,7 @@ class OtlpArrowReader:
         )
 
     def _attributes(self, column: pa.Array) -> AttributeTable:
-        """`list<KeyValue>` column → table owned by the rows of the column."""
+        """Table of the attributes in a `list<KeyValue>` column; their owners are the column's rows."""
         lengths, pairs = ragged(column)
         if len(pairs) == 0:
             return no_attributes()
@@ -131,7 +134,7 @@ class OtlpArrowReader:
 
 
 class _Fields:
-    """Children of a struct column by protobuf name, with the struct's own nulls applied."""
+    """Children of a struct column, by protobuf field name, with nulls where the struct is null."""
 
     def __init__(self, column: pa.Array, spell: Callable[[str], str]) -> None:
         self._column = column
@@ -161,7 +164,7 @@ def _kinds(column: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def _times(column: pa.Array) -> I8:
-    """[rows] ns; NO_TIME for 0 and null, which mean "not given" in OTLP."""
+    """[rows] times, ns; NO_TIME for 0 and null, which mean "not given" in OTLP."""
     if pa.types.is_string(column.type):
         column = pc.cast(pc.if_else(pc.equal(column, ""), None, column), pa.uint64())
     raw = pc.fill_null(column, 0).to_numpy()
@@ -172,7 +175,7 @@ def _times(column: pa.Array) -> I8:
 
 
 def _links(column: pa.Array, spell: Callable[[str], str]) -> Owned:
-    """`trace/span` of every link with valid ids."""
+    """Links with valid ids, each as text `trace/span` owned by a row of the column."""
     lengths, links = ragged(column)
     fields = _Fields(links, spell)
     trace, _ = _trace_ids(fields["trace_id"])

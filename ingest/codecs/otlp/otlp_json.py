@@ -44,12 +44,15 @@ _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class OtlpJsonCodec:
-    """`otlp-json`: one request object a payload, one a line, or an array of them."""
+    """`otlp-json`: one request object per payload or per line, or an array of request objects."""
 
     name = "otlp-json"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`. In a payload of several documents, `item` is the document. O(bytes)."""
+        """See `Codec.decode`. In a payload of several documents, `item` is the document's index.
+
+        O(bytes).
+        """
         good, log = sized(payloads, config)
         good = refuse_dense(payloads, good, log)
         documents: list[_Document] = []
@@ -79,7 +82,9 @@ class _Document:
 
 
 def texts_of(payload: bytes) -> list[bytes]:
-    """Documents of a payload; for an array its elements, if some are objects."""
+    """Documents of a payload: of an array its elements, if some are objects; answers of Jaeger's API
+    unwrapped.
+    """
     texts: list[bytes] = []
     for text in documents_of(payload):
         elements: list[msgspec.Raw] = []
@@ -102,8 +107,10 @@ def _unwrapped(text: bytes) -> bytes:
 
 
 def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
-    """Span columns of the documents (`payload`: index of the document); None if a document is spelt
-    differently."""
+    """Span columns of the documents `run` (indices into `texts`); None if a document is spelt differently.
+
+    `payload` of a span is the index of its document.
+    """
     try:
         table = pj.read_json(
             pa.BufferReader(b"\n".join([*(texts[i] for i in run), b""])),
@@ -120,7 +127,7 @@ def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
 
 
 def _is_complete(resource_spans: pa.Array) -> bool:
-    """True if every level has its usual name (an absent one could have an older name)."""
+    """True if every level of nesting has its usual name (an absent one could have an older name)."""
     resources = resource_spans.flatten()
     scopes = pc.struct_field(resources, "scopeSpans")
     spans = pc.struct_field(scopes.flatten(), "spans")
@@ -142,7 +149,7 @@ def _read_items(
     results: list[SpanResult],
     log: RejectLog,
 ) -> None:
-    """Append events of the documents, read item by item; log invalid items."""
+    """Read documents item by item: append their events to `results`, and log invalid items."""
     rows = SpanRows()
     of_documents = RejectLog(config)
     values: dict[int, object] = {}
@@ -249,7 +256,7 @@ def _nested_text(column: pa.Array, which: str) -> pa.Array:
 
 
 def _scalar(element: dict[str, object] | None) -> object:
-    """Plain value of an element, as returned by the item reader."""
+    """Plain value of an element, equal to that of the item reader (`any_value`)."""
     if element is None:
         return None
     if element["arrayValue"] is not None or element["kvlistValue"] is not None:
@@ -261,8 +268,9 @@ _READER = OtlpArrowReader(camel, _nested_text)
 
 
 _FEW, _FEW_BYTES = 4, 64 * 2**10
-"""Number of documents, or of bytes, up to which a refused list is read item by item rather than halved again:
-a call of pyarrow costs 2 ms whatever it reads, so halving 400,000 refused lines of 15 bytes took 94 s."""
+"""Maximum documents, and maximum bytes, of a refused list that is read item by item instead of halved again:
+a call of pyarrow costs 2 ms whatever it reads, so halving 400,000 refused lines of 15 bytes took 94 s.
+"""
 _RUN_BYTES = 64 * 2**20
 """Approximate bytes of documents passed to pyarrow at once: its offsets are 32 bit."""
 
@@ -295,10 +303,10 @@ def is_plain_object(text: bytes) -> bool:
 def _read_run(
     texts: list[bytes], run: list[int], config: DecodeConfig, results: list[SpanResult]
 ) -> list[int]:
-    """Append events of the plain objects `run` that the columnar reader accepts (`payload`: index of the
-    text).
+    """Append events of the documents `run`, plain objects, that the columnar reader accepts.
 
-    Returns the indexes of the others: spelt differently, or with a span that would be refused.
+    run: indices into `texts`. Returns the indices of the other documents: spelt differently, or with a span
+    that would be refused.
     """
     spans = _columns(texts, run)
     if spans is None:

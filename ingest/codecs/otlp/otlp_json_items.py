@@ -66,7 +66,7 @@ def add_document(rows: SpanRows, payload: int, document: object, log: RejectLog)
 
 
 def _resources(document: object) -> list[object]:
-    """Resources of a document. Raises ItemError."""
+    """Elements of `resourceSpans` (or `batches`) of a document. Raises ItemError."""
     fields = _object(document, "the payload")
     if "resourceSpans" not in fields and isinstance(fields.get("trace"), dict):
         fields = _object(fields["trace"], "trace")
@@ -125,8 +125,10 @@ def _add_span(rows: SpanRows, payload: int, item: int, span: Object, resource: i
 
 
 def _object(value: object, what: str) -> Object:
-    """Object `value` with fields under their current names, which take precedence over older ones. Raises
-    ItemError."""
+    """Fields of the object `value` under their current names, which take precedence over older ones.
+
+    Raises ItemError.
+    """
     fields = as_object(value, what)
     if any("_" in key or key in _OLD_NAMES for key in fields):
         return {camel(key): v for key, v in fields.items()} | fields
@@ -134,7 +136,7 @@ def _object(value: object, what: str) -> Object:
 
 
 def camel(name: str) -> str:
-    """Current name of a field in OTLP JSON."""
+    """Current name of a field in OTLP JSON, for a name in snake_case or of an older version."""
     if name in _OLD_NAMES:
         return _OLD_NAMES[name]
     return _SNAKE.sub(lambda m: m[1].upper(), name) if "_" in name else name
@@ -171,7 +173,7 @@ def _time(parent: Object, name: str) -> int:
 
 
 def _pairs(parent: Object) -> list[tuple[str, object]]:
-    """Attributes as (key, plain value). Raises ItemError."""
+    """Attributes of an object as (key, plain value). Raises ItemError."""
     return [
         (text(pair, "key") or "", plain_value(any_value(pair.get("value"))))
         for pair in _objects(parent, "attributes")
@@ -214,7 +216,7 @@ def _object_of_values(value: object) -> object:
 
 
 def base64_text(value: object) -> str:
-    """Base64 in protobuf's canonical form. Raises ItemError."""
+    """Base64 text in protobuf's canonical form (standard alphabet, padded). Raises ItemError."""
     if isinstance(value, str):
         with suppress(ValueError):
             data = base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True)
@@ -231,4 +233,4 @@ _READERS = {
     "intValue": lambda value: integer(value, "intValue"),
     "doubleValue": _double,
 }
-"""Readers of an AnyValue by field; the first field present counts, as in `OtlpArrowReader`."""
+"""Field of an AnyValue -> function that reads it; the first field present counts, as in `OtlpArrowReader`."""

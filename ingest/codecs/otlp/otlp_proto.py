@@ -50,12 +50,11 @@ _DETAILS = {
     Reason.TOO_LARGE: f"more than {MAX_FIELDS:,} attributes, events and links belong to one span",
 }
 _MAX_NESTED_BYTES = 2**16
-"""Size above which an array or object is not converted to JSON: `max_text_bytes` of its text would be
-kept."""
+"""Bytes above which an array or object is not converted to JSON, as `max_text_bytes` of it are kept."""
 _ELEMENT_BYTES = 2
-"""Bytes of an element's tag and length."""
+"""Bytes of the tag and the length before an element of a repeated field."""
 _WALK_BYTES = 8 * 2**20
-"""Bytes read by the native library at a time: its tables take up to nine times as much."""
+"""Bytes that the native library reads at a time: its tables take up to nine times as much."""
 _COLUMNS = message_classes(
     "flowdiff.otlp_columns",
     {
@@ -75,8 +74,9 @@ _COLUMNS = message_classes(
         "Values": "1 values *bytes",
     },
 )
-"""Message class with the fields of `ExportTraceServiceRequest` that are read: ptars makes a column of every
-field it knows."""
+"""Message class with only the fields of `ExportTraceServiceRequest` that are read: ptars makes a column of
+every field it knows.
+"""
 _HANDLER = HandlerPool([_COLUMNS["Request"].DESCRIPTOR.file]).get_for_message(_COLUMNS["Request"].DESCRIPTOR)
 
 
@@ -103,7 +103,7 @@ class OtlpProtoCodec:
 
 
 class _Reader:
-    """Collects events of one decode, and logs refused spans and payloads."""
+    """Reader of the payloads of one decode: collects events, and logs refused spans and payloads."""
 
     def __init__(
         self, payloads: Sequence[bytes], config: DecodeConfig, log: RejectLog, library: Library | None
@@ -115,8 +115,11 @@ class _Reader:
         self._library = library
 
     def take(self, spans: SpanBatch, part: bytes | None = None, first: int = 0) -> None:
-        """Convert spans of payloads to events; or spans of `part` of one payload, starting with item
-        `first`."""
+        """Convert spans to events, and log refused ones.
+
+        part: message with the spans, if they are a part of one payload. first: item number of the part's
+        first span.
+        """
         result = events_of_spans(spans, self._config)
         bad = result.bad
         if part is None:
@@ -164,7 +167,7 @@ class _Reader:
         return sorted(left)
 
     def _accepted(self, indexes: list[int]) -> list[int]:
-        """Refuse the payloads that protobuf's parser refuses; return the indexes of the others."""
+        """Indexes of the payloads that protobuf's parser accepts; the others are refused."""
         accepted = []
         for index in indexes:
             if parses(ExportTraceServiceRequest, self._payloads[index]):
@@ -174,8 +177,10 @@ class _Reader:
         return accepted
 
     def _written_anew(self, indexes: list[int]) -> list[int]:
-        """Read payloads natively in canonical form, if they were not in it; return the indexes of those not
-        read."""
+        """Rewrite payloads in canonical form, if they were not in it, and read them natively.
+
+        Returns the indexes of those not read.
+        """
         if self._library is None:
             return indexes
         odd = {}
@@ -187,9 +192,9 @@ class _Reader:
         return [i for i in indexes if i not in read]
 
     def read_in_parts(self, index: int) -> None:
-        """Read a payload of any size, a megabyte at a time; dense or refused parts in smaller ones.
+        """Read a payload of any size, a megabyte at a time; dense or refused parts in smaller pieces.
 
-        Of a malformed message of that size only the malformed parts are lost.
+        Of a malformed payload only the malformed parts are lost.
         """
         item = 0
         try:
@@ -241,10 +246,11 @@ def _spans_of_part(part: bytes, group_bytes: int) -> SpanBatch | None:
 def _columns_of(
     messages: Sequence[bytes], group_bytes: int = GROUP_BYTES
 ) -> Iterator[tuple[list[int], pa.Array]]:
-    """Yield (positions, `list<ResourceSpans>` of their messages) of accepted messages, as `batches_of` does.
+    """Yield (positions, column `list<ResourceSpans>` of the messages there) of messages that protobuf
+    accepts.
 
-    ptars keeps all members of a oneof that occurs several times in a value, while protobuf keeps the last.
-    Messages with such a value are first rewritten by protobuf.
+    As `batches_of`. ptars keeps all members of a oneof that occurs several times in a value, while protobuf
+    keeps the last: messages with such a value are first rewritten by protobuf.
     """
     for part, batch in batches_of(_HANDLER, messages, group_bytes):
         column = batch.column(0)
@@ -273,7 +279,7 @@ def _has_rivals(column: pa.Array) -> bool:
 
 
 def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:
-    """Concatenate pieces to one batch with the codec's payload numbers."""
+    """Concatenate pieces (payload indexes, column) to one batch, whose payloads are those indexes."""
     columns = [column for _, column in pieces]
     spans = _READER.spans(columns[0] if len(columns) == 1 else pa.concat_arrays(columns))
     index = np.array([i for part, _ in pieces for i in part], np.int64)
@@ -304,7 +310,7 @@ def _nested_text(column: pa.Array, which: str) -> pa.Array:
 
 
 def _large_values(column: pa.Array) -> npt.NDArray[np.int64]:
-    """[rows] bytes of a value too large to be converted to JSON; 0 for the others."""
+    """[rows] bytes of values that are too large to be converted to JSON; 0 for other rows."""
     lengths, elements = ragged(pc.struct_field(column, "values"))
     sizes = pc.binary_length(elements).to_numpy(zero_copy_only=False) + _ELEMENT_BYTES
     total = np.bincount(owners(lengths), sizes, len(column)).astype(np.int64)
@@ -325,7 +331,7 @@ _READER = OtlpArrowReader(lambda name: name, _nested_text)
 
 
 def parse_request(payload: bytes) -> ExportTraceServiceRequest:
-    """Parse a message. Raises google.protobuf.message.DecodeError."""
+    """Parse an `ExportTraceServiceRequest`. Raises google.protobuf.message.DecodeError."""
     request: ExportTraceServiceRequest = ExportTraceServiceRequest.FromString(payload)
     return request
 
@@ -346,7 +352,7 @@ _LEVELS = message_classes(
         "Scope": "1 scope *bytes; 2 spans *bytes",
     },
 )
-"""Message classes of the three outer levels, each with the levels below as bytes."""
+"""Message classes of the three outer levels, with inner levels as uninterpreted bytes."""
 _Request, _Resource, _Scope = (_LEVELS[name] for name in ("Request", "Resource", "Scope"))
 
 

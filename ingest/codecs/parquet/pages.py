@@ -13,12 +13,15 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 _HEADS: Final = (256, 2**14, 2**20, 2**24)
-"""Bytes read for a header, tried in turn: nearly all take less than a hundred, but statistics contain values
-of any size."""
+"""Numbers of bytes read for a header, tried in turn: nearly all take less than a hundred, but statistics
+contain values of any size.
+"""
 _KIND, _UNPACKED, _PACKED, _VALUES, _ENCODINGS = (1,), (2,), (3,), ((5, 1), (8, 1)), ((5, 2), (8, 4))
-"""Paths of fields in a PageHeader: of any page, and of data pages of version 1 and of 2."""
+"""Paths of fields in a PageHeader: kind, decompressed size, compressed size; and, for data pages of versions
+1 and 2, number of values and encoding.
+"""
 _DICTIONARY_PAGE, _WORDS_ENCODED = 2, (2, 8)
-"""Kind of a dictionary page; encodings of a data page with dictionary indices."""
+"""Kind number of a dictionary page; numbers of the encodings whose values are dictionary indices."""
 _TRUE, _FALSE, _BYTE, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 6, 7, 8, 9, 10, 11, 12
 _DEEPEST: Final = 8
 
@@ -46,7 +49,7 @@ class Chunk:
     path: str
     is_text: bool
     largest_bytes: int
-    """Memory of the largest page: decompressed, or its values at VALUE_BYTES each."""
+    """Bytes of memory of the largest page: decompressed, or its values at VALUE_BYTES each."""
     words_bytes: int
     """Decompressed bytes of the dictionary; 0 without one."""
     word_values: int
@@ -73,7 +76,7 @@ def pages(file: BinaryIO, begin: int, size: int) -> Iterator[Page]:
 
 
 def _header(file: BinaryIO, at: int) -> tuple[dict[tuple[int, ...], int], int]:
-    """Integers in the header at offset `at`, by the path of their field, and the header's length."""
+    """(Path of a field -> integer, for the header at offset `at`; length of the header in bytes)."""
     for most in _HEADS:
         file.seek(at)
         reader = _Reader(file.read(most))
@@ -155,13 +158,13 @@ class _Reader:
 
 
 VALUE_BYTES: Final = 8
-"""Minimum memory per value: a number, or a dictionary index and an offset in a list."""
+"""Minimum bytes of memory per value: a number, or a dictionary index and an offset in a list."""
 
 
 def chunks_of(
     file: BinaryIO, group: pa.lib.RowGroupMetaData, texts: set[str], columns: set[str]
 ) -> list[Chunk]:
-    """Chunks of a row group whose first name is in `columns`; `texts`: paths of leaves with text.
+    """Chunks of a row group that belong to the top-level `columns`; texts: paths of leaf columns with text.
 
     Raises PageError, OSError. O(pages).
     """

@@ -31,17 +31,17 @@ from schemas.events import SPAN_KIND_BASE, SPAN_KINDS, EventKind
 from schemas.rejects import Reason, Reject
 
 TIME_UNIT: Final = b"time_unit"
-"""Metadata key in a payload's schema: the unit of numeric times."""
+"""Key, in the metadata of a payload's schema, of the unit of numeric times."""
 NS_PER_UNIT: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _ERRORS: Final = ("ERROR", "STATUS_CODE_ERROR", "2", "TRUE")
 _KIND_NUMBERS: Final = ("0", "1", "2", "3", "4", "5")
 _IDS: Final = ("trace_id", "span_id", "parent_id")
 _HEX: Final = "^([0-9a-fA-F]{1,7}|[0-9a-fA-F]{9,})$"
-"""Hex digits of an id in bytes, except eight bytes, which are an id themselves."""
+"""Pattern of ids that are hex digits as bytes: of any length but eight; eight bytes are an id themselves."""
 INDEX_BYTES: Final = 4
 """Bytes of a dictionary index in Arrow."""
 _DIGITS: Final = 100
-"""Precision with which a decimal of 76 digits is exact in ns."""
+"""Decimal digits of precision with which a decimal number of 76 digits is exact in ns."""
 _INT64_MAX: Final = np.iinfo(np.int64).max
 
 
@@ -55,7 +55,7 @@ class ParquetCodec:
     name = "parquet"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the row in its payload. O(bytes)."""
+        """See `Codec.decode`; `item` is the index of the row in its payload. O(bytes)."""
         good, log = sized(payloads, config)
         results: list[SpanResult] = []
         for index in good:
@@ -132,7 +132,7 @@ def _shown(cell: pa.Array) -> object:
 
 
 def _span_batch(columns: dict[str, pa.Array], rows: I8, unit: int, index: int) -> SpanBatch:
-    """Spans of plain columns. Raises ColumnTypeError, ArrowException."""
+    """Columns of spans from plain columns. Raises ColumnTypeError, ArrowException."""
     n = len(rows)
     trace_id, bad_trace = _ids(columns, "trace_id", hex_of_text, lambda c: hex_of_binary(c, (8, 16)))
     span_id, bad_span = _ids(columns, "span_id", bytes_of_text, lambda c: bytes_of_binary(c, 8))
@@ -164,7 +164,7 @@ def _span_batch(columns: dict[str, pa.Array], rows: I8, unit: int, index: int) -
 
 
 def _text(columns: dict[str, pa.Array], name: str, n: int) -> pa.Array:
-    """[n] strings of a column."""
+    """[n] strings of the column `name`; null if it is missing. Raises ColumnTypeError for another type."""
     if name not in columns or pa.types.is_null(columns[name].type):
         return pa.nulls(n, pa.string())
     if not pa.types.is_string(columns[name].type):
@@ -178,8 +178,10 @@ def _ids(
     of_text: Callable[[pa.Array], tuple[pa.Array, B1]],
     of_binary: Callable[[pa.Array], tuple[pa.Array, B1]],
 ) -> tuple[pa.Array, B1]:
-    """(Ids, [n] True if invalid), as in `values.ids`. Some engines write text as bytes without a text
-    type."""
+    """(Ids of the column `name`, [n] True if invalid), as in `values.ids`.
+
+    Bytes may be hex digits: some engines write text without a text type.
+    """
     column = columns[name]
     if not pa.types.is_binary(column.type):
         return of_text(_text(columns, name, len(column)))
@@ -193,7 +195,7 @@ def _ids(
 
 
 def _numbers(columns: dict[str, pa.Array], name: str, unit: int) -> I8:
-    """[n] ns; NO_TIME for null, BAD_TIME for values out of int64."""
+    """[n] values of the column `name` in ns; NO_TIME for null, BAD_TIME for values out of int64."""
     column = columns[name]
     if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type):
         unit = NS_PER_UNIT[column.type.unit]
@@ -221,7 +223,7 @@ def _numbers(columns: dict[str, pa.Array], name: str, unit: int) -> I8:
 
 
 def _decimals(column: pa.Array, unit: int) -> I8:
-    """[n] exact ns of a decimal column, as `_numbers`."""
+    """[n] values of a decimal column in ns, exact; NO_TIME and BAD_TIME as in `_numbers`."""
     with localcontext(prec=_DIGITS):
         values = [None if value is None else round(value * unit) for value in column.to_pylist()]
     ns = [NO_TIME if v is None else v if abs(v) <= _INT64_MAX else BAD_TIME for v in values]
@@ -229,7 +231,7 @@ def _decimals(column: pa.Array, unit: int) -> I8:
 
 
 def _times(columns: dict[str, pa.Array], name: str, unit: int, n: int) -> I8:
-    """[n] ns since the epoch; 0 means "not given", as in OTLP."""
+    """[n] times of the column `name`, ns since the epoch; NO_TIME for 0, "not given" as in OTLP."""
     if name not in columns:
         return np.full(n, NO_TIME)
     ns = _numbers(columns, name, unit)
@@ -238,7 +240,7 @@ def _times(columns: dict[str, pa.Array], name: str, unit: int, n: int) -> I8:
 
 
 def _later(start_ns: I8, duration_ns: I8) -> I8:
-    """Ends: start plus duration; NO_TIME if one of them is missing."""
+    """[n] end times, start plus duration, ns; NO_TIME without start or duration, BAD_TIME if out of int64."""
     known = (start_ns > BAD_TIME) & (duration_ns > BAD_TIME)
     fits = duration_ns <= _INT64_MAX - np.maximum(start_ns, 0)
     end = np.where(known & fits, start_ns, 0) + np.where(known & fits, duration_ns, 0)
@@ -268,7 +270,7 @@ def _per_distinct(columns: dict[str, pa.Array], name: str, n: int, of: Callable[
 
 
 def _kind_of(word: str) -> int:
-    """EventKind of a word; unspecified if not defined in OTLP."""
+    """EventKind of a kind's name or number in upper case; unspecified if not defined in OTLP."""
     word = word.removeprefix("SPAN_KIND_")
     if word in _KIND_NUMBERS:
         return SPAN_KIND_BASE + _KIND_NUMBERS.index(word)
@@ -276,7 +278,7 @@ def _kind_of(word: str) -> int:
 
 
 def _attributes(columns: dict[str, pa.Array], name: str) -> AttributeTable:
-    """Attributes from a map column, or a list of key-value structs."""
+    """Attributes in the column `name`, a map or a list of key-value structs. Raises ColumnTypeError."""
     if name not in columns or pa.types.is_null(columns[name].type):
         return no_attributes()
     column = columns[name]

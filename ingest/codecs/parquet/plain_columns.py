@@ -25,11 +25,11 @@ class RepeatedTextError(Exception):
 def plain_columns(
     table: pa.Table, ids: tuple[str, ...], most_bytes: int
 ) -> tuple[dict[str, pa.Array], dict[str, B1]]:
-    """(Column by name; for columns with text that is not UTF-8, True in those rows). Such text has U+FFFD.
+    """(Name -> plain column; name -> [rows] True where text is not UTF-8, only for columns with such text).
 
-    Text becomes string; bytes become text, except in `ids`; maps and lists of two-member structs become
-    list<struct<key, value>>. Other types stay. Raises ArrowException if the table is damaged, and
-    RepeatedTextError if the columns would take more than `most_bytes`.
+    Text becomes string, with U+FFFD in place of invalid bytes; bytes become text, except in `ids`; maps and
+    lists of two-member structs become list<struct<key, value>>. Other types stay. Raises ArrowException if
+    the table is damaged, and RepeatedTextError if the columns would take more than `most_bytes`.
     """
     shared = {
         name: _valid(chunks.chunk(0) if chunks.num_chunks else pa.array([], chunks.type))
@@ -95,7 +95,7 @@ def _plain(column: pa.Array, *, bytes_stay: bool) -> tuple[pa.Array, B1]:
 
 
 def plain_bytes(column: pa.Array) -> int:
-    """Bytes that a column takes without dictionaries, in which repeated text is stored once. O(values)."""
+    """Bytes of a column without dictionaries, in which text that repeats is stored once. O(values)."""
     if pa.types.is_map(column.type):
         column = _listed(column)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
@@ -136,7 +136,10 @@ def _with_leaves(column: pa.Array, made: Callable[[pa.Array], pa.Array]) -> pa.A
 
 
 def _with_used_words(column: pa.DictionaryArray, min_repetition: float) -> pa.Array:
-    """Array for `with_used_words`, of one chunk. O(values and words)."""
+    """Dictionary array reduced to the words in use, or replaced by its values; see `with_used_words`.
+
+    O(values and words).
+    """
     words, indices = column.dictionary, column.indices
     if not is_text(words.type) or not len(words):
         return column.dictionary_decode()
@@ -154,7 +157,7 @@ def _with_used_words(column: pa.DictionaryArray, min_repetition: float) -> pa.Ar
 
 
 def longest_word(column: pa.Array) -> int:
-    """Bytes of the longest word in the dictionaries of a column, nested ones included."""
+    """Length in bytes of the longest word in the dictionaries of a column, nested ones included."""
     sizes: list[int] = []
 
     def measure(leaf: pa.DictionaryArray) -> pa.Array:

@@ -21,22 +21,23 @@ BAD_TIME = np.iinfo(np.int64).min + 1
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """Values owned by spans, one row each: `owner[i]` is the span of `value[i]`. `owner` is not
-    decreasing."""
+    """Values owned by spans, one row each: span `owner[i]` owns `value[i]`. `owner` is not decreasing."""
 
     owner: I8
     value: pa.Array
-    """[rows] ids or text."""
+    """[rows] values, ids or text."""
 
 
 def nothing_owned(type_: pa.DataType) -> Owned:
-    """Table without rows."""
+    """`Owned` without rows, for values of a type."""
     return Owned(np.empty(0, np.int64), pa.array([], type_))
 
 
 @dataclass(frozen=True, slots=True)
 class SpanEvents:
-    """Span events (OTLP), logs (Jaeger), annotations (Zipkin); one row each, owners not decreasing."""
+    """Span events (OTLP), logs (Jaeger) or annotations (Zipkin) of spans, one row each, owners not
+    decreasing.
+    """
 
     owner: I8
     ts_ns: I8
@@ -44,11 +45,11 @@ class SpanEvents:
     name: pa.Array
     """[events] name, a string."""
     attributes: AttributeTable = field(default_factory=no_attributes)
-    """Attributes, owned by rows of this table."""
+    """Attributes of the events; their owners are rows of this table."""
 
 
 def no_span_events() -> SpanEvents:
-    """Table without rows."""
+    """`SpanEvents` without rows."""
     none = np.empty(0, np.int64)
     return SpanEvents(none, none, pa.array([], pa.string()))
 
@@ -58,42 +59,45 @@ class SpanBatch:
     """n spans in the order of the payloads. Arrow columns are plain strings with nulls for "absent"."""
 
     payload: I8
-    """[n] index of the payload."""
+    """[n] index of the span's payload."""
     item: I8
     """[n] index of the span in its payload."""
     trace_id: pa.Array
     """[n] trace id as hex (`ids`); null if absent."""
     span_id: pa.Array
+    """[n] span id as bytes; null if absent."""
     parent_id: pa.Array
     """[n] parent's span id as bytes; null if absent."""
     bad_id: B1
     """[n] True if trace, span or parent id is given but invalid."""
     name: pa.Array
     kind: U1
-    """[n] EventKind."""
+    """[n] EventKind of the span."""
     start_ns: I8
+    """[n] start, ns since the epoch, NO_TIME or BAD_TIME."""
     end_ns: I8
     """[n] end, ns since the epoch, NO_TIME or BAD_TIME."""
     error: B1
     """[n] True if the span failed; its class comes from `error.type`."""
     resource: I8
-    """[n] row of the span's resource."""
+    """[n] index of the span's resource."""
     component: pa.Array
+    """[resources] component, if the format has it outside the attributes; else null."""
     host: pa.Array
-    """[resources] host (`component`: component), if the format has them outside the attributes; else null."""
+    """[resources] host, if the format has it outside the attributes; else null."""
     attributes: AttributeTable
     resource_attributes: AttributeTable
     peer: pa.Array | None = None
-    """[n] name of the called service, where the format has it outside the attributes."""
+    """[n] name of the called service, if the format has it outside the attributes; None: it has not."""
     shared: B1 | None = None
     trace_state: pa.Array | None = None
     status_message: pa.Array | None = None
     """[n] status message, which becomes the parameter `status.message` if not empty."""
     events: SpanEvents = field(default_factory=no_span_events)
     links: Owned = field(default_factory=lambda: nothing_owned(pa.string()))
-    """`trace/span` of linked spans."""
+    """Linked spans as text `trace/span`, owned by the span with the link."""
     follows: Owned = field(default_factory=lambda: nothing_owned(pa.binary()))
-    """Span ids of FOLLOWS_FROM parents."""
+    """Span ids of FOLLOWS_FROM parents, owned by the span that follows."""
 
     def __len__(self) -> int:
         return len(self.payload)
@@ -131,7 +135,7 @@ class SpanBatch:
 
 
 def _attributes_of(table: AttributeTable, chosen: B1) -> AttributeTable:
-    """Attributes of the chosen owners, which are renumbered."""
+    """Attributes whose owners are chosen ([owners] True); owners are renumbered."""
     kept = table.rows(chosen[table.owner])
     return replace(kept, owner=(np.cumsum(chosen) - 1)[kept.owner])
 
@@ -163,12 +167,12 @@ FAULTS: tuple[tuple[Reason, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class BadSpans:
-    """Refused spans of a batch, in its order; the owner of the payloads makes rejects of them."""
+    """Refused spans of a batch, in the batch's order; the codec makes rejects of them."""
 
     payload: I8
     item: I8
     fault: U1
-    """[bad spans] 1 + index into FAULTS."""
+    """[bad spans] 1 + index into FAULTS of the reason."""
 
     def __len__(self) -> int:
         return len(self.payload)
@@ -177,8 +181,10 @@ class BadSpans:
 def log_bad_spans(
     bad: BadSpans, open_payload: Callable[[int], Callable[[int], bytes]], log: RejectLog
 ) -> None:
-    """Log refused spans; `open_payload(payload)`, called once a payload, returns a function from item to
-    bytes.
+    """Log refused spans.
+
+    open_payload: called once a payload with its index; returns a function from an item to the bytes of its
+    span.
     """
     order = np.lexsort((bad.item, bad.payload))
     opened, raw_of = -1, None

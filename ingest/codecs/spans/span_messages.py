@@ -17,7 +17,7 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 _MOST_SPANS: Final = 5_000
-"""Spans converted to events at once: a call costs 2 ms whatever its size, and the columns are large."""
+"""Maximum spans converted to events at once: a call costs 2 ms whatever its size; columns are large."""
 _CROWDED: Final = f"the span has more than {MAX_FIELDS:,} fields"
 
 
@@ -31,8 +31,11 @@ def decode_messages(
     bodies_of: Callable[[bytes], list[bytes]] = lambda payload: [payload],
     batch_of: Callable[[SpanRows], SpanBatch] = SpanRows.batch,
 ) -> Decoded:
-    """Decode the payloads `good`, whose spans are protobuf messages, one by one. bodies_of: [payload] bytes
-    of its spans, may raise DecodeError. batch_of: as in `decode_json_spans`. O(bytes)."""
+    """Decode the payloads `good`, whose spans are protobuf messages, one by one. O(bytes).
+
+    bodies_of: returns the bytes of each span in a payload, may raise DecodeError. batch_of: makes columns of
+    the rows.
+    """
     results: list[SpanResult] = []
     parse = message.FromString
     rows, n_bytes = SpanRows(), 0

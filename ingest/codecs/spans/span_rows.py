@@ -25,7 +25,7 @@ Pairs = Iterable[tuple[str, object]]
 
 
 def ns(value: int) -> int:
-    """Time for an int64 column: BAD_TIME if out of range."""
+    """Time `value` for an int64 column, ns; BAD_TIME if negative or out of range."""
     return value if 0 <= value <= INT64_MAX else BAD_TIME
 
 
@@ -34,15 +34,17 @@ class SpanRows:
 
     def __init__(self) -> None:
         self._spans: dict[str, list[Any]] = {name: [] for name in _SPAN_COLUMNS}
-        """Column name -> values: one tuple per span instead took 100 MB more for half a million spans."""
+        """Column name -> values of the added spans; a tuple per span would take 100 MB more for half a
+        million spans.
+        """
         self._attributes = _PairRows()
         self._resources: list[tuple[str | None, str | None]] = []
         self._resource_attributes = _PairRows()
         self._events: list[tuple[int, int, str]] = []
-        """(Owner, time, name) of each event."""
+        """(Index of the owning span, time in ns, name) of each event."""
         self._event_attributes = _PairRows()
         self._links: list[tuple[int, str, str]] = []
-        """(Owner, trace, span) of each link."""
+        """(Index of the owning span, trace id, span id) of each link."""
         self._follows: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
@@ -85,20 +87,20 @@ class SpanRows:
             column.append(value)
 
     def add_event(self, name: str, ts_ns: int, attributes: Pairs) -> None:
-        """Add an event of the last span."""
+        """Add an event, at `ts_ns`, to the span that was added last."""
         self._event_attributes.extend(len(self._events), attributes)
         self._events.append((len(self) - 1, ts_ns, name))
 
     def add_link(self, trace: str, span: str) -> None:
-        """Add a link of the last span. Links with invalid ids are dropped."""
+        """Add a link to the span that was added last. Links with invalid ids are dropped."""
         self._links.append((len(self) - 1, trace, span))
 
     def add_follows(self, span: str) -> None:
-        """Add a FOLLOWS_FROM parent of the last span."""
+        """Add a FOLLOWS_FROM parent to the span that was added last."""
         self._follows.append((len(self) - 1, span))
 
     def batch(self) -> SpanBatch:
-        """Columns of all added spans."""
+        """Make the columns of all added spans."""
         columns: dict[str, Any] = {
             name: np.array(values, type_) if isinstance(type_, type) else pa.array(values, type_)
             for (name, values), type_ in zip(self._spans.items(), _SPAN_COLUMNS.values(), strict=True)
@@ -146,16 +148,16 @@ _SPAN_COLUMNS: Final[dict[str, Any]] = {
     "peer": pa.string(),
     "shared": np.bool_,
 }
-"""Columns of a span in `SpanRows`, in the order of its values."""
+"""Column name -> type of the columns of a span in `SpanRows`, in the order of its values."""
 
 
 def _turned(rows: list[tuple[Any, ...]], n_columns: int) -> list[tuple[Any, ...]]:
-    """Transposed rows."""
+    """Transpose rows to `n_columns` columns."""
     return list(zip(*rows, strict=True)) if rows else [()] * n_columns
 
 
 class _PairRows:
-    """Key and value rows with their owners."""
+    """Attributes in the making: keys and values, with the rows that own them."""
 
     def __init__(self) -> None:
         self._owner: list[int] = []
@@ -188,7 +190,7 @@ def _linked(owner: tuple[int, ...], traces: tuple[str, ...], spans: tuple[str, .
 
 
 AddSpan = Callable[[SpanRows, int, int, object], None]
-"""(rows, payload, item, value): add one span, or raise ItemError before adding anything."""
+"""Function (rows, payload, item, value) that adds one span, or raises ItemError before adding anything."""
 
 
 def decode_json_spans(

@@ -39,13 +39,13 @@ from schemas.events import (
 )
 
 EARLIEST_NS = 631_152_000 * 10**9
-"""1990-01-01 UTC. Earlier times come from a clock that was never set."""
+"""Earliest valid time, 1990-01-01 UTC, ns: earlier ones come from a clock that was never set."""
 LATEST_NS = 7_258_118_400 * 10**9
-"""2200-01-01 UTC. Later times have a wrong unit or are garbage (int64 ends in 2262)."""
+"""First time that is too late, 2200-01-01 UTC, ns: it has a wrong unit or is garbage (int64 ends in 2262)."""
 
 _HEX_DIGITS = 14
 _SPACE = 1 << 56
-"""Number of sampling thresholds: they have 56 bits."""
+"""Number of sampling thresholds, which have 56 bits."""
 
 # On a server span these name the server itself, so they count for callers only.
 _PEER_OF_CALLER = ("server.address", "net.peer.name")
@@ -65,7 +65,10 @@ class SpanResult:
 
 
 def events_of_spans(spans: SpanBatch, config: DecodeConfig) -> SpanResult:
-    """Events and refused spans (`span_batch.FAULTS`). A span without times is kept, untimed. O(n log n)."""
+    """Convert spans to events; invalid ones (`span_batch.FAULTS`) are refused. O(n log n).
+
+    A span without times is kept, untimed.
+    """
     oddities: Counter[str] = Counter()
     fault = _faults(spans)
     good = fault == 0
@@ -80,7 +83,7 @@ def events_of_spans(spans: SpanBatch, config: DecodeConfig) -> SpanResult:
 
 
 def in_payload_order(results: list[SpanResult]) -> pa.Table:
-    """Events of several batches over the same payloads, rows in the order of the payloads."""
+    """Concatenate events of several batches over the same payloads, sorted by payload."""
     results = [r for r in results if len(r.payload)]
     if not results:
         return empty_events()
@@ -92,7 +95,7 @@ def in_payload_order(results: list[SpanResult]) -> pa.Table:
 
 
 def decoded_spans(results: list[SpanResult], log: RejectLog) -> Decoded:
-    """Result of a codec: events in the order of the payloads, rejects, oddities."""
+    """Result of a codec's `decode`: events in the order of the payloads, rejects, oddities."""
     oddities = sum((result.oddities for result in results), Counter[str]())
     return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
 
@@ -164,7 +167,7 @@ def _nulls(column: pa.Array) -> B1:
 
 
 def _singles(column: pa.Array) -> Owned:
-    """Values of a column as lists of one."""
+    """Values of a column, each owned by its row; nulls are left out."""
     at = np.flatnonzero(~_nulls(column))
     return Owned(at, column.drop_null())
 
@@ -177,7 +180,7 @@ def _lists(owned: Owned, n: int) -> pa.Array:
 def _resources(
     spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[pa.DictionaryArray, pa.DictionaryArray, AttributeTable]:
-    """(Component of every span, host of every span, the other resource attributes)."""
+    """([spans] component, [spans] host, attributes of resources that are neither)."""
     table = spans.resource_attributes
     n = len(spans.component)
     component = pc.coalesce(spans.component, table.first_text("service.name", n))
@@ -205,7 +208,7 @@ def _resources(
 def _take_label(
     table: AttributeTable, n: int, config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[AttributeTable, pa.DictionaryArray]:
-    """(Attributes without labels, label column with values in the order of `label_keys`)."""
+    """(Attributes without labels, [n] label: values under `label_keys`, in that order, joined by `;`)."""
     present = [k for k in config.label_keys if k in table.keys]
     if not present:
         return table, constant_words(None, n)
@@ -222,7 +225,9 @@ def _take_label(
 
 
 def _changed_names(names: pa.DictionaryArray, point: pa.DictionaryArray) -> AttributeTable:
-    """`span.name`: recorded name, if the point differs from it (ids were replaced)."""
+    """Attribute `span.name` with the recorded name, for spans whose point differs from it (ids were
+    replaced).
+    """
     before = names.dictionary_decode()
     changed = pc.and_(pc.not_equal(before, point.dictionary_decode()), pc.not_equal(before, ""))
     at = np.flatnonzero(mask(changed))
@@ -236,7 +241,7 @@ def _changed_names(names: pa.DictionaryArray, point: pa.DictionaryArray) -> Attr
 
 
 def _status_messages(message: pa.Array | None) -> AttributeTable:
-    """`status.message` of the spans that have one."""
+    """Attribute `status.message`, for spans that have a message."""
     if message is None:
         return no_attributes()
     at = np.flatnonzero(mask(pc.greater(pc.binary_length(message), 0)))
@@ -245,9 +250,7 @@ def _status_messages(message: pa.Array | None) -> AttributeTable:
 
 
 def _peer(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """Peer of every span: as given by the format, else `peer.service`, else (callers only) the server's
-    address.
-    """
+    """[spans] peer: as given by the format, else `peer.service`, else (callers only) the server's address."""
     n, table = len(spans), spans.attributes
     keys = [k for k in ("peer.service", *_PEER_OF_CALLER) if k in table.keys]
     peer = spans.peer
@@ -267,7 +270,7 @@ def _peer(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.
 
 
 def _status(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """`ok`; for a failed span its `error.type`, else `error`."""
+    """[spans] status: `ok`; for a failed span its `error.type`, else `error`."""
     n = len(spans)
     if not spans.error.any():
         return constant_words("ok", n)
@@ -279,10 +282,10 @@ def _status(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> p
 
 
 def probability_of_tracestate(state: str) -> float | None:
-    """Probability p = 1 − T/2^56 of the threshold in `ot=…;th:T;…` (OpenTelemetry); None if missing or
-    invalid.
+    """Sampling probability p = 1 − T/2^56 of the threshold T in `ot=…;th:T;…` (OpenTelemetry).
 
-    T is 1 to 14 hex digits, trailing zeros left out: `th:8` is one half, `th:0` is one.
+    None if missing or invalid. T is 1 to 14 hex digits, trailing zeros left out: `th:8` is one half, `th:0`
+    is one.
     """
     for member in state.split(","):
         key, _, value = member.strip().partition("=")
@@ -300,7 +303,9 @@ def probability_of_tracestate(state: str) -> float | None:
 
 
 def sample_rates(trace_state: pa.Array | None, attributes: AttributeTable, n_spans: int) -> pa.Array:
-    """[n_spans] float64, SMALLEST_RATE to 1, null where unknown: tracestate, then Jaeger's sampler tags."""
+    """[n_spans] sampling rate, float64, SMALLEST_RATE to 1; from tracestate, else from Jaeger's sampler tags;
+    null where unknown.
+    """
     rates = pa.nulls(n_spans, pa.float64())
     if trace_state is not None and len(trace_state) != trace_state.null_count:
         states = trace_state.dictionary_encode()
@@ -326,7 +331,7 @@ def _rate(text: str) -> float | None:
 
 
 def marks_column(events: SpanEvents, n_spans: int, config: DecodeConfig) -> pa.Array:
-    """`list<MARK_TYPE>`, one a span, in time order (ties by name); null where a span has none."""
+    """[spans] list of the span's marks, `list<MARK_TYPE>`, sorted by time, then name; null without any."""
     at = np.flatnonzero(_is_mark(events, config))
     if len(at) == 0:
         return pa.nulls(n_spans, pa.list_(MARK_TYPE))
@@ -342,7 +347,7 @@ def marks_column(events: SpanEvents, n_spans: int, config: DecodeConfig) -> pa.A
 
 
 def event_params(events: SpanEvents, start_ns: I8, config: DecodeConfig) -> list[AttributeTable]:
-    """Parameters `event.<name>` (ns after the span's start) and `event.<name>.<key>`.
+    """Attributes `event.<name>` (ns after the span's start) and `event.<name>.<key>` from span events.
 
     For an event without usable time, or of an untimed span, `event.<name>` is the text of its time in ns
     since the epoch, empty without one. Names are normalised as span names are. Marks have no `event.<name>`.
@@ -389,6 +394,6 @@ def _is_mark(events: SpanEvents, config: DecodeConfig) -> B1:
 
 
 def event_key(name: str, config: DecodeConfig) -> str:
-    """Key of the parameter with an event's time."""
+    """Key `event.<name>` of the parameter with the time of an event, the name normalised and cut."""
     short = cut_utf8(name, 4 * config.max_name_bytes).replace("\0", NUL_MARK)
     return "event." + cut_utf8(normalise_name(short), config.max_name_bytes)

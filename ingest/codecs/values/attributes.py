@@ -25,11 +25,11 @@ class AttributeTable:
     """
 
     owner: I8
-    """[n] row of the owner."""
+    """[n] row of the attribute's owner, in the table of spans, resources or span events."""
     code: I8
     """[n] index of the key in `keys`."""
     keys: tuple[str, ...]
-    """Distinct keys."""
+    """Distinct keys of attributes."""
     num: pa.Array
     """[values] float64; null for text."""
     text: pa.Array
@@ -41,14 +41,14 @@ class AttributeTable:
         return len(self.owner)
 
     def rows(self, chosen: B1) -> AttributeTable:
-        """Rows where `chosen` is True."""
+        """Rows of the table where `chosen` is True."""
         if chosen.all():
             return self
         row = np.flatnonzero(chosen) if self.row is None else self.row[chosen]
         return replace(self, owner=self.owner[chosen], code=self.code[chosen], row=row)
 
     def spread(self, of_row: I8) -> AttributeTable:
-        """Table owned by other rows: row r gets every attribute of owner `of_row[r]` (resources → spans)."""
+        """Table with other owners: row r gets every attribute of owner `of_row[r]` (resources → spans)."""
         n_owners = int(max(of_row.max(initial=-1), self.owner.max(initial=-1))) + 1
         count = np.bincount(self.owner, minlength=n_owners)
         first = np.cumsum(count) - count
@@ -60,7 +60,7 @@ class AttributeTable:
         return replace(self, owner=owner, code=self.code[take], row=row)
 
     def first_text(self, key: str, n_rows: int) -> pa.Array:
-        """[n_rows] first value under `key` of each owner as text (numbers printed), else null."""
+        """[n_rows] first value under `key` of each owner, as text (numbers printed); null without one."""
         out = pa.nulls(n_rows, pa.string())
         if key not in self.keys:
             return out
@@ -78,7 +78,7 @@ class AttributeTable:
 
 
 def no_attributes() -> AttributeTable:
-    """Table without rows."""
+    """`AttributeTable` without rows."""
     none = np.empty(0, np.int64)
     return AttributeTable(none, none, (), pa.array([], pa.float64()), pa.array([], pa.string()))
 
@@ -118,7 +118,7 @@ def attribute_table(owner: Sequence[int], keys: Sequence[str], values: Iterable[
 
 
 def split_value(value: object) -> tuple[float | None, str | None]:
-    """(num, text) of one value, of which one is None; both are for None."""
+    """(num, text) of one value: one of the two is None, and both are for the value None."""
     if value is None:
         return None, None
     if isinstance(value, bool):

@@ -18,18 +18,18 @@ def mask(column: pa.Array) -> B1:
 
 
 def ragged(column: pa.Array) -> tuple[I8, pa.Array]:
-    """(Lengths (null: 0), concatenated values) of a list column."""
+    """([rows] length of the list, 0 for null; concatenated values) of a list column."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
     return lengths, column.flatten()
 
 
 def owners(lengths: I8) -> I8:
-    """Row of each value of a list column."""
+    """[values] row of each value of a list column, given the list lengths."""
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
 def list_column(lengths: I8, values: pa.Array, missing: B1 | None = None) -> pa.Array:
-    """List column from lengths and concatenated values; null where `missing`, by default where empty."""
+    """List column from list lengths and concatenated values; null where `missing`, by default where empty."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     missing = lengths == 0 if missing is None else missing

@@ -24,15 +24,15 @@ from schemas.arrays import B1
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _HEX_OF_BYTE = np.stack([np.repeat(_DIGITS, 16), np.tile(_DIGITS, 16)], axis=1).reshape(-1).view(np.uint16)
-"""[256] both hex digits of a byte as one 16-bit number (one gather a byte instead of two)."""
+"""[256] both hex digits of each byte value, as one 16-bit number (one gather a byte instead of two)."""
 _LOWER_HEX = np.zeros(256, np.uint8)
 _LOWER_HEX[_DIGITS] = _DIGITS
 _LOWER_HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.frombuffer(b"abcdef", np.uint8)
-"""[256] lower-case digit of an ASCII hex digit, 0 for anything else."""
+"""[256] lower-case digit of each ASCII hex digit; 0 for other bytes."""
 
 
 def hex_of_binary(column: pa.Array, widths: tuple[int, ...]) -> tuple[pa.Array, B1]:
-    """Hex ids of a binary column; `widths` are the legal lengths in bytes. O(bytes)."""
+    """(Ids as hex, [rows] True if invalid) of a binary column; widths: legal lengths in bytes. O(bytes)."""
     offsets, data = binary_parts(column)
     lengths = np.diff(offsets)
     present = lengths > 0
@@ -52,7 +52,7 @@ def hex_of_binary(column: pa.Array, widths: tuple[int, ...]) -> tuple[pa.Array, 
 
 
 def bytes_of_binary(column: pa.Array, width: int) -> tuple[pa.Array, B1]:
-    """Ids of a binary column, unchanged; `width` is the legal length in bytes. O(bytes)."""
+    """(Ids unchanged, [rows] True if invalid) of a binary column; width: legal length in bytes. O(bytes)."""
     offsets, data = binary_parts(column)
     lengths = np.diff(offsets)
     present = lengths > 0
@@ -72,12 +72,15 @@ def bytes_of_binary(column: pa.Array, width: int) -> tuple[pa.Array, B1]:
 
 
 def hex_of_id(raw: bytes, widths: tuple[int, ...]) -> str:
-    """Hex of one binary id; `!`, which is invalid, for a wrong length."""
+    """Hex text of one binary id; `!`, which is no valid id, if the length is none of `widths`."""
     return raw.hex() if len(raw) in (0, *widths) else "!"
 
 
 def bytes_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
-    """Ids of a text column, as bytes: 1 to 16 digits become 8, 17 to 32 become 16. O(bytes)."""
+    """(Ids as bytes, [rows] True if invalid) of a text column. O(bytes).
+
+    1 to 16 hex digits become 8 bytes, 17 to 32 become 16.
+    """
     text, bad = hex_of_text(column)
     offsets, data = binary_parts(text)
     packed = binascii.unhexlify(data[offsets[0] : offsets[-1]].tobytes())
@@ -89,7 +92,10 @@ def bytes_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
 
 
 def hex_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
-    """Hex ids of a text column: 1 to 16 digits become 16, 17 to 32 become 32. O(bytes)."""
+    """(Ids as hex, [rows] True if invalid) of a text column. O(bytes).
+
+    1 to 16 hex digits become 16, 17 to 32 become 32.
+    """
     offsets, data = binary_parts(column)
     lengths = np.diff(offsets)
     present = lengths > 0
@@ -118,7 +124,7 @@ def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
 
 
 def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
-    """Common length; None if lengths differ, or without values."""
+    """Common value of `lengths`; None if they differ, or if there are none."""
     if len(lengths) == 0:
         return None
     first = int(lengths[0])
@@ -135,7 +141,7 @@ def _any_in_row(rows: npt.NDArray[np.uint8]) -> B1:
 
 
 def binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """`[n + 1]` offsets and data bytes of a binary or string array; nulls get length 0."""
+    """([n + 1] offsets, bytes of the data) of a binary or string array; nulls get length 0."""
     if column.null_count:
         column = pc.fill_null(column, b"" if pa.types.is_binary(column.type) else "")
     data_buffer = column.buffers()[2]
@@ -156,7 +162,7 @@ def text_offsets(column: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: pa.DataType) -> pa.Array:
-    """Strings or bytes of one width from their concatenated bytes; null where not present."""
+    """Array of strings or bytes of one width, from their concatenated bytes; null where not `present`."""
     offsets = np.zeros(len(present) + 1, np.int32)
     np.cumsum(present * np.int32(width), out=offsets[1:])
     missing = int(len(present) - present.sum())
@@ -170,7 +176,7 @@ def fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: 
 
 
 _FORMS: Final = ((16, "^[A-Za-z0-9+/_-]{22}==$"), (8, "^[A-Za-z0-9+/_-]{11}=$"))
-"""(Bytes of an id, pattern of its text), either alphabet."""
+"""(Bytes of an id, pattern of its base64 text, in either alphabet)."""
 _ANY_FORM: Final = re.compile("|".join(form for _, form in _FORMS))
 _STANDARD: Final = bytes.maketrans(b"-_=", b"+/A")
 """Translation to the standard alphabet, with padding as zeros, so that a column decodes as one text."""
@@ -194,7 +200,7 @@ def hex_of_base64(column: pa.Array) -> pa.Array:
 
 
 def hex_of_base64_id(text: str | None) -> str | None:
-    """Id converted as in `hex_of_base64`."""
+    """Single id converted as in `hex_of_base64`: base64 to hex; other text and None unchanged."""
     if text is None or not text.endswith("=") or _ANY_FORM.fullmatch(text) is None:
         return text
     return base64.urlsafe_b64decode(text.translate({ord("+"): "-", ord("/"): "_"})).hex()

@@ -12,12 +12,12 @@ from schemas.rejects import Reason, Reject
 Object = dict[str, object]
 
 ItemsOf = Callable[[object], Iterable[object]]
-"""Function from a document to its items. Raises ItemError if the document is not of the format."""
+"""Function from a parsed document to its items; raises ItemError if the document is not of the format."""
 AddItem = Callable[[int, int, object], None]
-"""(payload, item, value): add one item, or raise ItemError before adding anything."""
+"""Function (payload, item, value) that adds one item, or raises ItemError before adding anything."""
 
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
-"""Integer text; 20 digits suffice for any 64-bit number."""
+"""Pattern of an integer's text; 20 digits suffice for any 64-bit number."""
 
 
 class ItemError(Exception):
@@ -59,7 +59,7 @@ def read_items(
 
 
 def refuse(log: RejectLog, error: ItemError | RecursionError, value: object, payload: int, item: int) -> None:
-    """Log a refused item as JSON; a RecursionError means it is nested too deep."""
+    """Log a refused item, as JSON; a RecursionError means that the item is nested too deep."""
     if isinstance(error, ItemError):
         reason, detail = error.reason, error.detail
     else:
@@ -71,20 +71,20 @@ def refuse(log: RejectLog, error: ItemError | RecursionError, value: object, pay
 
 
 def as_object(value: object, what: str) -> Object:
-    """`value`, which must be an object. Raises ItemError."""
+    """Return `value`, which must be an object; what: its name for messages. Raises ItemError."""
     if not isinstance(value, dict):
         raise ItemError(Reason.WRONG_SHAPE, f"{what} is not an object")
     return value
 
 
 def child(parent: Object, name: str) -> Object:
-    """Object under `name`; empty if absent. Raises ItemError."""
+    """Object under `name` in `parent`; empty if absent. Raises ItemError."""
     value = parent.get(name)
     return {} if value is None else as_object(value, name)
 
 
 def array(parent: Object, name: str, *, required: bool = False) -> list[object]:
-    """Array under `name`; empty if absent. Raises ItemError."""
+    """Array under `name` in `parent`; empty if absent, unless `required`. Raises ItemError."""
     value = parent.get(name)
     if value is None and not required:
         return []
@@ -94,7 +94,7 @@ def array(parent: Object, name: str, *, required: bool = False) -> list[object]:
 
 
 def text(parent: Object, name: str) -> str | None:
-    """String under `name`, or None. Raises ItemError."""
+    """String under `name` in `parent`; None if absent. Raises ItemError."""
     value = parent.get(name)
     if value is None or isinstance(value, str):
         return value
@@ -102,7 +102,7 @@ def text(parent: Object, name: str) -> str | None:
 
 
 def integer(value: object, name: str) -> int:
-    """Integer given as a number or as text. Raises ItemError."""
+    """Integer `value`, given as a number or as text; name: the field, for messages. Raises ItemError."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and value.is_integer() and abs(value) < 2.0**64:

@@ -28,10 +28,10 @@ _BACKSLASH, _BRACE, _BRACKET = (ord(c) for c in "\\{[")
 
 
 def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
-    """(Tables of the attributes of each row, bad rows). objects: strings of compact JSON objects, or null.
+    """(Tables of the attributes of rows, indices of bad rows).
 
-    The attributes of a row are in one table only. A row is bad if its text is no object, is nested too deep,
-    or has a number out of the range of a double. O(bytes).
+    objects: strings of compact JSON objects, or null. The attributes of a row are in one table only. A row is
+    bad if its text is no object, is nested too deep, or has a number out of the range of a double. O(bytes).
     """
     legal = pc.starts_with(objects, "{")
     bad = np.flatnonzero(mask(pc.invert(legal)))
@@ -57,7 +57,7 @@ def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
 
 
 def _rows_with_escapes(texts: pa.Array) -> B1 | None:
-    """[rows] True with a backslash; None if no row has one."""
+    """[rows] True for texts that contain a backslash; None if no text does."""
     offsets, data = binary_parts(texts)
     if not (data[offsets[0] : offsets[-1]] == _BACKSLASH).any():
         return None
@@ -97,22 +97,27 @@ def _names(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Flat:
-    """Positions of keys and values in rows without escapes."""
+    """Positions of the keys and values in JSON texts without escapes."""
 
     texts: pa.Array
     row: I8
-    """[keys] row that contains the key, ascending."""
+    """[keys] row of the text that contains the key, ascending."""
     key_start: I8
+    """[keys] byte offset of the key's start, inside its quotes."""
     key_end: I8
+    """[keys] byte offset of the key's end, inside its quotes."""
     value_start: I8
+    """[keys] byte offset of the value's start; of a string value, inside its quotes."""
     value_end: I8
     """[keys] byte offset of the value's end; of a string value, inside its quotes."""
     first: npt.NDArray[np.uint8]
     """[keys] first byte of the value."""
 
     def nested_rows(self, n: int) -> B1 | None:
-        """[rows] True with an object or array as a value, for which other fields here are invalid; None
-        without any."""
+        """[rows] True for texts with an object or array as a value; None without any.
+
+        The other fields here are invalid for such texts.
+        """
         nested = (self.first == _BRACE) | (self.first == _BRACKET)
         if not nested.any():
             return None
@@ -121,9 +126,10 @@ class _Flat:
         return rows
 
     def attributes(self, owner: I8) -> tuple[AttributeTable, I8]:
-        """(Attributes, row r owned by `owner[r]`; owners with a number out of the range of a double).
+        """(Attributes, those of text r owned by `owner[r]`; owners with a number out of the range of a
+        double).
 
-        Only for rows that are not nested. Nulls are left out.
+        Only for texts that are not nested. Nulls are left out.
         """
         if len(self.row) == 0:
             return no_attributes(), np.empty(0, np.int64)
@@ -149,7 +155,7 @@ class _Flat:
 
 
 def _flat(texts: pa.Array) -> _Flat:
-    """Find keys and values; `texts` are compact JSON objects without a backslash."""
+    """Locate the keys and values in `texts`, compact JSON objects without a backslash."""
     offsets, data = binary_parts(texts)
     quotes = np.flatnonzero(data[offsets[0] : offsets[-1]] == _QUOTE) + offsets[0]
     opens, closes = quotes[0::2], quotes[1::2]

@@ -72,7 +72,7 @@ def words(column: pa.Array) -> pa.DictionaryArray:
 
 
 def constant_words(word: str | None, n: int) -> pa.DictionaryArray:
-    """`n` times the same word (or null)."""
+    """Dictionary array with the same word, or null, `n` times."""
     if word is None:
         return pa.DictionaryArray.from_arrays(pa.nulls(n, pa.int32()), pa.array([], pa.string()))
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([word]))
@@ -124,7 +124,7 @@ def clean_word(word: str, max_bytes: int, change: Callable[[str], str] = str) ->
 
 
 def point_name(name: str) -> str:
-    """Trace point named after a span."""
+    """Name of a span's point: the span's normalised name; `?` if empty."""
     return normalise_name(name) or "?"
 
 

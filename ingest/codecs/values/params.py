@@ -31,11 +31,11 @@ _WEIGHT_SEED = 20_261_120
 def params_column(
     n_rows: int, tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
 ) -> pa.Array:
-    """`list<PARAM_TYPE>`, one a row, sorted by key; null where a row has none.
+    """[rows] list of the row's parameters, `list<PARAM_TYPE>`, sorted by key; null where a row has none.
 
-    Of several values under one key the first counts (tables in order, then rows); the others are counted
-    as `duplicate-param`. Bounds: `max_text_bytes`, `max_params_per_event`; keys without NUL, cut likewise.
-    O(attributes + distinct key sequences · their length).
+    Of several values under one key the first counts (tables in order, then rows); the others are counted as
+    `duplicate-param`. Bounds: `max_text_bytes`, `max_name_bytes` of keys, `max_params_per_event`; NUL
+    characters are replaced. O(attributes + distinct key sequences · their length).
     """
     tables = [t for t in tables if len(t)]
     if not tables:
@@ -64,9 +64,10 @@ def param_values(
     config: DecodeConfig,
     oddities: Counter[str],
 ) -> pa.StructArray:
-    """[params] PARAM_TYPE: values by the rules of their keys, texts without secrets, cleaned and bounded.
+    """[params] PARAM_TYPE from keys and values: values redacted or hashed as their keys require, texts
+    without secrets, cleaned and bounded.
 
-    key: [params] index into `names`.
+    key: [params] index into `names`. num, text: [params] value, one of the two null.
     """
     privacy = privacy_of(config.params)
     words = _without_secrets(text.dictionary, privacy)
@@ -78,13 +79,15 @@ def param_values(
 
 
 def _begin(lengths: I8) -> I8:
-    """Offset of each run, from the lengths."""
+    """[runs] offset of each run's start, from the run lengths."""
     out: I8 = np.cumsum(lengths) - lengths
     return out
 
 
 def _side_by_side(n_rows: int, tables: Sequence[AttributeTable], codes: Sequence[I8]) -> tuple[I8, I8, I8]:
-    """Attributes of all tables laid out row by row: (lengths [n_rows], key codes, indices of the values)."""
+    """Attributes of all tables, row by row: ([n_rows] number of attributes, key codes, indices of the
+    values).
+    """
     counts = [np.bincount(t.owner, minlength=n_rows) for t in tables]
     lengths = np.sum(counts, axis=0)
     total = int(lengths.sum())
@@ -101,7 +104,7 @@ def _side_by_side(n_rows: int, tables: Sequence[AttributeTable], codes: Sequence
 
 
 def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
-    """(Number of each row's key sequence, one row with each sequence).
+    """([rows] number of the row's key sequence, [sequences] one row that has it).
 
     Sequences are identified by a random-weighted sum modulo 2^64 (collision: 2^-64 a pair).
     """
@@ -120,10 +123,11 @@ def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
 def _kept(
     lengths: I8, code: I8, rows: I8, config: DecodeConfig, weight: I8, oddities: Counter[str]
 ) -> tuple[I8, I8]:
-    """(Kept places of each sequence (that of row `rows[s]`), in key order, concatenated; number per
-    sequence).
+    """(Positions kept of each key sequence, in key order, concatenated; [sequences] number of positions
+    kept).
 
-    `weight[s]` is the number of rows with the sequence, for the counts. One sort over the distinct sequences.
+    rows: [sequences] a row that has the sequence. weight: [sequences] number of rows with it, for the counts
+    of oddities. One sort over the distinct sequences.
     """
     size = lengths[rows]
     sequence = np.repeat(np.arange(len(rows)), size)
@@ -146,7 +150,9 @@ def _kept(
 def _shared_keys(
     tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[list[str], list[I8]]:
-    """(Sorted keys of all tables, code of each table's keys; -1: dropped)."""
+    """(Sorted keys of all tables that are kept; of each table: [attributes] index of the key, -1:
+    dropped).
+    """
     privacy = privacy_of(config.params)
     cleaned = [[cut_utf8(k.replace("\0", NUL_MARK), config.max_name_bytes) for k in t.keys] for t in tables]
     names = sorted({k for keys in cleaned for k in keys if privacy.keep(k) != Keep.DROPPED})
@@ -162,7 +168,7 @@ def _shared_keys(
 
 
 def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
-    """Words, with secrets removed from nested values. O(bytes of the nested values)."""
+    """Array of texts, with secrets removed from nested values (JSON). O(bytes of the nested values)."""
     data = text.buffers()[2]
     if data is None or len(data) == 0:
         return text
@@ -182,7 +188,7 @@ def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
 def _hidden(
     num: pa.Array, text: pa.DictionaryArray, keep: npt.NDArray[np.uint8], privacy: Privacy
 ) -> tuple[pa.Array, pa.DictionaryArray]:
-    """Values with secret ones redacted or hashed, as text."""
+    """(num, text) with secret values redacted or hashed, as text; keep: [params] Keep."""
     if not keep.any():
         return num, text
     hidden = keep != Keep.PLAIN
@@ -197,7 +203,7 @@ def _hidden(
 
 
 def clean_text(text: pa.DictionaryArray, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """Text values without NUL, cut at `max_text_bytes`; both changes are counted, once a row.
+    """Text values with NUL replaced, cut at `max_text_bytes`; both changes are counted, once per row.
 
     O(bytes of the words); Python per word only where some word changes.
     """
@@ -219,5 +225,5 @@ def clean_text(text: pa.DictionaryArray, config: DecodeConfig, oddities: Counter
 
 
 def _n_changed(before: list[str], after: list[str], rows: I8) -> int:
-    """Number of rows with a changed word."""
+    """Number of rows whose word changed; rows: [words] number of rows with the word."""
     return sum(n for a, b, n in zip(before, after, rows.tolist(), strict=True) if a != b)

@@ -23,9 +23,9 @@ GROUP_BYTES: Final = 2**20
 PART_BYTES: Final = 2**17
 """Approximate bytes of dense messages given to ptars at once: 11 MB of columns, 35 MB when read as spans."""
 _DENSE = 4
-"""Bytes of columns per byte of message above which messages are dense. Spans with content have 2."""
+"""Bytes of columns per byte of message above which a group of messages is dense; usual spans take 2."""
 _MUCH = 8 * 2**20
-"""Bytes of columns below which density is harmless."""
+"""Bytes of columns up to which a dense group of messages is harmless."""
 
 
 def parses(message: Any, payload: bytes) -> bool:
@@ -56,9 +56,10 @@ def canonical(message: Any, payload: bytes) -> bytes | None:
 def batches_of(
     handler: Any, messages: Sequence[bytes], group_bytes: int = GROUP_BYTES
 ) -> Iterator[tuple[list[int], pa.RecordBatch]]:
-    """Yield (positions, batch of their messages) for the messages that a ptars handler reads, in order.
+    """Yield (positions, record batch of the messages there), in order, for messages that a ptars handler
+    reads.
 
-    Each must be accepted by protobuf: for a malformed one ptars refuses the group, or panics. A group of
+    Protobuf must accept each message: for a malformed one ptars refuses the group, or panics. A group of
     items without content is left out: at 2 bytes an item its columns take 80 times its size.
     """
     for group in runs_of(range(len(messages)), map(len, messages), group_bytes):
@@ -84,7 +85,7 @@ _SCALARS = {
 
 
 def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]:
-    """Message classes by name.
+    """Message classes, by name, for messages that are described as text.
 
     `messages`: name → its fields as `number name type; …`. A type is a scalar or a message of the same table,
     with `*` before it if repeated, `?` if a scalar that is missing differs from 0 or "". A map is written in
@@ -140,7 +141,7 @@ def has_many_fields(message: bytes, descriptor: Any) -> bool:
 
 @cache
 def _inner(descriptor: Any) -> dict[int, Any]:
-    """Field number -> descriptor, of the fields that are messages."""
+    """Field number -> descriptor of the message, for the fields that are messages."""
     return {f.number: f.message_type for f in descriptor.fields if f.message_type is not None}
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 BYTES: Final = 2
-"""Wire type of length-delimited fields."""
+"""Wire type number of length-delimited fields."""
 MAX_VARINT: Final = 10
-"""Bytes of the longest varint."""
+"""Maximum bytes of a varint."""
 
 
 def varint(view: memoryview, at: int) -> tuple[int, int] | None:
-    """(value, position after it), or None if it is cut off or too long."""
+    """(value, position after the varint) of the varint at `at`; None if it is cut off or too long."""
     value = 0
     for i, byte in enumerate(view[at : at + MAX_VARINT]):
         value |= (byte & 0x7F) << (7 * i)
@@ -22,7 +22,7 @@ def varint(view: memoryview, at: int) -> tuple[int, int] | None:
 
 
 def fields_of(body: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """(Number, wire type, size, position after) of each field; stops at an invalid one.
+    """Yield (number, wire type, size, position after) of each field; stops at an invalid one.
 
     A field that is cut off is yielded with a position after it that is beyond the end.
     """

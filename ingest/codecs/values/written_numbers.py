@@ -14,7 +14,7 @@ from ingest.codecs.values.columns import mask
 from ingest.codecs.values.ids import binary_parts
 
 _NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?(e[-+][0-9]{1,3})?$"
-"""Canonical numbers only: no plus, no redundant zeros, a signed exponent. `1.0`, `007` and `1e5` stay
+"""Pattern of canonical numbers: no plus, no redundant zeros, a signed exponent. `1.0`, `007`, `1e5` stay
 text.
 """
 _SURE_DIGITS: Final = 15

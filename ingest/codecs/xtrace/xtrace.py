@@ -28,20 +28,22 @@ from schemas.events import EventKind, empty_events
 from schemas.rejects import Reason
 
 TICK_NS = 1_000_000
-"""Resolution of timestamps: a stamp t means "in [t, t + 1 ms)"."""
+"""Resolution of timestamps, ns: a stamp t means "in [t, t + 1 ms)"."""
 _TASK_BYTES = (4, 8, 12, 20)
-"""Length of the task id, by the two low bits of the flags."""
+"""Length of the task id in bytes, indexed by the two low bits of the flags."""
 _LONG_EVENT = 0x08
-"""Flag: the event id has 8 bytes, not 4."""
+"""Bit of the flags: set if the event id has 8 bytes, not 4."""
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _TIME = re.compile(r"([0-9]{1,16})(?:\.([0-9]{1,9}))?")
 _OWN_COLUMNS = frozenset({"X-Trace", "Edge", "Host", "Timestamp", "version"})
-"""Fields not repeated as parameters. Agent and Label are repeated, as component and point lose their ids."""
+"""Fields of a report that are not repeated as parameters. Agent and Label are, as component and point lose
+their ids.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """Validated report."""
+    """Report of one event, validated."""
 
     task: str
     event: str
@@ -52,17 +54,17 @@ class _Report:
     host: str | None
     process: str
     counter_ns: int | None
-    """HRT, the high-resolution counter of the process."""
+    """Value of HRT, the high-resolution counter of the process, ns; None: not given."""
     params: list[tuple[str, object]]
 
 
 class XTraceCodec:
-    """`xtrace`: files of reports by task."""
+    """`xtrace`: JSON files with the reports of each task."""
 
     name = "xtrace"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the report in its payload."""
+        """See `Codec.decode`; `item` is the index of the report in its payload."""
         good, log = sized(payloads, config)
         good = refuse_dense(payloads, good, log)
         reports: list[_Report] = []
@@ -111,7 +113,7 @@ def _read(value: object) -> _Report:
 
 
 def _first(report: Object, name: str) -> str | None:
-    """The first value under `name`; reports write every value as a list. Raises ItemError."""
+    """First value under `name`, None without one: reports write every value as a list. Raises ItemError."""
     value = report.get(name)
     if isinstance(value, list):
         value = value[0] if value else None
@@ -121,7 +123,7 @@ def _first(report: Object, name: str) -> str | None:
 
 
 def _metadata(text: str | None) -> tuple[str, str]:
-    """(task, event) of X-Trace metadata: a byte of flags, the task id, the event id. Raises ItemError."""
+    """(Task id, event id) in X-Trace metadata, which begin with a byte of flags. Raises ItemError."""
     if text is None:
         raise ItemError(Reason.MISSING_FIELD, "X-Trace is missing")
     if not _HEX.fullmatch(text) or len(text) < 2:
@@ -138,7 +140,7 @@ def _metadata(text: str | None) -> tuple[str, str]:
 
 
 def _parents(report: Object) -> list[str]:
-    """Distinct ids of the preceding events; an id of zeros means none. Raises ItemError."""
+    """Distinct event ids of a report's predecessors; an id of zeros means none. Raises ItemError."""
     parents: list[str] = []
     for edge in array(report, "Edge"):
         if not isinstance(edge, str) or not _HEX.fullmatch(edge):
@@ -149,7 +151,7 @@ def _parents(report: Object) -> list[str]:
 
 
 def _timestamp(text: str | None) -> int:
-    """ns since the epoch; whole numbers are ms, numbers with a point seconds. Raises ItemError."""
+    """Time in ns since the epoch: a whole number is in ms, a number with a point in s. Raises ItemError."""
     if text is None:
         raise ItemError(Reason.MISSING_FIELD, "Timestamp is missing")
     match = _TIME.fullmatch(text)
@@ -163,7 +165,7 @@ def _timestamp(text: str | None) -> int:
 
 
 def _param(value: object) -> object:
-    """Value of a one-element list; numbers written as text become numbers."""
+    """Value of a parameter: the element of a one-element list; a number if it is written as text."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if isinstance(value, str) and re.fullmatch(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?", value):

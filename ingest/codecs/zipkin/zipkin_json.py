@@ -19,12 +19,14 @@ from schemas.rejects import Reason
 
 
 class ZipkinCodec:
-    """`zipkin`: spans of the v2 model. Oddities: `shared`, `untimed`, `no-duration`, `duplicate-id`."""
+    """`zipkin`: JSON of spans of the v2 model. Oddities: `shared`, `untimed`, `no-duration`,
+    `duplicate-id`.
+    """
 
     name = "zipkin"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the span in its payload."""
+        """See `Codec.decode`; `item` is the index of the span in its payload."""
 
         def add(rows: SpanRows, payload: int, item: int, value: object) -> None:
             add_zipkin_span(rows, payload, item, _fields_of(value), config)
@@ -34,7 +36,7 @@ class ZipkinCodec:
 
 
 def zipkin_oddities(events: pa.Table) -> Counter[str]:
-    """Oddity -> count of events with features of Zipkin spans that a tree of timed spans lacks."""
+    """Oddity -> number of events that have it: features of Zipkin spans that a tree of timed spans lacks."""
     if events.num_rows == 0:
         return Counter()
     ids = pc.binary_join_element_wise(pc.cast(events["request_id"], pa.binary()), events["id"], b"/")
@@ -49,7 +51,7 @@ def zipkin_oddities(events: pa.Table) -> Counter[str]:
 
 
 def _spans(document: object) -> Iterator[object]:
-    """Spans of a list, of a list of traces, or of a single span."""
+    """Spans of a document: a list of spans, a list of traces (lists), or a single span."""
     for entry in document if isinstance(document, list) else [document]:
         if isinstance(entry, list):
             yield from entry

@@ -30,7 +30,7 @@ _CLASSES = message_classes(
         "ListOfSpans": "1 spans *Span",
     },
 )
-"""Message classes of zipkin.proto; `Tag` is an entry of its map."""
+"""Message classes of zipkin.proto; `Tag` is an entry of the map of tags."""
 ZipkinMessage = _CLASSES["Span"]
 """Message class `zipkin.proto3.Span`."""
 ListOfSpans = _CLASSES["ListOfSpans"]
@@ -42,12 +42,12 @@ _KINDS: Final = dict(enumerate(KINDS.values()))
 
 
 class ZipkinProtoCodec:
-    """`zipkin-proto`: one list of spans a payload. Oddities: those of `zipkin`."""
+    """`zipkin-proto`: one list of spans a payload. Oddities: as `zipkin` has."""
 
     name = "zipkin-proto"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`; `item` is the span in its list. O(bytes)."""
+        """See `Codec.decode`; `item` is the index of the span in its list. O(bytes)."""
         good, log = sized(payloads, config)
         good = refuse_foreign(payloads, good, "no spans in the message", log)
 
@@ -59,12 +59,12 @@ class ZipkinProtoCodec:
 
 
 def _bodies(payload: bytes) -> list[bytes]:
-    """Spans of a list. Raises DecodeError."""
+    """Serialised spans of a list. Raises DecodeError."""
     return list(SpanBodies.FromString(payload).spans)
 
 
 def _fields_of(span: Any) -> ZipkinFields:
-    """Fields of one message. Of a duplicate tag the first counts, as in all formats."""
+    """Fields of a Span message. Of a duplicate tag the first counts, as in all formats."""
     return ZipkinFields(
         ids=(hex_of_id(span.trace_id, (8, 16)), hex_of_id(span.id, (8,)), hex_of_id(span.parent_id, (8,))),
         name=span.name,

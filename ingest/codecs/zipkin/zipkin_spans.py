@@ -33,30 +33,33 @@ from schemas.events import SPAN_KINDS, EventKind
 _NS_PER_US = 1000
 _LINK_KEY = re.compile(r"otlp\.link\.([0-9]{1,6})")
 _LINK: Final = re.compile(r"([0-9a-fA-F]{32})\|([0-9a-fA-F]{16})\|")
-"""Link: trace|span|tracestate|{attributes}|number of dropped attributes."""
+"""Pattern of a link as a tag's text: trace|span|tracestate|{attributes}|number of dropped attributes."""
 _DROPPED: Final = re.compile(r"[0-9]+")
-"""Number of dropped attributes, the end of an annotation that is an event: name|{attributes}|number."""
+"""Pattern of the number of dropped attributes at the end of an annotation that is an event:
+name|{attributes}|number.
+"""
 _ATTRIBUTES = msgspec.json.Decoder(dict[str, object])
 
 KINDS: Final[dict[str | None, EventKind]] = {
     None: EventKind.SPAN_UNSPECIFIED,
     **{name: SPAN_KINDS[name] for name in ("CLIENT", "SERVER", "PRODUCER", "CONSUMER")},
 }
-"""Name of the kind in JSON -> EventKind, in the order of protobuf's numbers."""
+"""Name of a span kind in JSON -> EventKind, in the order of protobuf's numbers."""
 
 
 class ZipkinFields(NamedTuple):
     """Fields of a span of either form. Times are in µs; Zipkin treats 0 and None alike."""
 
     ids: tuple[str | None, str | None, str | None]
-    """Ids of trace, span and parent."""
+    """(Trace id, span id, span id of the parent)."""
     name: str
     kind: EventKind
     timestamp: int | None
     duration: int | None
     local: tuple[str | None, str | None]
-    """Name and address of the local endpoint."""
+    """(Service name, IP address) of the local endpoint."""
     remote: tuple[str | None, str | None]
+    """(Service name, IP address) of the remote endpoint."""
     annotations: list[tuple[int | None, str]]
     tags: dict[str, str]
     shared: bool
@@ -65,7 +68,7 @@ class ZipkinFields(NamedTuple):
 def add_zipkin_span(
     rows: SpanRows, payload: int, item: int, fields: ZipkinFields, config: DecodeConfig
 ) -> None:
-    """Add one span as a row. `batch_of` converts its values to numbers."""
+    """Add one span as a row; `batch_of` converts its values that are numbers."""
     tags = dict(fields.tags)
     links = _take_links(tags)
     service, address = fields.local
@@ -110,14 +113,15 @@ def add_zipkin_span(
 
 
 def batch_of(rows: SpanRows) -> SpanBatch:
-    """Columns of all added spans; tags that are canonical numbers become numbers."""
+    """Make the columns of all added spans; tags that are canonical numbers become numbers."""
     batch = rows.batch()
     return replace(batch, attributes=with_numbers(batch.attributes))
 
 
 def _take_links(tags: dict[str, str]) -> list[tuple[str, str]]:
-    """Remove the links that the Collector wrote as tags, and return them in order. An id of zeros is no
-    link.
+    """(Trace id, span id) of the links that the Collector wrote as tags, in order; removes these tags.
+
+    An id of zeros is no link.
     """
     named = [key for key in tags if key.startswith("otlp.link.")]
     numbered = sorted((int(found[1]), key) for key in named if (found := _LINK_KEY.fullmatch(key)))
@@ -132,7 +136,7 @@ def _ns(us: int | None) -> int:
 
 
 def _times(timestamp: int | None, duration: int | None, *, is_of_sdk: bool) -> tuple[int, int]:
-    """(Start, end).
+    """(Start, end) of a span, ns; NO_TIME where unknown, BAD_TIME where invalid.
 
     A span of an SDK without a duration has duration 0: only ended spans are exported, and Zipkin's JSON and
     protobuf omit zeros.

@@ -125,7 +125,7 @@ class Builder(LogView):
         self.last: CommitRecord | None = None
         """Last commit of this builder."""
         self.n_waiting = 0
-        """Windows that are over, as of the last step, and wait to be built, for the first time or again."""
+        """Windows that the last step found to be over and not built, or due to be built again."""
         # Opening finishes what the last builder committed.
         self._lane = UpkeepLane(run, open_manifest(run.store, run.lake).info)
         manifest = open_manifest(run.store, run.lake)
@@ -166,9 +166,7 @@ class Builder(LogView):
         first, seal = self._first(windows, water, moving, finished=finished)
         again = self._again(windows, water, moving, urgent=urgent or finished)
         over = [] if water is None else [start for start in windows if start + self._length_ns <= water]
-        self.n_waiting = sum(
-            start not in self._versions or self._versions[start].digest != windows[start].digest for start in over
-        )
+        self.n_waiting = len(again) + sum(start not in self._versions for start in over)
         room = self._settings.windows_per_commit - len(first) - sum(start in moving for start in again)
         others = [start for start in again if start not in moving][: max(0, room)]
         again = sorted([*(start for start in again if start in moving), *others])

@@ -23,7 +23,7 @@ COLUMNS = [*LINKING_COLUMNS, "ts_ns", "end_ns"]
 
 
 class LooseRecords:
-    """Linking columns of a log's records, by segment."""
+    """Linking columns and times of all records of a log, by segment."""
 
     def __init__(self, read: Callable[[LogSegment, list[str]], pa.Table]) -> None:
         """read: reads the named columns of all events of a segment."""
@@ -31,7 +31,9 @@ class LooseRecords:
         self._records: dict[tuple[int, int, str], pa.Table] = {}
 
     def name(self, segments: Iterable[LogSegment]) -> bool:
-        """Assign every record without an id to a request, stored in its segment; False if there are none."""
+        """Set `loose_key` and `loose` of each segment: the requests of its records without id; False without
+        such records.
+        """
         every = [*segments]
         if not any(one.n_loose for one in every):
             self._records = {}
@@ -58,7 +60,7 @@ class LooseRecords:
 
 
 def row_keys(key: np.ndarray, loose: np.ndarray | None, named: np.ndarray) -> np.ndarray:
-    """[events] `key`, with the entries of `loose` [events] replaced by `named`, in order."""
+    """[events] `key`, with the entries at which `loose` [events] is True replaced by `named`, in order."""
     if loose is None or not loose.any():
         return key
     key = key.copy()

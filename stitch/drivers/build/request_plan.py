@@ -33,8 +33,9 @@ _PLANNED: Final = np.dtype(
     [("key", "<u8"), ("first_ns", "<i8"), ("last_ns", "<i8"), ("rows", "<i8"), ("digest", "<u8")]
 )
 Planned = npt.NDArray[np.void]
-"""[requests] key, first and last time, number of events, hash over the segments that contain them; ascending
-by key."""
+"""Structured array [requests], ascending by key: key, first and last event time (ns), number of events, hash
+over the segments that contain the request.
+"""
 _LANE: Final = np.uint64(0x9E3779B97F4A7C15)
 _NO_KEYS: Final = np.zeros(0, np.uint64)
 _AT_ONCE: Final = 1 << 18
@@ -69,7 +70,7 @@ class PlannedWindow:
 
     @cached_property
     def rows(self) -> int:
-        """Number of events."""
+        """Number of events of the window's requests."""
         return int(self.requests["rows"].sum())
 
     @cached_property
@@ -111,7 +112,9 @@ class RequestPlan:
         """Start -> window with requests; NEVER: those without a time."""
         self._segments: dict[tuple[int, int], LogSegment] = {}
         self._moved: dict[int, int] = {}
-        """Key -> start of the window in which the request's flow begins, if not that of its first event."""
+        """Request key -> start, ns, of the window in which its flow begins, if not the window of its first
+        event.
+        """
         self._bound: tuple[U8, I8] = _NO_KEYS, np.zeros(0, np.int64)
         """(Keys, ascending; start of the window of each, whatever its first event)."""
 
@@ -138,7 +141,7 @@ class RequestPlan:
             self._windows[start] = self._windows[start].mapped(self._scratch.folder)
 
     def reset(self, segments: Iterable[LogSegment]) -> None:
-        """Replace the plan by one of the given segments."""
+        """Replace all requests of the plan by those of the given segments."""
         self._windows, self._segments, self._warm = {}, {}, {}
         self.add(segments)
 
@@ -306,7 +309,7 @@ def _sum(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
 
 
 def among(known: U8, keys: U8) -> B1:
-    """[keys] True for keys in `known` (ascending). O(keys log known)."""
+    """[keys] True for keys that `known` (ascending) contains. O(keys log known)."""
     if not len(known):
         return np.zeros(len(keys), dtype=np.bool_)
     place = np.minimum(np.searchsorted(known, keys), len(known) - 1)

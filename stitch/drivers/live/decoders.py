@@ -28,7 +28,7 @@ GATHERED_SHARE: Final = 96
 are pending at once."""
 GATHERED_MESSAGES: Final = 20_000
 GATHERED_NS: Final = 250_000_000
-"""Longest time for which messages are gathered."""
+"""Maximum time for which messages are gathered, ns."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Decoders:
         return bool(self._under_way or self._gathered)
 
     def give(self, stream: StreamId, payloads: Payloads, now_ns: int) -> None:
-        """Add one poll of a stream."""
+        """Add the messages of one poll of a stream; now_ns: current time."""
         gathering = self._gathered.get(stream)
         if gathering is not None and gathering.polls[0].format != payloads.format:
             self._send(stream)
@@ -86,7 +86,7 @@ class Decoders:
             yield stream, payloads, decoded.result()
 
     def _send(self, stream: StreamId) -> None:
-        """Submit the messages gathered of a stream to be decoded."""
+        """Submit the gathered messages of a stream for decoding."""
         payloads = joined(self._gathered.pop(stream).polls)
         if payloads.format is None:  # rejects alone
             done: Future[Decoded] = Future()
@@ -101,7 +101,7 @@ class Decoders:
 
 
 def joined(polls: Sequence[Payloads]) -> Payloads:
-    """Merge consecutive polls of one stream and one format."""
+    """Merge consecutive polls of one stream, all in one format, to a single poll."""
     if len(polls) == 1:
         return polls[0]
     times = [poll.latest_ns for poll in polls if poll.latest_ns is not None]

@@ -40,10 +40,8 @@ class LiveSettings(Config):
     idle_ns: int = Field(default=30 * NS_PER_SECOND, gt=0)
     """A stream that is read to its end and silent for so long no longer holds up the others of its lane."""
     memory_bytes: int = 2**30
-    """Memory of the process, 352 MB at least. The driver is given what is
-    left of it for open requests and flows that wait for their window, over all lanes. Past that, streams
-    pause until windows are published or open requests are closed: first those that have all that they name,
-    then the oldest, INCOMPLETE."""
+    """Memory of the process, 352 MB at least. Lanes have what is left of it for events read since their last
+    commits, and the builder for windows. Past that, streams pause."""
     keep_freed_share: Expert[float] = Field(default=0.7, ge=0, le=1)
     """Share of `memory_bytes` up to which the process keeps memory that it freed. Returned pages are cleared
     anew when they are taken again: an eighth to a quarter of the CPU of a backlog, if done each second."""

@@ -17,9 +17,9 @@ from typing import Final
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 BELIEVED_NS: Final = 10 * NS_PER_MINUTE
-"""Time that a clock must run steadily after a jump to be trusted again."""
+"""Time, ns, that a clock must run steadily after a jump to be trusted again."""
 JUMP_NS: Final = NS_PER_SECOND
-"""Least difference from the counter that is a jump of the clock; less is drift, and the clock is trusted."""
+"""Minimum difference from the counter, ns, that counts as a jump of the clock; less is drift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,9 @@ class Moment:
     """The current time as an interval, ns since the epoch."""
 
     now_ns: int
-    """Counter plus the clock's offset at the start: for measuring durations. Never goes back."""
+    """Time by the counter, for measuring durations: counter plus the clock's offset at the start. Never goes
+    back.
+    """
     earliest_ns: int
     """Lower bound of the time: whatever ended before it has certainly ended."""
     latest_ns: int
@@ -50,7 +52,8 @@ def counted_ns() -> int:
 
 
 class SteadyClock:
-    """`Clock` from the host's `wall`, which may jump, and `counter`, which may not; both return ns.
+    """`Clock` made of the host's clock `wall`, which may jump, and of `counter`, which may not; both return
+    ns.
 
     Thread-safe. O(1).
     """
@@ -68,10 +71,10 @@ class SteadyClock:
         self._jumped_ns: int | None = None
         """Clock minus counter after a jump, ns; None: no jump."""
         self._since_ns = 0
-        """Counter at the time of the jump."""
+        """Counter at the time of the jump, ns."""
 
     def __call__(self) -> Moment:
-        """Current time."""
+        """Current time, as an interval while the clock is not trusted."""
         wall_ns, counted_ns, steady_ns = self._read()
         return Moment(self._first_ns + counted_ns, min(wall_ns, steady_ns), max(wall_ns, steady_ns))
 

@@ -26,7 +26,7 @@ class OwnStreams:
         return sorted(self._of.get(lane, ()))
 
     def gain(self, lane: int, streams: Iterable[StreamId]) -> None:
-        """Add streams assigned to this process."""
+        """Add streams of a lane that were assigned to this process."""
         self._of.setdefault(lane, set()).update(streams)
 
     def forgo(self, lane: int, streams: Iterable[StreamId]) -> bool:
@@ -48,12 +48,12 @@ def by_lane(streams: Iterable[StreamId]) -> Iterator[tuple[int, list[StreamId]]]
 
 @dataclass(slots=True)
 class _StreamTime:
-    """Times of one stream."""
+    """Latest times of one stream: of its events, and of its input."""
 
     latest_ns: int | None
-    """Latest event time, capped at the log's time; None before the first event."""
+    """Latest event time, ns, capped at the log's time; None before the first event."""
     heard_ns: int
-    """`Moment.now_ns` of the last input."""
+    """Time of the last input, ns (`Moment.now_ns`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Watermark:
     ns: int | None
     """Time before which no more events are expected, ns; None: not yet known."""
     idle: tuple[StreamId, ...]
-    """Silent streams that follow the clock, sorted."""
+    """Silent streams, whose progress follows the clock, sorted."""
 
 
 class StreamTimes:
@@ -77,7 +77,7 @@ class StreamTimes:
         self._streams: dict[StreamId, _StreamTime] = {}
 
     def begin(self, stream: StreamId, now: Moment) -> None:
-        """Add a stream without input so far."""
+        """Add a stream that has given no input yet; its silence is measured from `now`."""
         self._streams.setdefault(stream, _StreamTime(None, now.now_ns))
 
     def end(self, stream: StreamId) -> None:
@@ -85,7 +85,10 @@ class StreamTimes:
         self._streams.pop(stream, None)
 
     def heard(self, stream: StreamId, latest_ns: int | None, log_ns: int | None, now: Moment) -> None:
-        """Note input: its latest event time (None: no event), and its time in the log (None: unknown)."""
+        """Record input of a stream.
+
+        latest_ns: its latest event time; None: no event. log_ns: its time in the log; None: unknown.
+        """
         state = self._streams[stream]
         state.heard_ns = now.now_ns
         if latest_ns is not None:
@@ -95,7 +98,7 @@ class StreamTimes:
     def watermark(
         self, now: Moment, positions: Mapping[StreamId, int], ends: Mapping[StreamId, int]
     ) -> Watermark:
-        """Watermark of the lane. positions, ends: stream -> offset read to, and offset of its end."""
+        """Watermark of the lane. positions: stream -> offset read to; ends: stream -> offset of its end."""
         idle = tuple(
             sorted(
                 stream

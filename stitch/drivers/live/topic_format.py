@@ -12,7 +12,7 @@ from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
 TRIED: Final = 20
-"""Messages examined."""
+"""Maximum number of messages examined to recognise a format."""
 
 
 class OtherFormatError(InputError):

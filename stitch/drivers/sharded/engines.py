@@ -37,13 +37,15 @@ from stitch.lake.staging import Staging
 from stitch.processes import worker_processes
 
 _DECODED_AHEAD: Final = DECODERS + 1
-"""Chunks decoded, or waiting to be, while the events of one more are partitioned: so no decoder idles."""
+"""Maximum chunks decoded or queued ahead of the one whose events are partitioned: so no decoder idles."""
 PROCESSES_FROM_BYTES: Final = 16 * 2**20
-"""Least bytes of input for which processes are started: a start takes 0.6 s, in which one process decodes and
-stitches about as much."""
+"""Minimum bytes of input for which processes are started: a start takes 0.6 s, in which one process decodes
+and stitches about as much.
+"""
 TWO_FROM_BYTES: Final = 128 * 2**20
-"""Least bytes of input beside the largest file for which two processes finish sooner than two threads, which
-take less CPU and memory: 625 MB in four files in 11.7 s, not 14.4, and 132 MB in 4.0, not 3.6."""
+"""Minimum bytes of input beside the largest file for which two processes finish sooner than two threads,
+which take less CPU and memory: 625 MB in four files in 11.7 s, not 14.4, and 132 MB in 4.0, not 3.6.
+"""
 
 
 class Engine(Protocol):
@@ -55,7 +57,7 @@ class Engine(Protocol):
     """Threads of this process, for tasks that run here."""
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
-        """Decode files, each once: events to the spill, the rest to the ledger."""
+        """Decode every file once; add its events to the spill, its counts and rejects to the ledger."""
         ...
 
     def begin(self, absurd_days: I8) -> None:
@@ -67,7 +69,7 @@ class Engine(Protocol):
         ...
 
     def write_windows(self, windows: Sequence[WindowParts]) -> None:
-        """Write windows to the stage, and wait until they are written."""
+        """Merge the parts of each window, and write the windows to the stage. Returns when all is done."""
         ...
 
 

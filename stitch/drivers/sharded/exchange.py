@@ -20,7 +20,7 @@ from stitch.scratch import Scratch
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file in a lake's remote store."""
+    """File in the remote store of a lake: name of the lake, name of the file in it."""
 
     lake: str
     name: str
@@ -35,13 +35,13 @@ class StoredFile:
 
 
 _NAME: Final = re.compile(r"(?:[0-9A-Za-z_][0-9A-Za-z_.-]*/)*[0-9A-Za-z_][0-9A-Za-z_.-]*", re.ASCII)
-"""Name of a file below a folder: no part is empty or begins with a dot, so none leads out of it."""
+"""Pattern of a file's name below a folder: no part is empty or begins with a dot, so none leads out of it."""
 
 _LONGEST_REASON: Final = 200
-"""Maximum characters of Arrow's error message."""
+"""Maximum characters of Arrow's error message that a LakeError quotes."""
 
 HandedFile = Path | StoredFile
-"""A file written by one task, as seen by another."""
+"""Address of a file that one task wrote and another reads: a path, or an object of a lake's store."""
 
 
 def opened(file: HandedFile) -> pa.NativeFile:

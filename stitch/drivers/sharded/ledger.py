@@ -34,31 +34,36 @@ class Ledger:
         self._starts_ns: set[int] = set()
 
     def add_batch(self, source: Source, decoded: DecodedBatch) -> None:
-        """Book a batch of a file. Raises OSError."""
+        """Record a decoded batch of a file: its counts and rejects. Raises OSError."""
         self._files[source].add(decoded)
         self._letters.add(decoded.rejects, source.name, decoded.refused)
 
     def add_file(
         self, source: Source, counts: FileCounts, letters: Iterable[tuple[pa.Table, Counter[str]]]
     ) -> None:
-        """Book a file read by another task: its counts, and the rejects of each batch. Raises OSError."""
+        """Record a file read by another task.
+
+        letters: (rejects, number of refused items by reason) of each batch. Raises OSError.
+        """
         self._files[source] = counts
         for rejects, refused in letters:
             self._letters.add(rejects, source.name, refused)
 
     def add_group(self, outcome: GroupOutcome) -> None:
-        """Book a group of requests. Raises OSError, LakeError for more windows than an import may have."""
+        """Record the outcome of a group of requests. Raises OSError, LakeError for more windows than an
+        import may have.
+        """
         self._starts_ns |= outcome.starts_ns
         refuse_too_many_windows(self._starts_ns, self._settings.max_windows, self._window_length_ns)
         self._totals.update(outcome.totals)
         self._letters.add(rejects_table(outcome.rejects, KERNEL_SOURCE, [0]), KERNEL_SOURCE, outcome.refused)
 
     def require_events(self) -> None:
-        """See `file_counts.require_events`."""
+        """Refuse an import that read no event; see `file_counts.require_events`."""
         require_events(self._files, self._settings.format)
 
     def absurd_days(self) -> I8:
-        """Days whose events are refused as absurd, once all files are booked."""
+        """Days since the epoch whose events are refused as absurd; valid once all files are recorded."""
         days = absurd_days(counts.days for counts in self._files.values())
         return days[:0] if self._settings.any_time else days
 

@@ -35,7 +35,7 @@ WindowParts = tuple[int, list[WaitingPart]]
 
 
 def leave_parts(parts: Sequence[WindowPart], exchange: Exchange) -> list[LeftPart]:
-    """Write parts to one file. Raises OSError."""
+    """Write parts to one file of the exchange, and return where in it each lies. Raises OSError."""
     if not parts:
         return []
     starts = []

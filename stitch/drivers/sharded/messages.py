@@ -39,7 +39,7 @@ from stitch.drivers.spill import Dealt, Group
 from stitch.lake.layout import SIDE_TABLES, WINDOW_TABLES, origin
 
 _STAGED: Final = re.compile(r"[0-9a-f]{16}/[a-z_]+-[0-9A-Za-z-]+\.parquet", re.ASCII)
-"""Name of a data file of an attempt, after the prefix of the stage folders."""
+"""Name of a data file written by an attempt at a task, without the common prefix of the stage folders."""
 _ERRORS: Final = {
     name: kind
     for name, kind in vars(errors).items()
@@ -55,14 +55,14 @@ Days = dict[Annotated[int, Field(ge=-(2**31), lt=2**31)], Count]
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """The job of a worker, from its command line and the queue, and the inputs of its command line."""
+    """Job of a worker, and the inputs that it may read: those of its own command line."""
 
     job: Job
     inputs: OwnInputs
 
 
 class _FileInput(Config):
-    """A file as hashed by worker 0."""
+    """Input file of a task: its name, and the hash, size and modification time that worker 0 found."""
 
     name: str
     sha256: Sha256
@@ -71,17 +71,17 @@ class _FileInput(Config):
 
     @classmethod
     def of(cls, source: Source, name: str) -> Self:
-        """Message for a file with a given name in the task."""
+        """Message that describes `source`; name: the file's name in the task."""
         return cls(name=name, sha256=source.sha256, size=source.size, mtime_ns=source.mtime_ns)
 
 
 class GivenFile(_FileInput):
-    """A file of the command line, named by `own_inputs.named`."""
+    """Input file of a task that the command line names; its name is as `own_inputs.named` makes it."""
 
     kind: Literal["file"] = "file"
 
     def source(self, at: Workplace) -> Source:
-        """The input. Raises LakeError if the command line does not have it."""
+        """Source that this message describes. Raises LakeError if the command line does not name it."""
         file = at.inputs.file(self.name)
         return Source(shown(self.name), file, self.sha256, self.size, self.mtime_ns)
 
@@ -92,14 +92,14 @@ class StagedFile(_FileInput):
     kind: Literal["staged"] = "staged"
 
     def source(self, at: Workplace) -> Source:
-        """The input. Raises LakeError for a name outside the stage."""
+        """Source that this message describes. Raises LakeError for a name outside the stage."""
         file = at.job.exchange.file_of(self.name)
         path = RemoteFile(file.lake, file.name) if isinstance(file, StoredFile) else file
         return Source(self.name, path, self.sha256, self.size, self.mtime_ns)
 
 
 class TopicPart(Config):
-    """A part of a topic of the command line, which also gives brokers and format."""
+    """Part of a topic named on the command line, which also gives brokers and format."""
 
     kind: Literal["topic"] = "topic"
     argument: Count
@@ -112,7 +112,7 @@ class TopicPart(Config):
     topic_id: str | None
 
     def source(self, at: Workplace) -> Source:
-        """The input. Raises LakeError if the command line does not have it."""
+        """Source that this message describes. Raises LakeError if the command line does not name it."""
         stream = StreamId(self.topic, self.partition)
         servers = at.inputs.servers(self.argument, self.topic, self.partition, self.start, self.end)
         settings = at.job.settings
@@ -125,7 +125,7 @@ Input = Annotated[GivenFile | StagedFile | TopicPart, Field(discriminator="kind"
 
 
 def _input(source: Source, at: Workplace) -> GivenFile | StagedFile | TopicPart:
-    """Describe an input for a task; a spooled file is put on the exchange."""
+    """Message that describes an input of a task; a spooled file is put on the exchange first."""
     path = source.path
     if isinstance(path, LogPart):
         return TopicPart(
@@ -156,7 +156,7 @@ class LeftPartAt(Config):
 
     @classmethod
     def of(cls, part: LeftPart, at: Workplace) -> LeftPartAt:
-        """Message for a part."""
+        """Message that describes `part`."""
         return cls(
             start_ns=part.window.start_ns,
             length_ns=part.window.length_ns,
@@ -166,7 +166,7 @@ class LeftPartAt(Config):
         )
 
     def part(self, at: Workplace) -> LeftPart:
-        """The part. Raises LakeError for a file that is not on the stage."""
+        """Part that this message describes. Raises LakeError for a file that is not on the stage."""
         window = Window(self.start_ns, self.length_ns)
         return LeftPart(window, self.nbytes, at.job.exchange.file_of(self.file), self.start)
 
@@ -180,11 +180,11 @@ class DealFile(Config):
 
     @classmethod
     def of(cls, at: Workplace, source: Source, decoders: int) -> DealFile:
-        """Task for these arguments."""
+        """Task that calls `deal_file` with these arguments."""
         return cls(input=_input(source, at), decoders=decoders)
 
     def arguments(self, at: Workplace) -> tuple[Any, ...]:
-        """Arguments of the call. Raises LakeError for files that the worker may not read."""
+        """Arguments for the call of `deal_file`. Raises LakeError for files that the worker may not read."""
         return at.job, self.input.source(at), self.decoders
 
 
@@ -198,13 +198,13 @@ class StitchGroup(Config):
 
     @classmethod
     def of(cls, at: Workplace, group: Group, part: int) -> StitchGroup:
-        """Task for these arguments."""
+        """Task that calls `stitch_group` with these arguments."""
         assert not group.held, "other workers cannot see what this one holds"
         streams = tuple(at.job.exchange.name_of(file) for file in group.paths)
         return cls(streams=streams, part=part, absurd_days=at.job.absurd_days)
 
     def arguments(self, at: Workplace) -> tuple[Any, ...]:
-        """See `DealFile.arguments`."""
+        """Arguments for the call of `stitch_group`. Raises LakeError for files outside the stage."""
         group = Group(paths=[at.job.exchange.file_of(name) for name in self.streams])
         return at.job.with_absurd_days(self.absurd_days), group, self.part
 
@@ -225,7 +225,7 @@ class WriteWindowFiles(Config):
 
     @classmethod
     def of(cls, at: Workplace, windows: Sequence[WindowParts]) -> WriteWindowFiles:
-        """Task for these arguments."""
+        """Task that calls `write_window_files` with these arguments."""
         files = []
         for number, parts in windows:
             left = [part for part in parts if isinstance(part, LeftPart)]
@@ -234,7 +234,7 @@ class WriteWindowFiles(Config):
         return cls(windows=tuple(files), absurd_days=at.job.absurd_days)
 
     def arguments(self, at: Workplace) -> tuple[Any, ...]:
-        """See `DealFile.arguments`."""
+        """Arguments for the call of `write_window_files`. Raises LakeError for files outside the stage."""
         windows = [(window.number, [part.part(at) for part in window.parts]) for window in self.windows]
         return at.job.with_absurd_days(self.absurd_days), windows
 
@@ -275,7 +275,7 @@ class FileWasDealt(Config):
 
     @classmethod
     def of(cls, at: Workplace, dealt: FileDealt) -> FileWasDealt:
-        """Message for a result."""
+        """Message that describes the result `dealt`."""
         name_of = at.job.exchange.name_of
         starts, ends = dealt.counts.days.counts()
         return cls(
@@ -293,7 +293,7 @@ class FileWasDealt(Config):
         )
 
     def returned(self, at: Workplace) -> FileDealt:
-        """The result. Raises LakeError for files that are not on the stage."""
+        """Result that this message describes. Raises LakeError for files that are not on the stage."""
         file_of = at.job.exchange.file_of
         days = DaysSeen.of(self.starts, self.ends)
         return FileDealt(
@@ -321,7 +321,7 @@ class RejectAs(Config):
     size: Annotated[int, Field(ge=-1, lt=2**63)]
 
     def reject(self) -> Reject:
-        """The reject."""
+        """Reject that this message describes."""
         return Reject(self.reason, self.detail, self.raw, self.payload, self.item, self.sha256, self.size)
 
 
@@ -338,7 +338,7 @@ class GroupWasStitched(Config):
 
     @classmethod
     def of(cls, at: Workplace, returned: tuple[GroupOutcome, tuple[Publish, ...]]) -> GroupWasStitched:
-        """Message for a result."""
+        """Message that describes the result `returned`: (outcome, files on the stage)."""
         outcome, files = returned
         return cls(
             totals=outcome.totals,
@@ -350,7 +350,7 @@ class GroupWasStitched(Config):
         )
 
     def returned(self, at: Workplace) -> tuple[GroupOutcome, tuple[Publish, ...]]:
-        """The result. Raises LakeError for files that are not on the stage."""
+        """Result that this message describes. Raises LakeError for files that are not on the stage."""
         outcome = GroupOutcome(
             at.job.settings.max_dead_letters_per_file,
             Counter(self.totals),
@@ -370,11 +370,11 @@ class WindowsWereWritten(Config):
 
     @classmethod
     def of(cls, at: Workplace, files: tuple[Publish, ...]) -> WindowsWereWritten:  # noqa: ARG003 - as others
-        """Message for a result."""
+        """Message that describes the result `files`, which are on the stage."""
         return cls(files=files)
 
     def returned(self, at: Workplace) -> tuple[Publish, ...]:
-        """The result. Raises LakeError for files that are not on the stage."""
+        """Files written to the stage. Raises LakeError for files that are not on it."""
         return _own_files(self.files, at)
 
 
@@ -395,7 +395,7 @@ class TaskFailed(Config):
         return cls(error=kind, slug=error.slug, message=error.message, remedy=error.remedy)
 
     def returned(self, at: Workplace) -> Any:  # noqa: ARG002 - as others
-        """Raise the error."""
+        """Raise the error that this message describes."""
         error = _ERRORS.get(self.error, LakeError)(self.message, remedy=self.remedy)
         error.slug = self.slug
         raise error
@@ -477,7 +477,7 @@ def _described(reject: Reject) -> RejectAs:
 
 
 def _own_files(files: tuple[Publish, ...], at: Workplace) -> tuple[Publish, ...]:
-    """Staged files, each checked to be of this import and named after its table and window.
+    """Staged files, after a check that each is of this import and named after its table and window.
 
     Raises LakeError.
     """

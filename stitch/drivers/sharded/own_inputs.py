@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from ingest.kafka.topic_input import TopicInput
 
 _ANY_TIME_NS: Final = 2**62
-"""Time for parsing periods, whose offsets worker 0 has resolved: only the topic matters here."""
+"""Stand-in for the current time when arguments are parsed: worker 0 has resolved the offsets of periods."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnInputs:
-    """Arguments of the command line, parsed when a task first asks for one."""
+    """Inputs that a worker's command line names, parsed when a task first asks for one."""
 
     given: tuple[str, ...]
     _files: dict[str, Path | RemoteFile] = field(default_factory=dict, init=False, compare=False)
-    """Name in tasks (`named`) -> file."""
+    """File name as in tasks (`named`) -> file."""
     _topics: dict[int, TopicInput] = field(default_factory=dict, init=False, compare=False)
-    """Position of the argument -> topic."""
+    """Position of the argument on the command line -> topic that it names."""
 
     def file(self, name: str) -> Path | RemoteFile:
         """File by its name in a task (`named`). Raises LakeError if the command line does not have it."""
@@ -44,7 +44,7 @@ class OwnInputs:
         return found_file
 
     def position_of(self, part: LogPart) -> int:
-        """Position of the argument that names a part of a topic. The part must come from one."""
+        """Position, on the command line, of the argument that names `part`; there must be one."""
         return next(
             at
             for at in range(len(self.given))
@@ -54,7 +54,10 @@ class OwnInputs:
         )
 
     def servers(self, position: int, topic: str, partition: int, start: int, end: int) -> tuple[str, ...]:
-        """Brokers of an argument. Raises LakeError if it does not include these offsets."""
+        """Addresses of the brokers in argument `position`.
+
+        Raises LakeError if the argument does not include these offsets.
+        """
         asked = self._topic(position) if position < len(self.given) else None
         if asked is None or not asked.has(topic, partition, start, end):
             raise _foreign(f"{topic!a}/{partition}@{start}:{end} of argument {position}")
@@ -71,12 +74,12 @@ class OwnInputs:
 
 
 def named(file: Path | RemoteFile) -> str:
-    """Name of a file in tasks: ASCII, even if its own name is not UTF-8."""
+    """Name of a file in tasks: its percent-encoded path, ASCII even if the path is not UTF-8."""
     return quote(os.fsencode(file) if isinstance(file, Path) else f"{file.folder}/{file.name}")
 
 
 def shown(name: str) -> str:
-    """File name of a task, for display."""
+    """Readable path of a file, from its name in tasks (`named`)."""
     return readable_name(os.fsdecode(unquote_to_bytes(name)))
 
 

@@ -32,32 +32,33 @@ from stitch.lake.windowing import WindowPart, cut, merged_flows, merged_params, 
 from stitch.structures import StructureMemo
 
 _MEMO_SHARE: Final = 10
-"""Divisor of the memory budget: the share for cached structures."""
+"""Divisor of the memory budget that gives the bytes for cached structures."""
 _MEMO_BYTES_PER_STRUCTURE: Final = 20_000
 _SMALL_PART_BYTES: Final = 2 * 2**20
-"""Bytes in memory below which a part is small: some 300 KB on disk, of which the fixed cost of a file is 2
-%."""
+"""Maximum bytes in memory of a part that waits for others of its window: some 300 KB on disk, of which the
+fixed cost of a file is 2 %.
+"""
 
 
 @dataclass(slots=True)
 class GroupOutcome:
-    """Outcome of a group, filled in by the stitcher and booked by the import's ledger."""
+    """Outcome of a group of requests: filled in by the stitcher, added to the totals by the ledger."""
 
     max_letters: int
-    """Maximum dead letters kept of one refusal; the others are only counted."""
+    """Maximum dead letters kept by one call of `refuse`; further ones are only counted."""
     totals: Counter[str] = field(default_factory=Counter)
     rejects: list[Reject] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     """Reason -> number of refused events, in `rejects` or only counted."""
     starts_ns: set[int] = field(default_factory=set)
-    """Starts of the windows that contain flows of the group."""
+    """Starts of the windows in which flows of the group begin, ns since the epoch."""
     waiting: list[WindowPart] = field(default_factory=list)
     """Parts of small windows in memory, not written yet."""
     left: list[LeftPart] = field(default_factory=list)
     """Parts of small windows in files, not written yet."""
 
     def count(self, made: Stitched, n_events: int) -> None:
-        """Book `n_events` events that the kernel stitched."""
+        """Add the counts and rejects of `n_events` events that the kernel stitched."""
         duplicate, rejected = made.counts["duplicates"], made.counts["rejected"]
         self.totals["flows"] += made.flows.num_rows
         self.totals["events_duplicate"] += duplicate
@@ -67,7 +68,7 @@ class GroupOutcome:
         self.refused.update(reject.reason.value for reject in made.rejects)
 
     def refuse(self, events: pa.Table, rows: B1, reason: Reason, detail: str) -> pa.Table:
-        """Events without those of `rows` ([events] True), which become dead letters."""
+        """Events outside `rows` ([events] True: refused); the refused ones become dead letters."""
         refused = events.filter(pa.array(rows))
         if not refused.num_rows:
             return events
@@ -82,15 +83,15 @@ class Stitcher:
     """Stitches groups of events. Thread-safe: only its structure cache changes."""
 
     def __init__(self, manifest: Manifest, settings: ImportSettings, absurd_days: I8) -> None:
-        """manifest: the lake before the import. absurd_days: days whose events are refused."""
+        """manifest: the lake before the import. absurd_days: days since the epoch, refused as absurd."""
         self._manifest = manifest
         self._settings = settings
         self._absurd_days = absurd_days
         self._memo = StructureMemo(settings.memory_bytes // (_MEMO_SHARE * _MEMO_BYTES_PER_STRUCTURE))
 
     def stitch_group(self, staging: Staging, group: Group, part: int) -> GroupOutcome:
-        """Write the flows of a group as file `part` of each window; parts of small windows wait in the
-        outcome.
+        """Stitch a group, and write its flows as file `part` of each window; parts of small windows are left
+        in `waiting` of the outcome.
 
         Raises LakeError for more windows than an import may have.
         """
@@ -163,7 +164,7 @@ def refuse_too_many_windows(starts_ns: set[int], most: int, length_ns: int) -> N
 
 
 def _is_small(part: WindowPart) -> bool:
-    """True if a part is small enough to wait for the rest of its window."""
+    """True if a part is small enough to wait in memory for the other parts of its window."""
     return bool(part.flows.nbytes + part.params.nbytes <= _SMALL_PART_BYTES)
 
 
@@ -190,7 +191,7 @@ def _slices_of_copy(tables: list[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _merged(parts: list[WindowPart]) -> WindowPart:
-    """Merge parts of one window, of different requests, in the order of the contract."""
+    """Merge parts of one window, of different requests, into tables sorted as the lake requires."""
     if len(parts) == 1:
         return parts[0]
     flows = merged_flows([part.flows for part in parts])

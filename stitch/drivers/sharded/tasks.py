@@ -51,13 +51,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class FileDealt:
-    """Result of partitioning one file."""
+    """Result of partitioning the events of one input file."""
 
     counts: FileCounts
     events: Dealt
     letters_file: HandedFile
     refused: list[Counter[str]]
-    """[batches with dead letters] reason -> number of refused items."""
+    """[batches with dead letters] mapping of reason -> number of refused items."""
 
     def letters(self) -> Iterator[tuple[pa.Table, Counter[str]]]:
         """Yield (dead letters, reason -> number of refused items) of each batch that has some."""
@@ -110,7 +110,7 @@ def write_window_files(job: Job, windows: Sequence[WindowParts]) -> tuple[Publis
 
 
 def _at_work(job: Job) -> tuple[Staging, Stitcher]:
-    """Stage for one attempt, and the stitcher, which all tasks of a job in one process share."""
+    """(Stage folder for one attempt, stitcher that all tasks of a job in one process share)."""
     place, stitcher = _opened(job)
     return Staging.attempt(place.store, job.lane, job.seq, job.stage), stitcher
 

@@ -55,17 +55,19 @@ _TASKS: Final[dict[str, Callable[..., Any]]] = {
 _KINDS: Final = ("task", "claim", "result")
 _JOB: Final = "job-"
 _QUEUE: Final = re.compile(rf"(\d{{12}}-[0-9a-f]{{16}}-){_JOB}(.+)", re.ASCII)
-"""Folder of a queue: stage of worker 0, then the job's name."""
+"""Pattern of the folder of a queue: stage folder of worker 0, then the job's name."""
 _TASK_BYTES: Final = 64 * 2**20
 """Maximum bytes of a task: names of files, some hundred bytes each."""
 _ENDED: Final = f"{STAGE}/ended-jobs"
 _ENDED_FOR_NS: Final = 7 * NS_PER_DAY
-"""Time for which a late worker can still learn that its job is done."""
+"""Time after the end of a job, ns, in which a late worker can still learn that it is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobWorker:
-    """Worker of a job; worker 0 is also the job's `Cluster` (`stitch.drivers.sharded.engines`)."""
+    """Worker of an import on several machines; worker 0 is also its `Cluster`
+    (`stitch.drivers.sharded.engines`).
+    """
 
     lake: str
     job: str
@@ -76,7 +78,7 @@ class JobWorker:
     settings: ImportSettings = field(repr=False)
     """Settings, the same in all workers."""
     ahead: int = 2
-    """Tasks queued per worker, so that the next one is ready when a worker finishes."""
+    """Number of tasks queued per worker, so that the next one is ready when a worker finishes."""
     poll_s: float = 1.0
     """Interval at which the lake is polled, s."""
 
@@ -100,7 +102,7 @@ class JobWorker:
                     store.remove(f"{_ENDED}/{name}")
 
     def work(self) -> int:
-        """Run tasks until the job is done; return how many. Raises LakeError, ConfigError."""
+        """Run tasks until the job is done; return their number. Raises LakeError, ConfigError."""
         with self._failures():
             return self._work()
 
@@ -152,7 +154,7 @@ class JobWorker:
 
 @dataclass(frozen=True, slots=True)
 class QueueWorker:
-    """A worker's own command line: inputs and settings for its tasks."""
+    """Settings of a worker, and the inputs of its own command line, for the tasks that it runs."""
 
     lake: str
     number: int
@@ -160,7 +162,10 @@ class QueueWorker:
     settings: ImportSettings = field(repr=False)
 
     def at(self, queue: str, scratch: str | None) -> Workplace:
-        """Job and inputs for the tasks of a queue. Raises LakeError."""
+        """Workplace for the tasks of a queue. Raises LakeError.
+
+        queue: the queue's folder. scratch: folder of the exchange if the lake is a folder, else None.
+        """
         above, _, last = queue.rpartition("/")
         found = _QUEUE.fullmatch(last)
         seq = staged_seq(last)
@@ -197,11 +202,14 @@ class _Queue:
         """Task -> number of the worker that claimed it, as far as known here."""
 
     def at(self, job: Job) -> Workplace:
-        """Job and inputs for running the tasks of `job`."""
+        """Workplace for running the tasks of `job` in this process."""
         return Workplace(job, self._own.inputs)
 
     def put(self, task: str, name: str, at: Workplace, arguments: tuple[Any, ...]) -> None:
-        """Put a task: its function and arguments. Raises CommitTakenError if the queue was swept, OSError."""
+        """Put a task into the queue: the name of its function, and its arguments.
+
+        Raises CommitTakenError if the queue was swept, OSError.
+        """
         exchange = at.job.exchange
         file = TaskFile(
             settings=settings_hash(self._own.settings),
@@ -214,7 +222,7 @@ class _Queue:
             raise self._taken() from error
 
     def result(self, task: str) -> bytes | None:
-        """Result of a task; None if it is not done.
+        """Content of a task's result file; None while the task is not done.
 
         Raises CommitTakenError if the task is gone (only its leader removes it, or a process that takes the
         lane over); LakeError, OSError.

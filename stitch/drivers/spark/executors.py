@@ -26,20 +26,20 @@ from schemas.errors import ConfigError, FlowdiffError, LakeError
 P = ParamSpec("P")
 T = TypeVar("T")
 _QUIET: Final = {"spark.ui.showConsoleProgress": "false"}
-"""Settings that override the user's."""
+"""Default Spark settings of an import; `SparkCluster.conf` takes precedence."""
 _LONGEST_REASON: Final = 300
-"""Maximum characters of Spark's message about a failed task."""
+"""Maximum characters of Spark's message about a failed task that an error quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkCluster:
-    """See `stitch.drivers.sharded.engines.Cluster`."""
+    """Cluster of Spark executors (`stitch.drivers.sharded.engines.Cluster`)."""
 
     master: str
     """URL of the cluster: `spark://…`, `k8s://…`, `yarn`, `local[2]`."""
     conf: Mapping[str, str] = field(default_factory=dict)
     at_once: int | None = None
-    """Tasks run at once; None: as many as Spark has cores after its start."""
+    """Maximum tasks run at once; None: the number of cores that Spark has after its start."""
 
     @contextmanager
     def executor(self, stage: str) -> Iterator[tuple[Executor, int]]:  # noqa: ARG002 - none is needed
@@ -82,7 +82,7 @@ class _Executors(Executor):
         self._threads.shutdown()
 
     def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        """Run a task as a Spark job. Raises its FlowdiffError; LakeError if Spark gave up."""
+        """Run a task as a Spark job. Raises the task's FlowdiffError; LakeError if Spark gave it up."""
         task = pickle.dumps((fn, args, kwargs))
         try:
             (done,) = self._context.parallelize([task], 1).map(_done).collect()

@@ -21,16 +21,16 @@ _UP = np.uint64(0x165667B19E3779F9)
 
 @dataclass(frozen=True, slots=True)
 class SegmentGraphs:
-    """Contracted DAGs of a batch, concatenated by flow, with numbers local to the flow, so that flows can be
-    copied.
+    """Contracted DAGs of a batch, concatenated by flow; numbers of segments are local to the flow, so that
+    flows can be copied.
     """
 
     first: I8
     """[flows + 1] offsets into the segments."""
     level: I8
-    """[segments] nodes on the longest path before the segment."""
+    """[segments] number of nodes on the longest path before the segment."""
     length: I8
-    """[segments] number of nodes."""
+    """[segments] number of nodes in the segment."""
     first_edge: I8
     """[flows + 1] offsets into the edges."""
     src: I8
@@ -38,7 +38,7 @@ class SegmentGraphs:
     dst: I8
     """[edges] destination segment, counted from the flow's first."""
     flow: I8 = field(init=False)
-    """[segments] flow of the segment."""
+    """[segments] index of the segment's flow; follows from `first`."""
 
     def __post_init__(self) -> None:
         flow = np.repeat(np.arange(self.n_flows, dtype=np.int64), np.diff(self.first))
@@ -50,12 +50,12 @@ class SegmentGraphs:
         return len(self.first) - 1
 
     def edge_ends(self) -> tuple[I8, I8]:
-        """`src`, `dst` as segment numbers of the batch."""
+        """([edges] source, [edges] destination) as segment numbers of the batch."""
         shift = np.repeat(self.first[:-1], np.diff(self.first_edge))
         return self.src + shift, self.dst + shift
 
     def take(self, flows: I8) -> tuple[SegmentGraphs, I8]:
-        """`(copies of flows, repeats allowed; [new segments] the copied segment)`."""
+        """`(copies of the given flows, repeats allowed; [new segments] the segment that each copies)`."""
         n_segments = np.diff(self.first)[flows]
         n_edges = np.diff(self.first_edge)[flows]
         segments = ranges(self.first[flows], n_segments)
@@ -73,7 +73,7 @@ class SegmentGraphs:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Round of a sweep: the colours `seen` are summed from `first[k]` on for segment `into[k]`."""
+    """Round of a sweep: segment `into[k]` gets the sum of `count[k]` colours: `seen`, from `first[k]` on."""
 
     seen: I8
     first: I8
@@ -82,7 +82,9 @@ class _Step:
 
 
 def stages(graphs: SegmentGraphs) -> tuple[I8, int]:
-    """`(stage, number of stages)`: [segments] dense rank of the level over the batch; grows along edges."""
+    """`(stage, number of stages)`; stage: [segments] dense rank of the level over the batch; grows along
+    edges.
+    """
     distinct, stage = np.unique(graphs.level, return_inverse=True)
     return stage.astype(np.int64), len(distinct)
 
@@ -113,14 +115,14 @@ def _sweep(colour: U8, steps: list[_Step], salt: np.uint64) -> U8:
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Segments of equal cluster and colour."""
+    """Cells of segments: each holds the segments of one cluster that have one colour."""
 
     of: I8
-    """[given segments] cell of each segment."""
+    """[given segments] index of each segment's cell."""
     size: I8
-    """[cells] number of segments."""
+    """[cells] number of segments in the cell."""
     per_cluster: I8
-    """[clusters] number of cells."""
+    """[clusters] number of cells in the cluster."""
 
     @classmethod
     def count(cls, cluster: I8, colour: U8, n_clusters: int) -> _Cells:
@@ -140,10 +142,8 @@ def refine(graphs: SegmentGraphs, colour: U8) -> U8:
 
     Segments with a unique colour stay as they are. The others form clusters, of colours connected by edges; a
     cluster is finished at the first pair of sweeps that splits none of its colours. So a flow's colours
-    depend on
-    the flow alone, never on others in the batch, and a long refinement of one cluster does not sweep the
-    rest.
-    O(sweeps × edges among unfinished clusters); two or three pairs of sweeps in practice.
+    depend on the flow alone, never on others in the batch, and a long refinement of one cluster does not
+    sweep the rest. O(sweeps × edges among unfinished clusters); two or three pairs of sweeps in practice.
     """
     n = len(colour)
     src, dst = graphs.edge_ends()

@@ -38,20 +38,20 @@ class Dags:
 
     @property
     def node_dag(self) -> I8:
-        """[nodes] the DAG each node belongs to."""
+        """[nodes] index of the DAG to which each node belongs."""
         return np.repeat(np.arange(len(self.first_node) - 1, dtype=np.int64), np.diff(self.first_node))
 
 
 @dataclass(frozen=True, slots=True)
 class CanonicalOrder:
-    """Order of the nodes of each member, and the edges common to all members of a DAG."""
+    """Order of the nodes of each member (copy of a DAG, with its own times), and the edges of each DAG."""
 
     order: I8
     """[member nodes] member by member: the member's node (counted from its first) at each position."""
     first_edge: I8
     """[dags + 1] offsets into the edges."""
     src: I4
-    """[edges] position; transitively reduced, sorted by (dag, dst, src)."""
+    """[edges] position of the source; edges transitively reduced, sorted by (dag, dst, src)."""
     dst: I4
     """[edges] position of the destination; src < dst."""
 
@@ -66,12 +66,12 @@ def canonical_order(
     """Canonical order of the nodes of every member.
 
     member: [members] the DAG whose labels and edges the member has, node by node; null: one member a DAG, in
-    order. Every DAG needs a member. ts_ns: [member nodes] times; interchangeable branches go by those of
-    their first nodes. tie: stable hash of the member nodes given, used where such times are equal; null:
-    nodes as numbered.
+    order. Every DAG needs a member. ts_ns: [member nodes] times; interchangeable branches are ordered by the
+    times of their first nodes. tie: returns a stable hash of the given member nodes, used where such times
+    are equal; null: nodes as numbered.
 
-    Structure work is done once a DAG, so pass repeated DAGs once with many members. O(n log n) array work
-    for n nodes and edges, in as many rounds as there are distinct levels. Raises CyclicGraphError.
+    Structure work is done once a DAG, so pass repeated DAGs once with many members. O(n log n) array work for
+    n nodes and edges, in as many rounds as there are distinct levels. Raises CyclicGraphError.
     """
     if member is None:
         member = np.arange(len(dags.first_node) - 1, dtype=np.int64)
@@ -151,7 +151,7 @@ def _contract_reduced(dags: Dags) -> tuple[Segments, SegmentGraphs, B1]:
 
 
 def _refine_some(graphs: SegmentGraphs, colour: U8, flows: B1) -> U8:
-    """[segments] colours, refined in the given flows, seeded with levels."""
+    """[segments] colours; refined, from seeds that include levels, in flows where `flows` [flows] is True."""
     part, segments = graphs.take(np.flatnonzero(flows))
     seed = mix(colour[segments] ^ mix(part.level.astype(np.uint64)))
     refined = colour.copy()

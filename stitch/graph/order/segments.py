@@ -35,16 +35,18 @@ class Segments:
     dst: I8
     """[segment edges] destination segment."""
     inner: B1
-    """[edges] the edge lies inside a chain; all others are listed in `src`, `dst`, in the given order."""
+    """[edges] True if the edge lies inside a chain; the others are listed in `src`, `dst`, in the given
+    order.
+    """
 
     @property
     def head(self) -> I8:
-        """[segments] first node."""
+        """[segments] first node of each chain."""
         return self.nodes[self.first[:-1]]
 
     @property
     def length(self) -> I8:
-        """[segments] number of nodes."""
+        """[segments] number of nodes of each chain."""
         return np.diff(self.first)
 
     def hash_labels(self, label: U8) -> U8:

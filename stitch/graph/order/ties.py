@@ -42,14 +42,17 @@ from stitch.columnar.runs import connected_components, group_stably, in_long_run
 from stitch.graph.order.colour_refinement import SegmentGraphs, refine, stages
 
 TieBreak = Callable[[I8], U8]
-"""Stable hash of segments (by number) that start at the same time; depends on their content only."""
+"""Function that returns a stable hash of segments that start at the same time, from their content only."""
 
 MAX_TURNS = 64
-"""Turns of individualisation and refinement a hard flow may take; k crossing identical pairs need k - 1."""
+"""Maximum turns of individualisation and refinement for a hard flow; k crossing identical pairs need
+k - 1.
+"""
 
 MAX_STAGES = 20_000
 """Bound on turns × distinct levels of the flow; two turns are always allowed. Past either bound the remaining
-ties go by time alone, which can split a category, never merge two."""
+ties are ordered by time alone, which can split a category, never merge two.
+"""
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -59,11 +62,11 @@ class TiedCells:
     """Segments sorted by (flow, level, colour), and the runs of equal ones."""
 
     order: I8
-    """[segments] segment at each place; a topological order inside every flow."""
+    """[segments] segment at each position; a topological order inside every flow."""
     cell: I8
     """[segments] number of the cell of each segment, ascending along `order` over the whole batch."""
     size: I8
-    """[cells] number of segments."""
+    """[cells] number of segments of the cell."""
 
     def tied_flows(self, graphs: SegmentGraphs) -> B1:
         """[flows] True for flows with a cell of two or more segments."""
@@ -73,7 +76,7 @@ class TiedCells:
 
 
 def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
-    """Cells of equal (flow, rank, colour) in ascending order; `rank` is the level or an earlier cell."""
+    """Sort segments into cells of equal (flow, rank, colour); `rank` is the level or a coarser cell."""
     order = np.lexsort((colour, rank, graphs.flow))
     number = np.cumsum(run_starts(graphs.flow[order], rank[order], colour[order])) - 1
     cell = np.empty(len(order), dtype=np.int64)
@@ -83,25 +86,23 @@ def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
 
 @dataclass(frozen=True, slots=True)
 class TiePlan:
-    """Decisions of a batch; a decision has the number of the segment it places. Numbers are local to a
-    flow."""
+    """Decisions of a batch, numbered by the segments they place, counted from the flow's first one."""
 
     path: I8
-    """[segments] of a tied segment: the decision that it lies under (maybe its own), counted from the flow's
-    first segment; -1 for others."""
+    """[segments] decision that a tied segment lies under, maybe its own; -1 for segments without a tie."""
     above: I8
-    """[segments] of a decision: the decision above it, -1: none."""
+    """[segments] for a decision: the decision above it, -1: none. -1 for other segments."""
     depth: I8
-    """[segments] of a decision: its depth, 1 at the top; 0: not a decision."""
+    """[segments] for a decision: its depth, 1 at the top. 0 for other segments."""
     group: I8
-    """[segments] of a decision: the smallest segment among those ordered together with it."""
+    """[segments] for a decision: the smallest segment among those ordered together with it. -1 for others."""
     hard: B1
-    """[flows] decisions do not explain every tie; the other fields are undefined there."""
+    """[flows] True if decisions do not explain every tie; the other fields are undefined there."""
     culprit: B1
-    """[segments] of hard flows: in a cell whose earliest segment is to be individualised."""
+    """[segments] in hard flows: True in the cells whose earliest segment is to be individualised."""
 
     def take(self, segments: I8) -> TiePlan:
-        """The plan for copies of plain flows made by `SegmentGraphs.take`."""
+        """Plan for copies of plain flows (`SegmentGraphs.take`); segments: the original of each copy."""
         return TiePlan(
             self.path[segments],
             self.above[segments],
@@ -164,8 +165,10 @@ class _Planner:
         )
 
     def _place(self, here: I8, src: I8, dst: I8) -> None:
-        """Determine the decisions of the tied segments `here` of one stage; edges from tied predecessors, by
-        dst."""
+        """Determine the decisions of the tied segments `here` of one stage.
+
+        src, dst: edges from tied predecessors, sorted by dst.
+        """
         base, lead_size = self.base, self.size
         base[here] = -1
         if len(src):
@@ -213,8 +216,10 @@ class _Planner:
         self.base[dst[first]] = at[first]
 
     def _blame(self, odd: I8, src: I8, dst: I8) -> None:
-        """Mark the clusters of segments `odd` hard; set the cell to individualise first: that of a decided
-        predecessor, else their own."""
+        """Mark the clusters of segments `odd` hard, and set the cell that is individualised first.
+
+        It is the cell of a decided predecessor; without one, the segments' own cell.
+        """
         fresh = odd[~self.hard[self.cluster[odd]]]
         if not len(fresh):
             return
@@ -226,12 +231,15 @@ class _Planner:
 
 
 def plan_ties(graphs: SegmentGraphs, cells: TiedCells) -> TiePlan:
-    """Decisions for every flow; `cells` must be of stable colours. O(tied edges × depth of decisions)."""
+    """Plan the decisions of every flow; the colours of `cells` must be stable.
+
+    O(tied edges × depth of decisions).
+    """
     return _Planner(graphs, cells).plan()
 
 
 def settle_plain(graphs: SegmentGraphs, cells: TiedCells, plan: TiePlan, start_ns: I8, tie: TieBreak) -> I8:
-    """[segments] `cells.order` with every decision taken by (start, tie). Flows must be plain.
+    """[segments] canonical order of plain flows: `cells.order` with every decision taken by (start, tie).
 
     start_ns: [segments] time of the head node.
     """
@@ -268,7 +276,7 @@ def _earliest(segments: I8, group: I8, start_ns: I8, tie: TieBreak) -> I8:
 
 
 def settle_hard(graphs: SegmentGraphs, cells: TiedCells, start_ns: I8, tie: TieBreak) -> I8:
-    """[segments] like `settle_plain` for flows of any kind, by individualisation and refinement.
+    """[segments] canonical order of flows of any kind, by individualisation and refinement.
 
     Every turn hands the flows that have become plain to `settle_plain`; in the others it individualises the
     earliest segment of one tied cell a cluster, and refines. Bounds: MAX_TURNS, MAX_STAGES.

@@ -24,15 +24,17 @@ class CanonicalTree:
     """Canonical positions of spans; fields are [spans], in the given order."""
 
     start: I8
-    """Position of the span's start in its flow."""
+    """[spans] position of the span's start node in its flow."""
     size: I8
-    """Nodes in the span's subtree: starts, ends and marks; its end lies at `start + size - 1`."""
+    """[spans] nodes in the span's subtree: starts, ends and marks; its end lies at `start + size - 1`."""
     sync_rank: I8
-    """Rank among the synchronous children of the parent; meaningless for asynchronous spans and roots."""
+    """[spans] rank among the synchronous children of the parent; undefined for asynchronous spans and
+    roots.
+    """
     n_sync: I8
-    """Number of the span's synchronous children."""
+    """[spans] number of the span's synchronous children."""
     deferred: B1
-    """True if the span or an ancestor is asynchronous."""
+    """[spans] True if the span or an ancestor is asynchronous."""
 
 
 def levels_of(parent: I8) -> tuple[I8, I8]:

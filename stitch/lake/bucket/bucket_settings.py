@@ -28,17 +28,17 @@ from schemas.errors import ConfigError
 SCHEME: Final = "s3://"
 DEFAULT_REGION: Final = "us-east-1"
 DEFAULT_TIMEOUT_S: Final = 30.0
-"""Seconds a request may take: a file of 100 MB at 4 MB/s takes 25 s."""
+"""Default time limit of a request, s: a file of 100 MB at 4 MB/s takes 25 s."""
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_.=/-]*")
-"""Characters valid in a key of every store and in a shell word without quotes."""
+"""Pattern of a prefix: characters valid in a key of every store, and in a shell word without quotes."""
 _NOT_KEYS: Final = ("role_arn", "sso_session", "sso_start_url", "credential_process", "login_session")
-"""Keys of a profile that replace credentials and are not supported."""
+"""Keys of an AWS profile that name other sources of credentials, which are not supported."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketKeys:
-    """Credentials."""
+    """Access keys of a bucket; `token` only with temporary keys."""
 
     access_key_id: str
     secret: SecretStr
@@ -64,7 +64,7 @@ class BucketSettings:
 
     @property
     def url(self) -> str:
-        """The lake's name, for messages."""
+        """Name of the lake, for messages: `s3://bucket/prefix`."""
         return f"{SCHEME}{self.bucket}{'/' if self.prefix else ''}{self.prefix}"
 
 
@@ -143,7 +143,9 @@ def _profile_name(environ: Mapping[str, str]) -> str:
 
 
 def _profile(environ: Mapping[str, str]) -> dict[str, str]:
-    """Settings of the profile in both files; `credentials` overrides `config`. Raises ConfigError."""
+    """Settings of the chosen AWS profile in both files; `credentials` overrides `config`. Raises
+    ConfigError.
+    """
     name = _profile_name(environ)
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     found: dict[str, str] = {}
@@ -164,7 +166,9 @@ def _profile(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _section(path: Path, section: str) -> dict[str, str]:
-    """Settings in one section; none where the file or the section is missing. Raises ConfigError."""
+    """Settings in one section of a file; empty where the file or the section is missing. Raises
+    ConfigError.
+    """
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(path.read_text(encoding="utf-8"))
@@ -180,7 +184,7 @@ def _section(path: Path, section: str) -> dict[str, str]:
 
 
 def _first(environ: Mapping[str, str], *names: str) -> str | None:
-    """First non-empty variable; None without one."""
+    """Value of the first non-empty variable among `names`; None without one."""
     return next((environ[name] for name in names if environ.get(name)), None)
 
 

@@ -45,7 +45,7 @@ _OF_A_ROLE: Final = (
     "//169.254.170.2",
     "AssumeRoleWithWebIdentity",
 )
-"""Addresses in errors of requests for a role."""
+"""Parts of error texts that show that a request for a role's credentials failed."""
 _DENIED: Final = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "XAdminUserNotFound")
 """Error codes of denied access. XAdminUserNotFound is versitygw's code for an unknown key, sent with status
 404."""
@@ -53,7 +53,7 @@ _DENIED: Final = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied",
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed request."""
+    """Interpretation of a failed request: exception to raise, and possible effects."""
 
     error: OSError
     """Exception to raise for the failed request."""
@@ -64,7 +64,7 @@ class Failure:
 
 
 def failure_of(error: BaseException, url: str) -> Failure:
-    """Interpret a failed request on `url`."""
+    """Interpret the client's exception for a request on `url`."""
     text = str(error)
     status = int(match[1]) if (match := _STATUS.search(text)) else None
     code = match[1] if (match := _CODE.search(text)) else ""
@@ -107,13 +107,13 @@ def _of_connection(text: str, url: str) -> Failure:
 
 R = TypeVar("R")
 _AT_ONCE: Final = 32
-"""Concurrent requests. At 20 ms each, 1,000 small files take 0.6 s."""
+"""Maximum concurrent requests. At 20 ms each, 1,000 small files take 0.6 s."""
 PUT_ATTEMPTS: Final = 5
-"""Attempts at one conditional put; pauses of 0.1, 0.2, 0.4 and 0.8 s between."""
+"""Maximum attempts at one conditional put; between them pauses of 0.1, 0.2, 0.4 and 0.8 s."""
 FIRST_PAUSE_S: Final = 0.1
 READ_RETRIES: Final = 5
 _HEADS_AT_MOST: Final = 64
-"""Maximum names looked up one by one; more are found in listings of 1,000 names."""
+"""Maximum names whose sizes are requested one by one; more are found in listings of 1,000 names."""
 _BYTES_UNDER_WAY: Final = 128 * 2**20
 """Maximum bytes of unfinished puts: twelve times what a line of 100 MB/s transfers in 100 ms."""
 _CHUNK_BYTES: Final = 4 * 2**20
@@ -129,7 +129,7 @@ class BucketStore:
     concurrency: Final = _AT_ONCE
 
     def __init__(self, settings: BucketSettings) -> None:
-        """Send no request yet; `check` does."""
+        """Make the clients. Sends no request; `check` does."""
         self.url = settings.url
         self._client = _client_of(settings, retries=READ_RETRIES)
         self._once = _client_of(settings, retries=0)
@@ -140,7 +140,7 @@ class BucketStore:
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Raises LakeError, with a remedy, where the bucket cannot be reached or listed."""
+        """Raise LakeError, with a remedy, if the bucket cannot be reached or listed."""
         try:
             self.names("")
         except OSError as error:
@@ -173,7 +173,7 @@ class BucketStore:
         self._asked(name, get)
 
     def size(self, name: str) -> int | None:
-        """See Store. A folder has none."""
+        """See Store. None for a folder."""
         try:
             return self._asked(name, lambda: int(obstore.head(self._client, name)["size"]))
         except FileNotFoundError:
@@ -205,7 +205,7 @@ class BucketStore:
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def written(self, folder: str) -> dict[str, int]:
-        """See Store. Resolution of a second, as S3 reports it."""
+        """See Store. Times are whole seconds, as S3 reports them."""
         listed = self._asked(folder, lambda: obstore.list_with_delimiter(self._client, folder))
         return {
             entry["path"].rpartition("/")[2]: int(entry["last_modified"].timestamp()) * 10**9
@@ -218,11 +218,13 @@ class BucketStore:
         return iter(sorted(entry.name for entry in self._entries(folder)))
 
     def listed(self, folder: str) -> list[Listed]:
-        """Every file below a folder, with its size and tag, by name."""
+        """Entries of all files below a folder, sorted by name."""
         return sorted(self._entries(folder))
 
     def _entries(self, folder: str, after: str | None = None) -> Iterator[Listed]:
-        """Files below a folder, sorted by name bytes, fetched page by page; only those after name `after`."""
+        """Yield the entries of files below a folder in order of name bytes, page by page; only names after
+        `after`.
+        """
         pages = obstore.list(self._client, folder or None, offset=after, chunk_size=1000)
         while (page := self._asked(folder, lambda: next(pages, None))) is not None:
             for entry in page:
@@ -252,7 +254,7 @@ class BucketStore:
         """See Store. Nothing to do: visible objects are durable."""
 
     def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
-        """See Store. No draft is needed: `stage` stays empty."""
+        """See Store. No draft is needed: `stage` is ignored."""
         del stage
         self._create(name, data)
 
@@ -282,7 +284,7 @@ class BucketStore:
         self._delete([name, *(entry.name for entry in self._entries(name))])
 
     def _settled(self, mine: Callable[[str], bool]) -> list[Future[None]]:
-        """Remove unfinished puts, of names accepted by `mine`, from the list and return them."""
+        """Remove the puts of names that `mine` accepts from the list of unfinished ones, and return them."""
         with self._lock:
             return [self._under_way.pop(name) for name in [n for n in self._under_way if mine(n)]]
 
@@ -330,8 +332,8 @@ class BucketStore:
             raise UncertainError(error.errno, message, self._url(name)) from error
 
     def _copy(self, move: Move) -> None:
-        """Copy a file unless it already has its final name. Copying again is harmless, so this is not checked
-        first.
+        """Copy a file to its final name, even if it is there already, as copying again is harmless; skip a
+        missing file that already has its final name.
         """
         try:
             self._asked(move.stage, lambda: obstore.copy(self._client, move.stage, move.final))
@@ -345,7 +347,7 @@ class BucketStore:
             self._asked(doomed[0], lambda: obstore.delete(self._client, doomed))
 
     def _asked(self, name: str, ask: Callable[[], R]) -> R:
-        """Call `ask` and return its answer; errors become OSErrors about `name`."""
+        """Call `ask` and return its result; errors become OSErrors about `name`."""
         try:
             return ask()
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
@@ -398,7 +400,7 @@ def _certificates(path: str) -> bytes:
 
 
 class Room:
-    """Bound on bytes in use; a single larger item goes alone. Threads share it."""
+    """Bound on bytes in use, shared by threads; a single item above the bound is admitted alone."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes

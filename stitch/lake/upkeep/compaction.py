@@ -27,10 +27,10 @@ from stitch.lake.windowing import flow_names, merged_flows, merged_params, merge
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Changes to a window."""
+    """Flows to remove from a window, and flows to add to it."""
 
     gone: pa.Table
-    """`request_id`, `kind`, `lane` of the flows to remove."""
+    """Flows to remove, as columns `request_id`, `kind`, `lane`."""
     flows: pa.Table
     """Flows (FLOWS_SCHEMA) to add."""
     structures: pa.Table
@@ -52,15 +52,15 @@ class Rewritten:
     """Size of a rewritten window."""
 
     flows: int
-    """Rows of flows in the window now."""
+    """Number of flows in the window now."""
     flows_more: int
-    """Rows of flows now minus before; may be negative."""
+    """Number of flows now minus before; may be negative."""
     params_more: int
 
 
 def behind_pending(manifest: Manifest) -> set[int | None]:
-    """Starts of windows with files of a commit that follows an unpublished one: no generation can replace
-    them yet.
+    """Starts, ns, of windows that no generation can replace yet: a commit of one of their files follows an
+    unpublished one.
     """
     listing = manifest.listing
     heads = dict(manifest.heads)
@@ -69,9 +69,10 @@ def behind_pending(manifest: Manifest) -> set[int | None]:
 
 
 def settle_published(store: Store) -> None:
-    """Make the visible files of every lane's last commit durable; all earlier ones are.
+    """Make the visible files of every lane's last commit durable; files of earlier commits are already.
 
-    A renamed file is visible before the rename is durable; a generation that replaces it must not outlive it.
+    A renamed file is visible before the rename is durable; a generation that replaces the file must not
+    become durable first.
     """
     folders: set[str] = set()
     for lane in lanes(store):
@@ -137,7 +138,10 @@ def _verify(store: Store, staging: Staging, window: Window, tables: Mapping[str,
 def _without(
     before: Mapping[WindowTable, list[pa.Table]], gone: pa.Table, window: Window
 ) -> Mapping[WindowTable, list[pa.Table]]:
-    """Rows of all flows except `gone`. Parameters are removed by flow name, whatever its lane."""
+    """Tables `before` without the flows `gone` and their parameters.
+
+    Parameters are removed by flow name, whatever their lane.
+    """
     if not gone.num_rows:
         return before
     names = flow_names(gone, with_lane=True)
@@ -167,11 +171,11 @@ class Compacted:
     windows: int
     files_before: int
     files_after: int
-    """Files after compaction; 0 in a dry run, which cannot know it."""
+    """Number of files after compaction; 0 in a dry run, which cannot know it."""
     bytes_before: int
     bytes_after: int
     removed: int
-    """Files deleted from the store: replaced longer ago than the grace period."""
+    """Number of files deleted from the store: those replaced longer ago than the grace period."""
 
 
 def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compacted:
@@ -208,7 +212,7 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
 
 
 def _candidates(manifest: Manifest, least_files: int, upkeep: Upkeep) -> list[Window]:
-    """Sealed windows with enough files of flows, all of which a generation can replace."""
+    """Sealed windows with at least `least_files` files of flows, all of which a generation can replace."""
     flows = manifest.of_table("flows")
     starts, counts = np.unique(flows["window_ns"].to_numpy(), return_counts=True)
     many = set(starts[counts >= max(2, least_files)].tolist()) - behind_pending(manifest)

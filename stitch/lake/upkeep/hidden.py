@@ -24,15 +24,15 @@ from stitch.lake.store import Store
 UPKEEP_LANE: Final = 2**31 - 1
 """Lane of upkeep, above the lane of every partition."""
 _BEFORE: Final = int(np.iinfo(np.int64).min)
-"""Time before every window."""
+"""Time before every window, ns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hidden:
-    """Files that are no longer part of a lake."""
+    """Files that upkeep took out of a lake, as rules by window, lane and commit."""
 
     retired_to_ns: int | None
-    """Windows that end at or before this are retired; None: none."""
+    """End, ns: windows that end at or before it are retired; None: none are."""
     length_ns: int
     starts_ns: I8
     """[windows] ascending starts of the rewritten windows."""
@@ -41,20 +41,20 @@ class Hidden:
     lanes: I8
     """[lanes] lane numbers, ascending."""
     seqs: I8
-    """[windows] upkeep commit that wrote the window's current generation."""
+    """[windows] number of the upkeep commit that wrote the window's current generation."""
     sides: Mapping[str, Mapping[int, int]]
-    """Table outside windows -> lane -> last commit whose files are hidden."""
+    """Table outside windows -> lane -> number of the last commit whose files are hidden."""
 
     @property
     def live_seqs(self) -> I8:
-        """Commits of generations with a window that is not retired."""
+        """Numbers of the upkeep commits that wrote the current generation of a window not retired."""
         inside = self.starts_ns + self.length_ns > (
             _BEFORE if self.retired_to_ns is None else self.retired_to_ns
         )
         return np.unique(self.seqs[inside])
 
     def mask(self, window_ns: I8, lane: I8, seq: I8) -> B1:
-        """[files] True where hidden, by start of the window, lane and commit. O(files log windows)."""
+        """[files] True where hidden, by start of the window (ns), lane and commit. O(files log windows)."""
         found = np.zeros(len(window_ns), dtype=np.bool_)
         if self.retired_to_ns is not None:
             found |= window_ns + self.length_ns <= self.retired_to_ns
@@ -66,11 +66,11 @@ class Hidden:
         return found
 
     def is_gone(self, table: str, lane: int, seq: int) -> bool:
-        """True if a file outside windows is hidden."""
+        """True if a file outside windows is hidden, given its table, lane and commit."""
         return seq <= self.sides.get(table, {}).get(lane, 0)
 
     def visible(self, listing: pa.Table) -> pa.Table:
-        """Rows (of `Listing.table`) of files that are not hidden."""
+        """Rows of `listing` (as of `Listing.table`) for files that are not hidden."""
         if self.retired_to_ns is None and not len(self.starts_ns) and not self.sides:
             return listing
         in_window = pc.is_valid(listing["window_ns"]).to_numpy()
@@ -96,7 +96,7 @@ class Hidden:
 
 
 def upkeep_of(standing: Standing) -> Upkeep:
-    """State of upkeep in a commit of its lane."""
+    """State of upkeep as of a commit of the upkeep lane."""
     return standing.upkeep or Upkeep()
 
 
@@ -108,9 +108,10 @@ def hidden_by(
     until_ns: int | None = None,
     without: Set[int] = frozenset(),
 ) -> Hidden:
-    """Files hidden by the state of upkeep. `listing` (of `Listing.table`): files of the upkeep lane.
+    """Files that are hidden according to `upkeep`, the state of the upkeep lane.
 
-    until_ns: only what was hidden at or before this time. without: commits of the lane to ignore.
+    listing: the lane's files (rows of `Listing.table`). until_ns: consider only files hidden at or before
+    this time. without: numbers of the lane's commits to ignore.
     """
     retired = [at.to_ns for at in upkeep.retired if until_ns is None or at.at_ns <= until_ns]
     generations = [at for at in upkeep.generations if until_ns is None or at.at_ns <= until_ns]
@@ -161,7 +162,9 @@ def hidden_by(
 def _replacing(
     upkeep: Upkeep, generations: list[int], seq: I8, until_ns: int | None, without: Set[int]
 ) -> B1:
-    """[upkeep commits] True if a generation, or built by `until_ns`; False if in `without`."""
+    """[upkeep commits] True if the commit is in `generations` or was built by `until_ns`, and not in
+    `without`.
+    """
     found: B1 = np.isin(seq, generations)
     for at in upkeep.built:
         if until_ns is None or at.at_ns <= until_ns:

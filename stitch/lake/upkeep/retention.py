@@ -30,7 +30,7 @@ class Retired:
     windows: tuple[WindowEntry, ...]
     """Windows retired by this run, in order of time."""
     removed: int
-    """Files and folders deleted from the store: hidden longer than the grace period."""
+    """Number of files and folders deleted from the store: those hidden longer than the grace period."""
     held_back: int
     """Number of windows past their age that stay because they are not sealed."""
     sides: tuple[AgedSide, ...] = ()
@@ -93,7 +93,7 @@ def retire(
 
 @dataclass(frozen=True, slots=True)
 class AgedSide:
-    """Old files of one table outside windows."""
+    """Files of one table outside windows that are past their age."""
 
     table: SideTable
     through: tuple[tuple[int, int], ...]
@@ -105,7 +105,7 @@ class AgedSide:
 def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSide]:
     """Tables with files written at or before `limit_ns`, together with all earlier files of their lanes.
 
-    Only commits without an unpublished one before them. O(files of the tables).
+    Only files of commits with all earlier commits published. O(files of the tables).
     """
     heads = dict(manifest.heads)
     found = []

@@ -1,1 +1,1 @@
-"""Relate changes at call sites until few causes are left."""
+"""Relations between changes at call sites, by which each cause stands for its consequences."""

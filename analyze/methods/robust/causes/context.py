@@ -1,4 +1,4 @@
-"""Facts about symptoms that relations use: position, requests, hosts, callees."""
+"""Facts about symptoms that relations use: their order, requests, hosts, callees."""
 
 from __future__ import annotations
 
@@ -33,18 +33,22 @@ from schemas.arrays import I8
 from schemas.report.findings import CALL_KINDS, PATH_KINDS, TIME_KINDS, ChangeKind
 
 HostOf = Mapping[str, tuple[str, str]]
-"""Component of a site -> (host, component); no entry: no host."""
+"""Component of a site, as named in activity records -> (host, component); no entry for components without a
+host."""
 
 
 def hosts_in(graphs: Iterable[Graph]) -> dict[str, tuple[str, str]]:
-    """Map components that name a host to (host, component). O(nodes)."""
+    """Find components of nodes that name a host: `host/component` -> (host, component). O(nodes)."""
     named = {(node.host, node.component) for graph in graphs for node in graph.nodes if node.host}
     return {f"{host}/{component}": (host, component) for host, component in sorted(named)}
 
 
 def hosts_named(names: Names) -> dict[str, tuple[str, str]]:
-    """Map components of records that begin with a host, `host/component`, to (host, component). For
-    statistics, which have no graphs: the form of the name decides. O(sites)."""
+    """Find components of activity records that begin with a host: `host/component` -> (host, component).
+    O(sites).
+
+    For statistics, which have no graphs: the form of the name decides.
+    """
     records = {
         names.operation(at).component for at, s in enumerate(names.sites) if s.kind is not SiteKind.CALL
     }
@@ -54,17 +58,17 @@ def hosts_named(names: Names) -> dict[str, tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Keys of sites and changes without the host that activity records put first."""
+    """Keys of sites and changes without the host, which activity records put before the component."""
 
     names: Names
     host_of: HostOf
 
     def host(self, site: int) -> str:
-        """Host of a site; empty for none."""
+        """Host of a site; empty if it names none."""
         return self.host_of.get(self.names.operation(site).component, ("", ""))[0]
 
     def place(self, site: int) -> tuple[object, ...]:
-        """Key of a site without its host: (caller, operation, kind)."""
+        """Key of a site without its host: (caller's operation or None, operation, kind)."""
         caller = self.names.caller(site)
         return (
             None if caller is None else self._hostless(caller),
@@ -73,7 +77,8 @@ class Hosts:
         )
 
     def what(self, change: Change) -> tuple[object, ...]:
-        """Key of a change without its host: place, family of kinds, direction."""
+        """Key of a change without its host: key of its site, family of its kind, and True if the value
+        rose."""
         family = next((family for family in FAMILIES if change.kind in family), change.kind)
         return (*self.place(change.site), family, change.ups)
 
@@ -86,27 +91,28 @@ _FELT = frozenset({ChangeKind.ERRORS}) | PATH_KINDS | CALL_KINDS
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Failed requests by the operation at which their first failure began; a request counts once.
-
+    """Numbers of failed requests by the operation at which their first failure began; a request counts once.
     With few requests a caller's failures may be significant while those of each of its callees are not; these
-    counts point to the callee.
-    """
+    counts point to the callee."""
 
     n: I8
-    """[2] requests of reference and problem."""
+    """int64[2]: number of requests of reference and problem."""
     failed: I8
-    """[operations, 2] failed requests of reference and problem."""
+    """int64[operations, 2]: number of failed requests of reference and problem."""
 
     def more(self) -> list[int]:
-        """Operations whose share of begun failures rose, the largest rise first."""
+        """Operations at which the share of begun failures rose, largest rise first."""
         share = self.failed / np.maximum(self.n, 1)
         rise = share[:, 1] - share[:, 0]
         order = np.argsort(-rise, kind="stable")
         return [int(at) for at in order.tolist() if rise[at] > 0]
 
     def callee(self, lead: Change, names: Names, order: Order, settings: CausesSettings) -> str:
-        """Callee by which most of the failures that `lead` reports began, at its operation or below; empty
-        for none, or if it is the operation's own component."""
+        """Component of the callee at which most of the failures that `lead` reports began; empty for none, or
+        if that is the component of the operation of `lead`.
+
+        Failures count that began at that operation or below it.
+        """
         operation = names.sites[lead.site].operation
         if lead.kind not in _FELT or operation in order.records:
             return ""
@@ -127,7 +133,8 @@ class Failures:
 
 
 def failures_begun(profile: Profile, roles: Roles) -> Failures:
-    """Read failures from the `origins` table of the profile. O(rows)."""
+    """Count failed requests by the operation at which the failure began, from the profile's table `origins`.
+    O(rows)."""
     sides = roles.reference, roles.problem
     n = [profile.responded("n", slots) for slots in sides]
     failed = [profile.at_operations("origins", "n", slots) for slots in sides]
@@ -136,7 +143,7 @@ def failures_begun(profile: Profile, roles: Roles) -> Failures:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Symptoms, names, order of calls and settings, for relations to look up."""
+    """Facts that relations look up: symptoms, names, order of operations, settings."""
 
     names: Names
     order: Order
@@ -144,12 +151,14 @@ class Context:
     settings: CausesSettings
     symptoms: tuple[Symptom, ...]
     moved: Mapping[int, Mapping[str, int]]
-    """Operation -> components to which its calls go more often (1) or less often (-1) than before."""
+    """Operation -> component that its calls go to -> 1 if they go there more often than before, -1 if less
+    often."""
     mean_ns: float
-    """The larger of the two mean response times."""
+    """Larger of the mean response times of reference and problem, ns, at least 1."""
 
     def below(self, one: Symptom, other: Symptom) -> bool:
-        """True if `one` is below `other` in the calling context (records: after it)."""
+        """True if the operation of `one` is below that of `other` in the calling context (records: after
+        it)."""
         return self.order.is_above(other.operation, one.operation)
 
     def own(self, symptom: Symptom) -> str:
@@ -157,12 +166,12 @@ class Context:
         return self.names.operations[symptom.operation].component
 
     def callee(self, symptom: Symptom) -> str:
-        """Component that the symptom's operation calls; empty for none."""
+        """Component that the symptom's operation calls; empty if it calls none."""
         return self.names.callee(symptom.operation)
 
     def came(self, change: Change) -> float:
-        """Growth factor of the traffic at a change's site: calls, or for loops of records requests, without
-        the turns."""
+        """Growth factor of the traffic at a change's site: of its calls; for a loop of records, whose calls
+        are its iterations, of its requests."""
         turns = change.kind in CALL_KINDS and self.names.sites[change.site].operation in self.order.records
         return change.call_ratio * change.before / change.after if turns else change.call_ratio
 
@@ -176,10 +185,10 @@ def context_of(
     begun: Failures,
     settings: CausesSettings,
 ) -> Context:
-    """Bundle significant changes to symptoms, and collect what relations look up.
+    """Bundle significant changes into symptoms, and collect the facts that relations look up.
 
-    by_load: changes that the load explains; those of time may still follow from the paths that brought the
-    load.
+    by_load: changes that a change of load explains; those of time become symptoms too, as they may follow
+    from the changed paths that caused the load. begun: failures by the operation where they began.
     """
     profile, groups = profiled
     names = profile.names

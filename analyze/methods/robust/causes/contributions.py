@@ -1,9 +1,11 @@
-"""Assign each row of the breakdown to the finding that accounts for it, so that both add up to one sum.
+"""Assign each row of the breakdown to the finding that accounts for it, so that rows and findings add up to
+the same total.
 
 A change of time accounts for the `slower` part of its sites. A change of paths, calls or errors accounts for
 the calls that come or go: for spans the `calls` and `structure` parts of everything below the site; for
-activity records, which do not nest, the `calls` parts of connected steps around the site that are walked more
-or less often. Changes that follow from it are included. A part belongs to the first finding that claims it.
+activity records, which do not nest, the `calls` parts of steps connected to the site that are taken more or
+less often. Changes that follow from the finding's cause are included. A part belongs to the first finding
+that claims it.
 """
 
 from __future__ import annotations
@@ -24,21 +26,25 @@ from schemas.report.findings import CALL_KINDS, TIME_KINDS, ChangeKind
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """Parts of a change of the mean by cause, and the rest, ns; they add up to the whole change."""
+    """Change of the mean response time divided among causes, ns; with the rest the parts add up to the whole
+    change.
+
+    of_causes: part of each cause.
+    """
 
     of_causes: tuple[float, ...]
     rest: F8
-    """[rows] part of a row of the breakdown that no cause claims."""
+    """float64[rows]: part of each row of the breakdown that no cause accounts for, ns."""
     mix: F8
-    """[roots] part of the workload mix, which is in no row."""
+    """float64[roots]: part due to the changed mix of root types, ns, which is in no row."""
     cause: I8
-    """[rows] index of the cause that accounts for most of a row; -1 for none."""
+    """int64[rows]: index of the cause that accounts for most of each row; -1 for none."""
 
     def shares(self, ups: bool) -> tuple[float | None, ...]:
-        """Part of each cause in all time added (`ups`), or in all time taken away.
+        """Share of each cause in all time added (`ups`), or in all time saved, in [0, 1].
 
-        The denominator sums causes, rests of rows and mixes of that sign, so shares add up to at most 1.
-        None: the cause has the other sign; 0 only for a cause that accounts for nothing.
+        The denominator is the sum of all parts with that sign: of causes, rests and mix. None for a cause
+        with the other sign; 0 only for a cause whose part is 0.
         """
         sign = 1.0 if ups else -1.0
         every = np.concatenate([np.array(self.of_causes), self.rest, self.mix]) * sign
@@ -51,10 +57,11 @@ class Contributions:
 def contributions(
     causes: Sequence[Cause], context: Context, parts: Parts, mix: F8, call_ratio: F8
 ) -> Contributions:
-    """Split the change of the mean, ns, among the causes; earlier causes claim first. O(causes · rows).
+    """Divide the change of the mean response time, ns, among causes; earlier causes claim rows first.
+    O(causes · rows).
 
-    parts: rows by path of the same names; mix: [roots] part of the workload mix; call_ratio: [sites] calls a
-    request, after over before.
+    parts: rows of the breakdown by calling path; mix: float64[roots] part of the mix of root types, ns;
+    call_ratio: float64[sites] calls per request, after over before.
     """
     names, calls_moved = context.names, context.settings.calls_moved
     site = np.array([names.paths[place].site for place in parts.place.tolist()], dtype=np.int64)
@@ -79,15 +86,17 @@ def contributions(
 
 
 def _ways(cause: Cause, call_ratio: F8) -> F8:
-    """Restrict call_ratio to the direction of the cause, 1 for sites that moved the other way: a loop that
-    turns more often does not account for steps walked less often."""
+    """Set `call_ratio` to 1 at sites whose calls moved against the direction of a cause that changes calls.
+
+    A loop with more iterations does not account for steps taken less often.
+    """
     if cause.lead.kind not in CALL_KINDS:
         return call_ratio
     return np.where((call_ratio > 1) == (cause.lead.kind is ChangeKind.MORE_CALLS), call_ratio, 1.0)
 
 
 def _below(operations: set[int], names: Names) -> B1:
-    """[paths] True for paths of the operations and all paths below them."""
+    """bool[paths]: True for calling paths that end at one of the operations or contain it."""
     found = np.zeros(len(names.paths), dtype=np.bool_)
     for number, path in enumerate(names.paths) if operations else ():  # a path comes after the one above it
         above = path.above != NO_CALLER and bool(found[path.above])
@@ -96,8 +105,8 @@ def _below(operations: set[int], names: Names) -> B1:
 
 
 def _steps_about(operations: set[int], names: Names, call_ratio: F8, calls_moved: float) -> set[int]:
-    """Steps walked more or less often that touch the operations, or are connected to them through such
-    steps."""
+    """Sites of steps taken more or less often (by a factor over `calls_moved`) that touch the operations, or
+    are connected to them by such steps."""
     with np.errstate(divide="ignore"):
         moved = np.abs(np.log(np.maximum(call_ratio, 1e-300))) > np.log(calls_moved)
     touching: Mapping[int, list[int]] = defaultdict(list)

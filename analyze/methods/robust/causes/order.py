@@ -1,4 +1,4 @@
-"""Order operations: depth and ancestors in the calling context, for activity records the order in time."""
+"""Order of operations: depth and ancestors in the calling context; for activity records the order in time."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from schemas.arrays import F8, I8
 
 _MOST_BACK: Final = 1 - 1e-9
 _REQUESTS: Final = 0.5
-"""Least difference of two counts of requests that counts as different."""
+"""Minimum difference of two counts of requests that counts as a difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Counts of which point precedes the first occurrence of each point of records: their order in time as
-    kept by statistics."""
+    """Counts, from stored statistics, of the point that precedes the first occurrence of each record point:
+    they give the points' order in time."""
 
     place: Mapping[int, int]
-    """Operation of a record -> its index in the arrays."""
+    """Operation of a record point -> its index in the arrays."""
     requests: F8
-    """[operations] requests that pass the point."""
+    """float64[operations]: number of requests that pass each point."""
     later: I8
-    """[ways] operation; `earlier`: the one right before its first occurrence; `n`: requests."""
+    """later, earlier, n: [pairs] index of a point, of the point right before its first occurrence, and the
+    number of requests with this pair."""
     earlier: I8
     n: F8
 
     @staticmethod
     def of(profile: Profile) -> Entries:
-        """Collect the entries of record points from a profile. O(rows)."""
+        """Collect the pairs of record points from a profile. O(rows)."""
         names, table = profile.names, profile.patterns
         points = {
             site: name.operation for site, name in enumerate(names.sites) if name.kind is SiteKind.POINT
@@ -59,10 +60,11 @@ class Entries:
         return Entries(place, requests, later.astype(np.int64), earlier.astype(np.int64), n)
 
     def order(self, asked: Sequence[int]) -> dict[int, set[int]]:
-        """Map an operation to those that come before it in more requests than after it.
+        """Find for each operation of `asked` the other ones that come before it in more requests than after
+        it.
 
-        Follows each first occurrence back to the start of the request, as if steps were independent (a Markov
-        chain), and solves for the expected visits.
+        Follows each first occurrence back to the start of the request as a Markov chain (independent steps)
+        and solves for the expected visits.
         """
         if not asked:
             return {}
@@ -86,14 +88,14 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Depth and ancestors of operations over all paths."""
+    """Depth and ancestors of operations, over all calling paths."""
 
     depth: tuple[int, ...]
-    """[operations] depth of the deepest occurrence."""
+    """Depth of the deepest occurrence of each operation, by its number."""
     ancestors: tuple[frozenset[int], ...]
-    """[operations] operations above it on any path; for activity records, operations before it."""
+    """Operations that are above each operation on any path; for activity records, those before it in time."""
     records: frozenset[int] = frozenset()
-    """Operations of activity records, which have an order in time and no depth."""
+    """Operations of activity records, which have an order in time instead of a depth."""
 
     @staticmethod
     def of(
@@ -102,8 +104,8 @@ class Order:
         asked: Collection[int] = (),
         entries: Entries | None = None,
     ) -> Order:
-        """Order operations by the paths of a profile; the records `asked` for by the groups, or for
-        statistics by `entries`. O(paths · depth + groups · asked²)."""
+        """Order operations by a profile's calling paths; the records in `asked` by the requests of `groups`,
+        or by `entries` if given. O(paths · depth + groups · asked²)."""
         depth = [0] * len(names.operations)
         above: list[set[int]] = [set() for _ in names.operations]
         trail: list[tuple[int, ...]] = []
@@ -126,19 +128,20 @@ class Order:
         return Order(tuple(depth), tuple(frozenset(a - {o}) for o, a in enumerate(above)), records)
 
     def is_above(self, operation: int, other: int) -> bool:
-        """True if `operation` is an ancestor of `other` on any path."""
+        """True if `operation` is an ancestor of `other` on any path (records: before it in time)."""
         return operation in self.ancestors[other]
 
     def is_nearer(self, operation: int, other: int) -> bool:
-        """True if `operation` is nearer than `other` to where a change began, given that the same requests
-        show both: the callee is nearer than the caller; of records, the earlier point."""
+        """True if `operation` is closer than `other` to the origin of a change that the same requests show at
+        both: the callee is closer than the caller; of records, the earlier point."""
         if operation in self.records or other in self.records:
             return self.is_above(operation, other)
         return self.is_above(other, operation) or self.depth[operation] > self.depth[other]
 
 
 def _order_in_time(names: Names, groups: Sequence[RequestGroup], asked: list[int]) -> dict[int, set[int]]:
-    """Map an operation to those whose first occurrence precedes its own in most requests with both."""
+    """Find for each operation of `asked` the others whose first occurrence precedes its own in most requests
+    with both."""
     if not asked:
         return {}
     column = {operation: place for place, operation in enumerate(asked)}

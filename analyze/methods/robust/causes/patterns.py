@@ -1,5 +1,5 @@
-"""Compare call patterns: added and dropped callees, rerouted calls, the callee after which calls are cut
-short."""
+"""Comparison of call patterns: added and dropped callees, rerouted calls, the callee after which calls are
+cut short."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from analyze.profile.names import CallPattern, Names
 
 
 def difference(pattern: CallPattern, other: CallPattern) -> tuple[dict[int, int], dict[int, int]]:
-    """({operation: additional calls of `pattern` over `other`}, {operation: missing calls})."""
+    """Compare call patterns: ({operation: number of calls more in `pattern` than in `other`}, {operation:
+    number of calls fewer})."""
     mine, theirs = Counter[int](), Counter[int]()
     for child in pattern:
         mine[child.operation] += child.calls
@@ -25,8 +26,8 @@ def difference(pattern: CallPattern, other: CallPattern) -> tuple[dict[int, int]
 
 
 def times_called(pattern: CallPattern, other: CallPattern = ()) -> dict[int, tuple[int, int]]:
-    """Map each operation that `pattern` calls more than `other` to (least, most) extra calls: patterns hold
-    numbers only up to a power of two."""
+    """Number of extra calls of each operation that `pattern` calls more often than `other`: operation ->
+    (minimum, maximum). Patterns have numbers of calls only up to a power of two."""
     least, most = Counter[int](), Counter[int]()
     for child in pattern:
         least[child.operation] += child.least
@@ -39,7 +40,8 @@ def times_called(pattern: CallPattern, other: CallPattern = ()) -> dict[int, tup
 
 
 def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
-    """Path change at the same site that went the other way by most; None without one."""
+    """Change of another pattern's share at the same site that went most in the other direction; None if there
+    is none."""
     others = [
         other
         for other in changes
@@ -49,8 +51,8 @@ def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
 
 
 def calls_added(change: Change, changes: Sequence[Change], names: Names) -> int | None:
-    """Number of calls that a change of a path adds to a request (negative: removes); None without a
-    counterpart."""
+    """Number of calls that a change of a path adds to a request, negative if it removes some; None without a
+    `counterpart`."""
     other = counterpart(change, changes)
     if change.pattern == NO_PATTERN or other is None:
         return None
@@ -62,8 +64,8 @@ def calls_added(change: Change, changes: Sequence[Change], names: Names) -> int 
 def what_moved(
     change: Change, changes: Sequence[Change], names: Names
 ) -> tuple[frozenset[int], frozenset[int]] | None:
-    """(operations called more, operations called less) by a change of a path; None without a counterpart, or
-    if the patterns differ in no operation.
+    """Find (operations called more often, operations called less often) by a change of a path; None without a
+    `counterpart`, or if the two patterns call all operations equally often.
 
     Operations of one component with equal results become one finding (`alike_at_component`).
     """
@@ -76,8 +78,11 @@ def what_moved(
 
 
 def calls_rerouted(changes: Sequence[Change], lead: Change, names: Names, least: float) -> dict[str, int]:
-    """Map a component to 1 if calls of the leading site go to it more often than before, -1 if less often: in
-    `least` of its requests or more."""
+    """Find components to which the site of `lead` sends more or fewer calls than before: component -> 1 or
+    -1.
+
+    Only those for which the share of the site's requests changed by more than `least`.
+    """
     own = names.operation(lead.site).component
     share: dict[str, float] = defaultdict(float)
     for change in changes:
@@ -98,8 +103,9 @@ def calls_rerouted(changes: Sequence[Change], lead: Change, names: Names, least:
 def cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int, str]) -> str:
     """Component of the last call before calls were cut short; empty if none were.
 
-    Cut short: a pattern that became more frequent is a part of one that became less frequent. Statistics do
-    not hold which call was last, so there all calls must go to one component.
+    Calls are cut short if a pattern that became more frequent is a part of one that became less frequent.
+    last_callee: pattern -> component of its last call; statistics have no order of calls, so without an entry
+    all calls must go to one component.
     """
     shorter = [
         change
@@ -132,9 +138,10 @@ def _is_part(shorter: CallPattern, longer: CallPattern) -> bool:
 def last_callees(
     population: Population, groups: Sequence[RequestGroup], patterns: Iterable[int], names: Names
 ) -> dict[int, str]:
-    """Map a pattern to the component of the remote call that started last in most of its calls; "" for none.
+    """Find the component of the remote call that started last in most calls with each pattern: pattern ->
+    component, "" for none.
 
-    Only for `patterns`, which are few. O(groups · units).
+    patterns: the few ones to look up. O(groups · units).
     """
     wanted = set(patterns)
     votes: dict[int, Counter[str]] = defaultdict(Counter)
@@ -153,7 +160,8 @@ def last_callees(
 
 
 def _callee(unit: int, group: RequestGroup, names: Names, last: dict[int, int]) -> str:
-    """First component other than the unit's own, going from last call to last call; "" without one."""
+    """First component other than the unit's own, following last calls downward from a unit (a call); ""
+    without one. last: unit -> the unit that it called last."""
     sites = group.sites
     own = names.operation(int(sites.site[unit])).component
     while unit in last:

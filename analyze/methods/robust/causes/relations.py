@@ -1,9 +1,9 @@
-"""List in RELATIONS every way in which one symptom follows from another, a row each.
+"""Relations by which one symptom follows from another, one row each in RELATIONS.
 
-A relation is a function (u, v, context) -> how well "u follows from v" fits: None, or a tuple that is larger
-for a better fit. It fits only if v explains at least as much as u: v is nearer to where it began, or, where
-either could lead, `v.outranks(u)`. To add one: write the function and its row, with the case that fails
-without it.
+A relation is a function (u, v, context) -> fit of "u follows from v": None for no fit, or a tuple that is
+larger for a better fit. It fits only if v explains at least as much as u: v is nearer to the origin of the
+change, or, where either could be the origin, `v.outranks(u)`. To add one: write the function and its row,
+with the case that fails without it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Fit = tuple[float, ...] | None
 
 
 class Link(Enum):
-    """Relation of a symptom u to a symptom v."""
+    """Relation of a symptom u to the symptom v that it follows from; the value is its text."""
 
     FOLLOWS = "a consequence of it"
     ELSEWHERE = "the same on another host, at another caller or operation"
@@ -31,15 +31,16 @@ class Link(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A row of RELATIONS; the first line of its function states its purpose."""
+    """Row of RELATIONS: a way in which a symptom follows from another. The first paragraph of the docstring
+    of `fit` states its purpose."""
 
     name: str
     link: Link
     fit: Callable[[Symptom, Symptom, Context], Fit]
     case: str
-    """Test case that fails without the relation."""
+    """Test case that fails if the relation is left out."""
     of_load: bool = False
-    """True if it also applies to symptoms that the load of the whole service would explain."""
+    """True if the relation also applies to symptoms that the load of the whole service would explain."""
 
 
 # ------------------------------------------------ what an operation does: paths, calls, errors
@@ -59,10 +60,10 @@ def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
 def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool:
     """True if u may follow from v, given that the same requests show both.
 
-    The symptom nearer to the cause comes first. Of records, the failing point comes before the path that
-    leads to it: the path only says where the failure was. A loop that turns more often does not follow from a
-    known path; nor does a new path, if the additional requests are not those that take it, or statistics do
-    not say which do.
+    The symptom nearer to the cause comes first. Of records, a failing point comes before the path that leads
+    to it: the path only shows where the failure was. More iterations of a loop do not follow from a known
+    path; nor does a new path, if it is not taken by the additional requests, or if statistics do not record
+    which requests take it.
     """
     if u.operation in context.order.records and v.operation in context.order.records:
         if v.fails and not u.fails and _leads_to(u, v, context):
@@ -76,7 +77,7 @@ def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool:
 
 
 def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
-    """True if a path that became more frequent calls the operation of `to`."""
+    """True if a path whose share rose (in `path`) calls the operation of `to`."""
     taken = (c.pattern for c in path.changes if c.ups and c.pattern != NO_PATTERN)
     return any(
         child.operation == to.operation for pattern in taken for child in context.names.patterns[pattern]
@@ -84,8 +85,8 @@ def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
 
 
 def _leaves_a_path(symptom: Symptom, context: Context) -> bool:
-    """True if a frequent path became rare although the site gets more requests: extra traffic cannot make an
-    existing path disappear."""
+    """True if a symptom has a path that became rare although its site gets more requests: additional requests
+    cannot make an existing path disappear."""
     settings = context.settings
     return any(
         change.kind in PATH_KINDS
@@ -153,7 +154,8 @@ def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _in_common(symptom: Symptom, context: Context) -> object:
-    """Value that alike operations of a component must share; None: the symptom is alike to no other.
+    """Value that symptoms at two operations of a component must have in common to be alike; None: the symptom
+    is alike to no other.
 
     Failing calls of different callees have different causes.
     """
@@ -234,7 +236,7 @@ def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _other_segments(u: Symptom, v: Symptom) -> bool:
-    """True if u and v belong to segments: two segments are never one cause."""
+    """True if both u and v belong to segments of requests: changes of two segments never have one cause."""
     return u.segment is not None and v.segment is not None
 
 
@@ -260,7 +262,7 @@ def segment_of(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _same_way(u: Symptom, v: Symptom) -> bool:
-    """True if u and v are both slower, or both fail more."""
+    """True if u and v are both slow-downs, or both rises of failures."""
     return u.lead.ups and v.lead.ups and u.fails == v.fails and (u.timed or u.fails)
 
 
@@ -287,4 +289,5 @@ RELATIONS: tuple[Relation, ...] = (
     Relation("times-and-paths", Link.PART, times_and_paths, "shop 16:31; Train-Ticket 15:42"),
     Relation("other-hosts", Link.ELSEWHERE, other_hosts, "8.6, F5, F13"),
 )
-"""Ordered by how telling they are: the first relation that fits applies."""
+"""Rows in order of how much evidence their fit needs, strongest first: the first relation that fits
+applies."""

@@ -1,4 +1,5 @@
-"""Resolve symptoms to causes: each follows by its strongest edge, without cycles; the rest are causes.
+"""Resolve symptoms to causes: each symptom follows from another by its strongest edge, without cycles; those
+that follow from none are causes.
 
 Causes rank by score, improvements last, as they need no fix. If the mean fell significantly, improvements
 rank like the rest: they changed the mean.
@@ -23,8 +24,11 @@ BETTER_LAST: Final = "better-last"
 
 
 def causes_of(context: Context, tested: Collection[int], without: Collection[str] = ()) -> tuple[Cause, ...]:
-    """Find the causes, the most important first. tested: sites that some test reached; without: names of
-    relations, or BETTER_LAST, to leave out."""
+    """Find the causes among the symptoms of `context`, most important first.
+
+    tested: indices of the sites at which some test was made; without: names of relations to ignore, or
+    BETTER_LAST.
+    """
     chosen = _chosen(context, [relation for relation in RELATIONS if relation.name not in without])
     below: dict[Symptom, list[Symptom]] = defaultdict(list)
     for u, (v, _) in chosen.items():
@@ -46,13 +50,16 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
 
 
 def by_size(causes: Sequence[Cause]) -> tuple[Cause, ...]:
-    """Sort causes by score, improvements included."""
+    """Sort causes by score, largest first, improvements not last."""
     return tuple(sorted(causes, key=lambda cause: (-cause.score, cause.operation)))
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
-    """Choose for each symptom the one it follows from, and the relation: the first relation that fits, its
-    best fit first, skipping edges that close a cycle. O(relations · symptoms²)."""
+    """Choose for each symptom the symptom it follows from, and the relation.
+
+    The first relation that fits applies, with its best fit; edges that close a cycle are skipped. O(relations
+    · symptoms²).
+    """
     chosen: dict[Symptom, tuple[Symptom, Relation]] = {}
     leading = [symptom for symptom in context.symptoms if not symptom.by_load]
     for relation in relations:
@@ -114,8 +121,10 @@ def _cause(
 def _hosts(
     elsewhere: Sequence[Symptom], context: Context, tested: Collection[int]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(hosts with the change, tested hosts without it). elsewhere: symptoms on other hosts, the leading
-    symptom first."""
+    """Find (hosts with the change, tested hosts without it).
+
+    elsewhere: the leading symptom, then the symptoms with the same change elsewhere.
+    """
     hosts = context.hosts
     place = hosts.place(elsewhere[0].lead.site)
     same = [s.lead.site for s in elsewhere if hosts.place(s.lead.site) == place]
@@ -130,11 +139,11 @@ _LONGER = frozenset({ChangeKind.SLOWER, ChangeKind.TAIL, ChangeKind.SERIAL, Chan
 
 
 def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
-    """True if a cause means the same work in less time, or fewer failures.
+    """True if a cause is an improvement: the same work in less time, or fewer failures.
 
-    part_ns: the cause's part of the change of the mean, without its slower parts. Failures, calls cut short
-    and requests with fewer calls are no improvement, whatever time they save: an empty answer is early, too.
-    Nor is a saving smaller than the cause's slower parts.
+    part_ns: the cause's part of the change of the mean response time, ns, without slow-downs. Failures, calls
+    cut short and requests with fewer calls are no improvement, whatever time they save: an empty answer is
+    early, too. Nor is a saving that is smaller than the cause's slow-downs.
     """
     lead, follows = cause.lead.kind, {id(change) for change in cause.follows}
     own = [change for change in cause.changes if id(change) not in follows]
@@ -150,7 +159,7 @@ def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
 
 
 def longer_ns(cause: Cause) -> float:
-    """Time that the slower parts of a cause add, ns a request."""
+    """Time that the slow-downs of a cause add, ns per request."""
     return sum(max(change.contribution_ns, 0.0) for change in cause.changes if change.kind in _LONGER)
 
 
@@ -162,10 +171,11 @@ def _may_do_less(change: Change, own: Sequence[Change], names: Names) -> bool:
 
 
 def has_effect(cause: Cause, part_ns: float, context: Context) -> bool:
-    """True if a cause costs or saves time, fails, or makes more or fewer calls.
+    """True if a cause costs or saves time, causes failures, or adds or removes calls.
 
-    part_ns: the cause's part of the change of the mean. Only known paths with as many calls as before can be
-    without effect: all other tests require time that requests felt, failures, or new or lost calls.
+    part_ns: the cause's part of the change of the mean response time, ns. Only changes of known paths with as
+    many calls as before can be without effect: all other tests require a change of time, failures, or new or
+    lost calls.
     """
     if abs(part_ns) >= context.settings.least_effect * context.mean_ns:
         return True

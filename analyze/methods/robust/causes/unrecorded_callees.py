@@ -1,8 +1,8 @@
-"""Name callees that record no spans of their own: databases, caches, third-party services.
+"""Find the names of callees that record no spans: databases, caches, third-party services.
 
-Such a call is a span without children. Its parameters say where it goes, so that calls of one database by
-several services become one finding. Only operations that changed are read, so few parameters are; and names
-that tests are made of do not depend on them, so that a service that starts or stops recording remains the
+Such a call is a span without children. Its parameters name the callee, so that calls of one database by
+several services become one finding. Parameters are read only for operations that changed. The names of sites
+that tests use do not depend on them, so that a call of a service that starts or stops recording remains the
 same site.
 """
 
@@ -31,21 +31,26 @@ KEYS: Final = (
     *("peer.service", "server.address", "net.peer.name"),
     *("db.system.name", "db.system", "messaging.system"),
 )
-"""Parameters that name the callee, the best first (OpenTelemetry's conventions, old and new). The last ones
-name a kind of system only: several callers may each have one of its own, but rarely do two change at once."""
+"""Keys of parameters that name the callee, the most specific first (OpenTelemetry's conventions, old and
+new).
+
+The last ones name only a kind of system: several callers may each have a different one of that kind, but
+rarely do two change at once.
+"""
 _CALLED: Final = frozenset({EventKind.SPAN_SERVER, EventKind.SPAN_CONSUMER})
 _NO_NAME: Final = re.compile(r"|localhost|unknown|none|null|nan|.*[/\\].*", re.IGNORECASE)
-"""Values that name no callee: the local machine, a socket's path."""
+"""Regular expression of values that name no callee: the local machine, a path of a socket."""
 
 
 @dataclass(slots=True)
 class _Calls:
-    """Childless calls of one operation, in requests with no other call of that place."""
+    """Calls of one operation without recorded children, in requests in which no other operation has the same
+    stored name."""
 
     place: tuple[str, str]
-    """(component, point) as stored."""
+    """Name of the calls' operation as stored: (component, point)."""
     groups: list[tuple[int, I8, int]] = field(default_factory=list)
-    """(category, rows, calls a request) of the requests with such calls."""
+    """Requests with such calls, per group: (index of the category, row indices, calls per request)."""
 
 
 def unrecorded_callees(
@@ -56,11 +61,11 @@ def unrecorded_callees(
     settings: CausesSettings,
     failing: Iterable[int] = (),
 ) -> dict[int, str]:
-    """Map operations to the name of their callee: operations that changed, that changed patterns call, or
-    `failing`.
+    """Find the callees of operations that record none: operation -> name of its callee.
 
-    Left out: operations that call something in any request, begin a request or are a server's side. Empty
-    without requests. Reads parameters of `callee_requests` requests per operation.
+    Looked up are operations that changed, that changed patterns call, or that are in `failing`. Left out are
+    those that have recorded child calls in any request, begin a request, or are the server's side of a call.
+    Empty without requests. Reads parameters of `callee_requests` requests per operation.
     """
     calls = _ends(population, groups, names, _wanted(names, changes, failing), settings.callee_operations)
     if not calls:
@@ -84,7 +89,7 @@ def unrecorded_callees(
 
 
 def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> list[int]:
-    """Operations to look up, those with the largest changes first."""
+    """Numbers of the operations to look up, those with the largest changes first."""
     found: dict[int, None] = {}
     for change in sorted(changes, key=lambda change: -abs(change.contribution_ns)):
         if names.sites[change.site].kind is SiteKind.CALL:
@@ -100,7 +105,8 @@ def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> 
 def _ends(
     population: Population, groups: Sequence[RequestGroup], names: Names, wanted: Sequence[int], most: int
 ) -> dict[int, _Calls]:
-    """Childless calls by operation, in the order of `wanted`, up to `most` operations. O(groups · units)."""
+    """Find calls without recorded children: operation -> its calls, in the order of `wanted`, at most `most`
+    operations. O(groups · units)."""
     operation_of = np.array([site.operation for site in names.sites], dtype=np.int64)
     asked = np.array(sorted(wanted), dtype=np.int64)
     found: dict[int, _Calls] = {}
@@ -132,7 +138,7 @@ def _places(graph: Graph, sites: GraphSites) -> list[tuple[str, str]]:
 
 
 def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
-    """True for a client-side call without recorded children."""
+    """True if a unit of a graph is a client-side call without recorded children."""
     assert graph.nesting is not None
     kind = int(graph.nesting.kind[int(sites.start[unit])])
     return not names.patterns[int(sites.pattern[unit])] and sites.above[unit] >= 0 and kind not in _CALLED
@@ -141,8 +147,8 @@ def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
 def _chosen(
     population: Population, calls: Mapping[int, _Calls], most: int
 ) -> tuple[ChosenRequests, dict[int, int]]:
-    """(requests chosen, at most `most` per operation, evenly spaced and grouped by operation; operation ->
-    number of its calls in them)."""
+    """Choose requests of which parameters are read: (at most `most` requests per operation, evenly spaced,
+    one group per operation; operation -> number of its calls in them)."""
     groups: list[I4] = []
     categories: list[I4] = []
     rows: list[I8] = []
@@ -164,7 +170,8 @@ def _chosen(
 
 
 def _agreed(said: Counter[str], least: float) -> str:
-    """Name that at least `least` calls state; empty for none, or for a mere address."""
+    """Name that at least `least` calls state; empty if there is none, or if it is only an address. said:
+    value of the parameter -> number of calls."""
     name, times = max(said.items(), key=lambda item: (item[1], item[0]), default=("", 0))
     return name if times >= least and _is_name(name) else ""
 

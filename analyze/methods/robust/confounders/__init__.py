@@ -1,1 +1,1 @@
-"""Explain significant changes by causes other than the service: recording, names, clocks, load."""
+"""Confounders: explain significant changes by recording, names, clocks or load instead of by the service."""

@@ -1,4 +1,5 @@
-"""Explain changes against the history that the reference already had: they were there before."""
+"""Explain changes against the history that do not show against the reference: they began before the
+problem."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from analyze.methods.robust.confounders.port import Confounder, Explained, count
 
 
 class AbnormalReference(Confounder):
-    """Explains changes against the history that do not show against the reference."""
+    """Confounder that explains changes against the history that do not show against the reference."""
 
     name = "abnormal-reference"
     doc = "An incident that began before the reference is no change of the problem period."

@@ -1,8 +1,8 @@
-"""Explain slow-downs by more requests: a busy server makes the next ones wait.
+"""Explain slow-downs by load: with more requests, each waits longer at a busy server.
 
-Utilization is measured (Little's law: arrivals a second times seconds each), and queueing theory predicts the
-wait at the new load. An idle place gets no slower by load, so a fault under higher load is still found where
-it is; a nearly saturated place may get arbitrarily slow, so there a fault cannot be told from load.
+Utilization is measured (Little's law: arrivals per second times seconds each), and queueing theory predicts
+the wait at the new load. An idle operation gets no slower by load, so a fault in it is still found; a nearly
+saturated one may get arbitrarily slow, so that its faults cannot be distinguished from load.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ _MAX_NS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LoadMet:
-    """Mean arrival rate around a request, requests a second, reference and problem."""
+    """Mean arrival rate that requests meet, requests per second, in the reference (`before`) and the problem
+    (`after`)."""
 
     before: float
     after: float
 
     @property
     def ratio(self) -> float:
-        """After over before; 1 if either is unknown."""
+        """Ratio of `after` to `before`; 1 if either is unknown."""
         return self.after / self.before if self.before > 0 and self.after > 0 else 1.0
 
 
 def load_met(comparison: Comparison) -> LoadMet:
-    """Mean over requests of the arrival rate in the block of time around each.
+    """Compute the mean over requests of the arrival rate in the block of time around each request.
 
-    A period's own rate hides bursts: twice the load in half of the time is the same number of requests.
-    Blocks hold about `load_requests` requests; without requests at hand they are slots of the profile.
+    The rate of a whole period would hide bursts: twice the load in half of the time is the same number of
+    requests. A block has about `load_requests` requests; for statistics it is a slot of the profile.
     O(requests).
     """
     population, roles = comparison.population, comparison.roles
@@ -79,15 +80,15 @@ def _of_slots(profile: Profile, slots: B1) -> float:
 
 
 class Load(Confounder):
-    """Explains slow-downs under more requests, and speed-ups under fewer."""
+    """Confounder that explains slow-downs by more requests, and speed-ups by fewer."""
 
     name = "load"
     doc = "More requests wait longer where a server was busy."
     case = "tests/unit/test_confounders.py: a full place waits"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain slow-downs that queueing under the higher load predicts; speed-ups under lower load
-        alike."""
+        """Explain the slow-downs that queueing under higher load predicts, or the speed-ups under lower
+        load."""
         met = load_met(comparison)
         found = load_changes(changes, met, comparison)
         if not found:
@@ -103,7 +104,7 @@ class Load(Confounder):
 
 
 def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison) -> list[Change]:
-    """Changes that the load explains: slower under more requests, faster under fewer."""
+    """Select the changes that load explains: slow-downs under more requests, speed-ups under fewer."""
     settings = comparison.settings.confounders
     if 1 / settings.load_ratio < met.ratio < settings.load_ratio:
         return []
@@ -128,8 +129,8 @@ def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison
 
 
 def _factors(view: View, ratio: float) -> tuple[F8, F8]:
-    """([sites] factor of the mean time that queueing predicts at the site's operation, [sites] factor
-    measured).
+    """Compute for each site (factor of the mean time that queueing predicts at its operation, factor
+    measured), both float64[sites].
 
     One server with random arrivals (M/M/1): t = s / (1 - rho), with rho / (1 - rho) requests present. So rho
     follows from the number present, slot by slot; with rho·ratio >= 1 the factor is infinite.
@@ -167,7 +168,7 @@ def _factors(view: View, ratio: float) -> tuple[F8, F8]:
 
 
 def _mean_ns(votes: Histograms, n_places: int, n_columns: int) -> F8:
-    """[places, columns] mean, ns; NaN without votes."""
+    """Mean time, ns, float64[places, columns]; NaN without votes."""
     with np.errstate(divide="ignore", invalid="ignore"):
         mean: F8 = votes.sums(votes.n * value_of(votes.bin + 0.5), n_places, n_columns) / votes.sums(
             votes.n, n_places, n_columns

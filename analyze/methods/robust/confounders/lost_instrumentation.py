@@ -1,9 +1,9 @@
 """Find components that callers call as before but that no longer record spans: lost instrumentation.
 
-The caller's side of a remote call is named after its callee if the callee's span arrives. Without that span
-the same call appears without that name, as often as before: nobody stopped calling. A service that is down is
-called, too, but then calls fail or take another time. Otherwise the time and calls that the component's spans
-showed are now its caller's own time, and no change of the service.
+The name of the caller's side of a remote call includes the callee if the callee's span arrives. Without that
+span the same call appears under the name without callee, as often as before: callers did not stop. They also
+call a service that is down, but then calls fail or their duration changes. If neither happens, the time of
+the component's spans is now counted as its callers' self time, and the service did not change.
 """
 
 from __future__ import annotations
@@ -33,23 +33,24 @@ from analyze.stats.proportions import exact_p
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """A component with spans in the reference but not in the problem."""
+    """Component that has spans in the reference but not in the problem, though its callers still call it."""
 
     component: str
     calls: tuple[Rename, ...]
-    """Calls of its callers: old name, with the component as callee, and new name, without."""
+    """Renames of its callers' calls: from the name with the component as callee to the name without
+    callee."""
 
 
 @dataclass(frozen=True, slots=True)
 class SilentComponents(Noticed):
-    """Components without spans in the problem."""
+    """State of the confounder `LostInstrumentation`: the components that stopped recording."""
 
     silent: tuple[Silent, ...]
-    """Silent components by name, at least one."""
+    """Components without spans in the problem, by name; at least one."""
 
 
 class LostInstrumentation(Confounder):
-    """Compares calls of a component that stopped recording under their old names."""
+    """Confounder that restores the names of calls to a component that stopped recording."""
 
     name = "lost-instrumentation"
     doc = "A component that stops recording looks as if nobody called it, and its time as its callers'."
@@ -57,14 +58,14 @@ class LostInstrumentation(Confounder):
     state = SilentComponents
 
     def adjust(self, comparison: Comparison) -> Comparison:
-        """Rename the calls in the profile back to their old names."""
+        """Rename the calls in the profile back to the names they had in the reference."""
         settings = comparison.settings.confounders
         found = silent_components(comparison.profile, comparison.roles, settings)
         calls = tuple(call for one in found for call in one.calls)
         return with_old_names(comparison, calls, SilentComponents(found))
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain changes at calls of silent components, and at their former spans."""
+        """Explain changes at calls of the components that stopped recording, and at their former spans."""
         noticed = comparison.noticed_as(SilentComponents)
         if noticed is None:
             return None
@@ -90,8 +91,8 @@ class LostInstrumentation(Confounder):
 
 
 def silent_components(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tuple[Silent, ...]:
-    """Components in the reference without spans in the problem that callers call as before; by name.
-    O(sites)."""
+    """Find components of the baseline without spans in the problem whose callers call them as before; by
+    name. O(sites)."""
     before, after = (uses_of(profile, slots) for slots in (roles.ordinary, roles.problem))
     names = profile.names.operations
     number = {name: place for place, name in enumerate(names)}
@@ -118,7 +119,8 @@ def silent_components(profile: Profile, roles: Roles, settings: ConfounderSettin
 
 
 def _as_often(before: Uses, after: Uses, named: int, nameless: int, settings: ConfounderSettings) -> bool:
-    """True if calls with the callee's name are gone, and equally many without it appeared."""
+    """True if calls under the name with callee are gone, and equally many under the name without callee
+    appeared."""
     if nameless < 0 or after.n[named] > 0 or after.n[nameless] < settings.rename_requests:
         return False
     return bool(before.n[nameless] < settings.nameless_share * after.n[nameless]) and as_often(

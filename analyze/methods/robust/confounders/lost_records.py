@@ -1,8 +1,9 @@
 """Explain changes by events of one period that were lost in transit.
 
 If three of a hundred events are lost, only four in ten requests of thirty events arrive whole. Some losses
-are visible (no end, a parent without a record), most are not: a step is skipped. But random loss is the same
-everywhere, so what all places lack in common measures it, and a place that lacks more has changed.
+are visible (a missing end, a parent without a record), most are not: a step is skipped. But random loss has
+the same rate everywhere, so the median share of missing calls measures it, and a site where more calls are
+missing has changed.
 """
 
 from __future__ import annotations
@@ -32,27 +33,27 @@ from stitch.graph.placed import is_made_up
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Share of one period's events lost in transit, beyond the other period's."""
+    """Loss of events in transit in one period, compared with the other."""
 
     in_problem: bool
     """True if the problem lost events, False if the reference did."""
     rate: float
-    """Share of events lost."""
+    """Share of the period's events that were lost, in [0, 1], in addition to losses in the other period."""
     missing: tuple[float, float]
-    """Share of flows visibly incomplete, reference and problem."""
+    """Shares of flows that are visibly incomplete, in [0, 1]: (reference, problem)."""
     places: int
-    """Number of calls that `rate` is estimated from; 0: from `missing`."""
+    """Number of calls from which `rate` is estimated; 0 if it is estimated from `missing`."""
 
 
 class LostRecords(Confounder):
-    """Explains changes of paths, and times of steps, by lost events."""
+    """Confounder that explains changes of paths, and of times of steps, by lost events."""
 
     name = "lost-records"
     doc = "Events that never arrived look like calls that are not made."
     case = "tests/integration/test_simulated_negatives.py: records that are lost"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain changes that the loss can cause, by kind and size."""
+        """Explain the changes that the loss can bring about, by kind and size."""
         settings = comparison.settings.confounders
         loss = loss_of(comparison.profile, comparison.roles, comparison.population.incomplete, settings)
         if loss is None:
@@ -70,7 +71,8 @@ class LostRecords(Confounder):
 def loss_of(
     profile: Profile, roles: Roles, incomplete: Sequence[tuple[int, int]], settings: ConfounderSettings
 ) -> Loss | None:
-    """Loss of events, if the shares of incomplete flows differ between the periods; else None.
+    """Estimate the loss of events if the shares of incomplete flows differ between the periods; None if they
+    do not.
 
     incomplete: see `Population.incomplete`.
     """
@@ -90,7 +92,11 @@ def loss_of(
 
 
 def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings) -> F8:
-    """[calls that nearly every request at a place makes] share of them missing in the lossy period."""
+    """For each call that nearly every request at a site makes, the share of these calls that is missing in
+    the lossy period, float64[such calls].
+
+    whole, lossy: masks of the slots of the two periods.
+    """
     patterns = _Patterns.of(profile, whole, lossy)
     present: dict[tuple[int, int], F8] = defaultdict(lambda: np.zeros(2))
     for site, pattern, votes in zip(
@@ -110,7 +116,10 @@ def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings)
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Call patterns of two periods: rows (site, pattern), weighted votes [rows, 2]; total [sites, 2]."""
+    """Votes by site and call pattern in two periods.
+
+    site, pattern: [rows]; votes: float64[rows, 2] weighted; total: float64[sites, 2].
+    """
 
     site: I8
     pattern: I8
@@ -130,7 +139,7 @@ class _Patterns:
 
 
 def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison) -> list[Change]:
-    """Changes that the loss explains, by kind and size."""
+    """Select the changes that the loss explains, by kind and size."""
     if loss.rate <= 0:
         return []
     profile, settings = comparison.profile, comparison.settings.confounders
@@ -141,11 +150,9 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
     over_lost = _steps_over_lost(profile, comparison.view, loss, settings)
 
     def explained(change: Change) -> bool:
-        """True if a path moved no more than the loss allows, towards patterns that a loss leaves.
-
-        Own times are compared within a pattern, and a pattern includes which calls are made: so a loss moves
-        paths, and of times only those of steps over lost records.
-        """
+        """True if a path changed by no more than the loss allows, towards patterns that arise by loss. Self
+        times are compared within a pattern, which includes the calls made: so loss changes paths, and among
+        times only those of steps over lost records."""
         if change.kind in TIME_KINDS:
             return bool(over_lost[change.site])
         if change.kind not in PATH_KINDS or change.pattern == NO_PATTERN:
@@ -165,8 +172,8 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
 
 
 def _steps_over_lost(profile: Profile, sums: View, loss: Loss, settings: ConfounderSettings) -> B1:
-    """[sites] True for steps A→B that appear because records of A→…→B were lost: no more frequent and no
-    slower than the loss predicts. Their time is not that of a direct step."""
+    """bool[sites]: True for steps A→B that appear because records of A→…→B were lost: no more frequent and no
+    slower than the loss predicts. Such a step's time is not that of a direct step."""
     whole, lossy = (sums.before, sums.after) if loss.in_problem else (sums.after, sums.before)
     steps = {
         (name.caller, name.operation): at
@@ -197,7 +204,7 @@ def _steps_over_lost(profile: Profile, sums: View, loss: Loss, settings: Confoun
 
 
 def _incomplete_part(profile: Profile, patterns: _Patterns, rate: float) -> F8:
-    """[sites] share of calls that lose at least one of their child calls."""
+    """Share of calls at each site that lose at least one of their child calls, float64[sites]."""
     made = np.array(
         [sum(child.calls for child in pattern) for pattern in profile.names.patterns], dtype=np.float64
     )
@@ -208,11 +215,11 @@ def _incomplete_part(profile: Profile, patterns: _Patterns, rate: float) -> F8:
 
 
 def _below(profile: Profile, sums: View, in_problem: bool) -> tuple[list[int], dict[int, set[int]]]:
-    """([operations] index of the operation's name without callee, {index: operations that may follow it after
-    a loss}).
+    """Find (index of each operation's name without callee, {index: set of indices of operations that may
+    follow it after a loss}).
 
-    These are all its successors in the period without loss, and successors at distance two and more in the
-    lossy one. A call whose callee side is lost has no callee in its name.
+    Operations that may follow are all successors, at any distance, in the period without loss, and those at
+    distance two or more in the lossy one. A call whose callee's span is lost has no callee in its name.
     """
     bases = Numbering[tuple[str, str]]()
     base = [bases[name[:2]] for name in profile.names.operations]

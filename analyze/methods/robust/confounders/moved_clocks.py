@@ -1,4 +1,4 @@
-"""Explain times between hosts whose clocks moved. Times on one host are unaffected."""
+"""Explain changes of times between hosts whose clocks moved. Times on one host are unaffected."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ _US = 1e-3
 
 
 class MovedClocks(Confounder):
-    """Explains times between hosts whose clocks moved apart."""
+    """Confounder that explains changes of times between hosts whose clocks moved against each other."""
 
     name = "moved-clocks"
     doc = "Times between hosts whose clocks moved are no evidence; times on one host are."
     case = "tests/unit/test_record_clocks.py: a clock that was set"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain changes of times mostly between such hosts, no larger than the clock move."""
+        """Explain changes whose times are mostly between hosts whose clocks moved, if they are no larger than
+        the clock move."""
         by_us = _by_codes(comparison.population)
         found = [
             change
@@ -43,7 +44,7 @@ class MovedClocks(Confounder):
 
 
 def _by_codes(population: Population) -> dict[tuple[int, int], float]:
-    """Map a pair of host codes, ascending, to the clock move between them, µs; infinite if unknown."""
+    """Moves of clocks between hosts: (lower, higher host code) -> size of the move, µs; inf if unknown."""
     code = {host: number for number, host in enumerate(population.hosts)}
     found = {}
     for move in population.clock_moves:
@@ -54,10 +55,8 @@ def _by_codes(population: Population) -> dict[tuple[int, int], float]:
 
 
 def _between(change: Change, moves: dict[tuple[int, int], float], comparison: Comparison) -> bool:
-    """True if most times of a change are between hosts in `moves`, and it is no larger than the move.
-
-    O(requests at the site).
-    """
+    """True if most times of a change are between hosts in `moves`, and the change is no larger than the move
+    of their clocks. O(requests at the site)."""
     n = crossing = 0
     largest, settings = 0.0, comparison.settings.confounders
     for group in comparison.profiled.groups:

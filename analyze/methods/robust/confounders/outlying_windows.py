@@ -1,4 +1,4 @@
-"""Leave out windows of the baseline that differ from all others: they had an incident."""
+"""Exclude windows of the baseline that differ from all others: they had an incident."""
 
 from __future__ import annotations
 
@@ -29,16 +29,20 @@ _MOST_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class LeftOut(Noticed):
-    """Outlying windows of one comparison."""
+    """State of the confounder `OutlyingWindows`: the windows excluded from the baseline.
+
+    of: number of windows that were tested; where: "history" or "reference".
+    """
 
     texts: tuple[str, ...]
-    """Texts, one per window: its time, and the values in which it differs from other windows."""
+    """Text per excluded window: its time, and the values in which it differs from the others."""
     of: int
     where: str
 
 
 class OutlyingWindows(Confounder):
-    """Removes windows with an incident from the history, or from the noise blocks of a long reference."""
+    """Confounder that excludes windows with an incident from the history, or from the noise blocks of a long
+    reference."""
 
     name = "outlying-windows"
     doc = "One window of the history with an incident must not hide the same as ordinary."
@@ -46,7 +50,7 @@ class OutlyingWindows(Confounder):
     state = LeftOut
 
     def adjust(self, comparison: Comparison) -> Comparison:
-        """Remove outlying blocks from the baseline; the reference itself remains the value before."""
+        """Exclude outlying blocks from the baseline; the reference remains the period before."""
         roles = comparison.roles
         candidate = np.ones(roles.n_noise, dtype=np.bool_)
         has_history = len(roles.history) > 0
@@ -73,7 +77,7 @@ class OutlyingWindows(Confounder):
         return adjusted.with_noticed(left_out)
 
     def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Report the windows left out; explains no change."""
+        """Report the excluded windows; explains no change."""
         found = comparison.noticed_as(LeftOut)
         if found is None:
             return None
@@ -88,10 +92,8 @@ class OutlyingWindows(Confounder):
 
 
 def _outlying(blocks: PeriodBlocks, candidate: B1, comparison: Comparison) -> B1:
-    """[blocks] True for candidates whose mean response time or failures differ from the others'.
-
-    All False if they are many, or too few blocks remain: what happens often is ordinary.
-    """
+    """[blocks] True for candidates whose mean response time or share of failures differs from the others. All
+    False if that holds for many, or if too few blocks would remain: frequent values are normal."""
     settings, found = comparison.settings, np.zeros(len(candidate), dtype=np.bool_)
     verdict = settings.verdict
     for value, variance, assumed in _levels(blocks, verdict.assumed_tau, settings.outlying_share_tau):
@@ -107,7 +109,8 @@ def _outlying(blocks: PeriodBlocks, candidate: B1, comparison: Comparison) -> B1
 
 
 def _levels(blocks: PeriodBlocks, time_tau: float, share_tau: float) -> Iterator[tuple[F8, F8, float]]:
-    """Yield ([blocks] value, [blocks] sampling variance, assumed noise) for each measure of a window.
+    """Yield ([blocks] value, [blocks] sampling variance, assumed standard deviation between windows) for each
+    measure of a window.
 
     Times are logarithms of means; shares are angles (arcsine of the root), whose variance is 1 / 4n.
     """
@@ -125,8 +128,8 @@ def _when(slots: Sequence[Slot]) -> str:
 
 
 def _why(blocks: PeriodBlocks, block: int, others: B1) -> str:
-    """Difference of a block in words: `mean 20.5 ms, others 1.4 to 1.6 ms; 33 % of its requests with a
-    failing call, others at most 1 %`."""
+    """Text of the difference between a block and the others: `mean 20.5 ms, others 1.4 to 1.6 ms; 33 % of its
+    requests with a failing call, others at most 1 %`."""
     weight = np.maximum(blocks.weight.sum(axis=1), 1e-300)
     mean = blocks.time_us.sum(axis=1) / weight
     said = []

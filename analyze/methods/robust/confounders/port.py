@@ -1,4 +1,4 @@
-"""Define a confounder: a possible cause of changes other than the service.
+"""Interface of a confounder: a possible cause of changes other than the service.
 
 To add one: a class in a file of its own, and a row in `registry.CONFOUNDERS`; its `case` names the test that
 fails without it.
@@ -19,41 +19,43 @@ Kind = Literal["quality", "skew", "load", "labels", "history"]
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Significant changes that a confounder explains, which therefore become no findings."""
+    """Significant changes that a confounder explains, and that therefore do not become findings."""
 
     kind: Kind
-    """Kind of the row under data quality."""
+    """Kind of the report's row under data quality."""
     text: str
-    """Sentences, one or two, with the size of the effect."""
+    """Sentences for the report, one or two, with the size of the effect."""
     changes: tuple[Change, ...] = ()
     severe: bool = False
-    """True if the remaining findings may be incomplete."""
+    """True if findings may be missing because of the confounder."""
     hidden_paths: float = 0.0
-    """Largest share of a path that the confounder could move unseen."""
+    """Largest change of a path's share, in [0, 1], that the confounder could hide."""
 
 
 class Confounder(ABC):
-    """A possible cause of changes other than the service: a row of `registry.CONFOUNDERS`."""
+    """A possible cause of changes other than the service; instances are rows of `registry.CONFOUNDERS`."""
 
     name: str
     doc: str
-    """Purpose in one sentence."""
+    """Description of the confounder in one sentence, for documentation."""
     case: str
-    """The test case that fails without it."""
+    """Test case that fails without the confounder."""
     state: ClassVar[type[Noticed] | None] = None
-    """Class of the state that `adjust` stores; None: it adjusts nothing."""
+    """Class of the state that `adjust` stores in the comparison; None if it adjusts nothing."""
 
     def adjust(self, comparison: Comparison) -> Comparison:
-        """Remove the confounder from the comparison where possible; by default return it unchanged."""
+        """Remove the confounder's effect from the comparison where possible; the default returns it
+        unchanged."""
         return comparison
 
     @abstractmethod
     def explains(self, changes: Sequence[Change], comparison: Comparison, /) -> Explained | None:
-        """Take the changes that the confounder explains; None if it does not occur in the comparison."""
+        """Find the changes that the confounder explains; None if the confounder does not occur in the
+        comparison."""
 
 
 def counted_changes(changes: Sequence[Change]) -> str:
-    """Number of changes in words: `3 changes at 2 call sites`."""
+    """Number of changes as text: `3 changes at 2 call sites`."""
     sites = len({change.site for change in changes})
     noun = "change" if len(changes) == 1 else "changes"
     where = "call site" if sites == 1 else "call sites"

@@ -1,4 +1,5 @@
-"""List CONFOUNDERS in order: data quality, then load. A change is explained by the first that can."""
+"""Confounders in the order in which they apply: data quality, then load. The first that explains a change
+counts."""
 
 from __future__ import annotations
 
@@ -30,33 +31,36 @@ CONFOUNDERS: Final[tuple[Confounder, ...]] = (
 )
 
 _REAL: Final = (AbnormalReference.name, Load.name)
-"""Confounders whose changes are real changes of the service."""
+"""Names of confounders that explain real changes of the service, not of the recording."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confounded:
-    """Significant changes: kept for findings, or explained by a confounder."""
+    """Significant changes divided into those that become findings and those explained by a confounder."""
 
     kept: tuple[Change, ...]
-    """Changes that become findings."""
+    """Changes that no confounder explains; they become findings."""
     explained: Mapping[str, Explained]
-    """Name of a confounder -> what it explains."""
+    """Name of a confounder -> the changes that it explains, with its text."""
 
     def text(self, name: str) -> str:
-        """Sentence of a confounder; empty if it does not occur."""
+        """Text of the confounder `name` for the report; empty if it does not occur."""
         return self.explained[name].text if name in self.explained else ""
 
     def changes(self, name: str) -> tuple[Change, ...]:
-        """Changes that a confounder explains."""
+        """Changes that the confounder `name` explains; empty if it does not occur."""
         return self.explained[name].changes if name in self.explained else ()
 
     @property
     def hidden_paths(self) -> float:
-        """Largest path share that may be hidden."""
+        """Largest change of a path's share, in [0, 1], that some confounder could hide; 0 for none."""
         return max((one.hidden_paths for one in self.explained.values()), default=0.0)
 
     def given_up(self, name: str, taken: Collection[int], comparison: Comparison) -> Confounded:
-        """Remove the changes `taken` (ids) from a confounder, as findings claim them."""
+        """Remove changes from those that the confounder `name` explains, because findings claim them.
+
+        taken: Python ids of these changes.
+        """
         left = [change for change in self.changes(name) if id(change) not in taken]
         if len(left) == len(self.changes(name)):
             return self
@@ -68,14 +72,14 @@ class Confounded:
 
 
 def adjusted(comparison: Comparison) -> Comparison:
-    """Let each confounder in use adjust the comparison."""
+    """Comparison after each confounder in use, in turn, has adjusted it."""
     for confounder in _used(comparison):
         comparison = confounder.adjust(comparison)
     return comparison
 
 
 def confounded(changes: Sequence[Change], comparison: Comparison) -> Confounded:
-    """Split changes into kept and explained; each confounder in turn gets what is left."""
+    """Divide changes into kept and explained ones; each confounder in turn gets the changes that remain."""
     left = list(changes)
     explained = {}
     for confounder in _used(comparison):
@@ -88,8 +92,8 @@ def confounded(changes: Sequence[Change], comparison: Comparison) -> Confounded:
 
 
 def recorded_changes(changes: Sequence[Change], comparison: Comparison) -> list[Change]:
-    """Drop changes that the recording made. Those explained by load, or there before, remain: a gate must not
-    pass because of them."""
+    """Drop changes that arise from recording alone. Changes explained by load, or that began before the
+    problem, remain: a gate must not pass because of them."""
     found = confounded(changes, comparison)
     kept = [*found.kept, *(change for name in _REAL for change in found.changes(name))]
     wanted = {id(change) for change in kept}

@@ -1,9 +1,10 @@
-"""Find renamed operations: vanished under one name and new under another, at the same place.
+"""Find renamed operations: those that vanished under one name and appeared under another, at the same call
+sites.
 
 A deploy that renames a label makes every path through it new. The place remains: the new name has the old
-one's neighbours, in as many of the requests. The problem is then tested under the old names, so that other
-changes there are still found. A name makes no work shorter: an operation of the same component that takes far
-less time, and fails no more often, is another operation, and its calls moved there.
+one's neighbours, in as many requests. The problem is then tested under the old names, so that other changes
+there are still found. A name makes no work shorter: an operation of the same component that takes far less
+time, and fails no more often, is another operation, and its calls moved there.
 """
 
 from __future__ import annotations
@@ -31,44 +32,48 @@ from schemas.arrays import B1, F8
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Operation with its old and new name."""
+    """Operation that has another name in the problem than in the reference."""
 
     old: OperationName
     new: OperationName
     requests: float
-    """Recorded problem requests that pass the operation."""
+    """Number of recorded requests of the problem that pass the operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renames(Noticed):
-    """Operations renamed in the problem."""
+    """State of the confounder `RenamedOperations`: the operations renamed in the problem."""
 
     renamed: tuple[Rename, ...]
-    """Renames by old name, at least one."""
+    """Renames, ordered by old name; at least one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """Use of operations in one period; arrays are [operations]."""
+    """Use of operations in one period; arrays are float64[operations].
+
+    calls: number of calls; inclusive_ns: sum of their durations with child calls, ns.
+    """
 
     n: F8
-    """Recorded requests that pass, counted at each site: the sample size."""
+    """Number of recorded requests that pass the operation, summed over its call sites: the sample size."""
     share: F8
-    """Requests that pass over the period's requests, both weighted: the frequency."""
+    """Share of the period's requests that pass the operation, both weighted: its frequency."""
     failing: F8
-    """Recorded requests with a failing call."""
+    """Number of recorded requests with a failing call of the operation."""
     calls: F8
     inclusive_ns: F8
     requests: float
-    """Recorded requests of the period."""
+    """Number of recorded requests of the period."""
 
 
 Ways = Mapping[int, Mapping[tuple[str, int], float]]
-"""Operation -> (direction, neighbour) -> share of the operation's calls from or to that neighbour."""
+"""Neighbours of operations: operation -> ("from" or "to", neighbour) -> share of all calls from and to the
+operation that have this direction and neighbour."""
 
 
 class RenamedOperations(Confounder):
-    """Compares renamed operations under their old names."""
+    """Confounder that compares renamed operations under their old names."""
 
     name = "renamed-operations"
     doc = "A deployment that renames an operation makes every path through it new."
@@ -81,13 +86,13 @@ class RenamedOperations(Confounder):
         return with_old_names(comparison, found, Renames(found))
 
     def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Report the renames; no change is left to explain."""
+        """Report the renames; explains no change, as the names were restored before the tests."""
         found = comparison.noticed_as(Renames)
         return None if found is None else Explained("labels", rename_text(found.renamed))
 
 
 def with_old_names(comparison: Comparison, renamed: tuple[Rename, ...], noticed: Noticed) -> Comparison:
-    """Return the comparison under the old names, with the state `noticed`; unchanged without renames."""
+    """Comparison under the old names, with the state `noticed`; unchanged if nothing is renamed."""
     if not renamed:
         return comparison
     adjusted = replace(comparison, profiled=under_old_names(comparison.profiled, renamed))
@@ -95,7 +100,8 @@ def with_old_names(comparison: Comparison, renamed: tuple[Rename, ...], noticed:
 
 
 def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tuple[Rename, ...]:
-    """Find operations of the reference that have another name in the problem, by old name. O(sites)."""
+    """Find operations of the baseline that have another name in the problem; ordered by old name.
+    O(sites)."""
     names = profile.names.operations
     sides = roles.ordinary, roles.problem
     n0, n1 = (profile.at_operations("visits", "n", slots) for slots in sides)
@@ -129,14 +135,20 @@ def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tup
 
 
 def _half_moved(gone: list[OperationName], found: Mapping[OperationName, OperationName]) -> set[str]:
-    """Components renamed in places only, while their other operations are gone: no rename."""
+    """Components of which only some operations seem renamed while others are gone: these were not renamed.
+
+    gone: operations without requests in the problem; found: old name -> new name.
+    """
     renamed = {old.component for old, new in found.items() if old.component != new.component}
     return {old.component for old in gone if old.component in renamed and old not in found}
 
 
 def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[str]]) -> bool:
-    """True if the names may be one operation's: another point inside the same component, or a renamed
-    component or callee with the same point. Else it is another route."""
+    """True if two names may belong to one operation: they differ in the point only, or in a component or
+    callee that is itself gone (new) while the point is equal. Otherwise the new one is another route.
+
+    moved: components gone in the problem, components new in it.
+    """
 
     def same(one: str, other: str) -> bool:
         return one == other or (one in moved[0] and other in moved[1])
@@ -149,7 +161,7 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
 
 
 def uses_of(profile: Profile, slots: B1) -> Uses:
-    """Use of operations in the given slots. O(sites)."""
+    """Sum the use of operations in the slots with mask `slots`. O(sites)."""
     return Uses(
         n=profile.at_operations("visits", "n", slots),
         share=profile.at_operations("visits", "w", slots) / max(profile.responded("w", slots), 1e-300),
@@ -161,7 +173,7 @@ def uses_of(profile: Profile, slots: B1) -> Uses:
 
 
 def _ways(profile: Profile, slots: B1) -> Ways:
-    """Neighbours of operations in the given slots. O(sites)."""
+    """Find the neighbours of operations in the slots with mask `slots`. O(sites)."""
     weight = profile.at_sites("visits", "w", slots)
     ways: dict[int, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
     for site, passed in zip(profile.names.sites, weight.tolist(), strict=True):
@@ -177,7 +189,8 @@ def _ways(profile: Profile, slots: B1) -> Ways:
 
 
 def as_often(before: Uses, after: Uses, old: int, new: int, settings: ConfounderSettings) -> bool:
-    """True if the share of requests that pass `new` after equals that of `old` before, up to chance."""
+    """True if, up to chance, the share of requests that pass `new` in the problem equals the share that
+    passed `old` before. old, new: numbers of operations."""
     share0, share1 = float(before.share[old]), float(after.share[new])
     requests = before.requests + after.requests
     pooled = (share0 * before.requests + share1 * after.requests) / requests
@@ -186,8 +199,10 @@ def as_often(before: Uses, after: Uses, old: int, new: int, settings: Confounder
 
 
 def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], come: list[int]) -> float:
-    """Overlap of the neighbours of `old` before and `new` after, 0 to 1; neighbours in `gone` and `come`
-    match each other, as they may be renamed, too."""
+    """Overlap of the neighbours of `old` before with those of `new` after, in [0, 1].
+
+    Neighbours in `gone` and in `come` count as equal, as they may be renamed, too.
+    """
 
     def merged_ways(ways: Ways, operation: int, unsure: list[int]) -> dict[tuple[str, int], float]:
         merged: dict[tuple[str, int], float] = defaultdict(float)
@@ -204,9 +219,8 @@ def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], co
 def _shorter(
     profile: Profile, roles: Roles, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
 ) -> set[tuple[int, int]]:
-    """Pairs (old, new) inside a component whose new own time is far shorter, by a felt part of the response.
-    Renamed components are exempt: they may have become faster, too. Steps of records are left out: their time
-    is not the point's. O(votes at their sites)."""
+    """Find pairs (old, new) in one component for which the self time of `new` is so much shorter that the
+    response time changes noticeably: these are two different operations."""
     names = profile.names.operations
     inside_one = {
         (old, new)
@@ -236,7 +250,7 @@ def _shorter(
 def _failing_more(
     before: Uses, after: Uses, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
 ) -> set[tuple[int, int]]:
-    """Pairs (old, new) whose new operation fails more often than chance explains: failures may end early."""
+    """Find pairs (old, new) for which `new` fails more often than chance explains: failures may end early."""
     failing0, n0, failing1, n1 = before.failing, before.n, after.failing, after.n
     found = set()
     for _, old, new in options:
@@ -248,7 +262,8 @@ def _failing_more(
 
 
 def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
-    """Rename operations in a profile back to their old names, and renumber its groups. O(rows log rows)."""
+    """Rename operations in a profile back to their old names, and renumber the groups of requests. O(rows log
+    rows)."""
     names = _old_names(profiled.profile.names, found)
     # The numbers that `joined` gives: names as they come.
     codes = RunNames().taken_in(name_columns(names))
@@ -281,7 +296,7 @@ def _renumbered(group: RequestGroup, codes: Recoding) -> RequestGroup:
 
 
 def rename_text(found: tuple[Rename, ...], most: int = 3) -> str:
-    """Sentence on the renames."""
+    """Sentence on the renames for the report; names at most `most` of them."""
 
     def called(rename: Rename) -> str:
         inside = rename.new._replace(point="") == rename.old._replace(point="")

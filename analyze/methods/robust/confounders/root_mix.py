@@ -1,4 +1,5 @@
-"""Explain path changes by another mix of root types, if each root type takes its paths as before."""
+"""Explain path changes by another mix of root types, if requests of each root type take their paths as
+before."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ from schemas.report.findings import ChangeKind
 
 
 class RootMix(Confounder):
-    """Explains changes between known paths of call sites that several root types share."""
+    """Confounder that explains changes between known paths at call sites that several root types have in
+    common."""
 
     name = "root-mix"
     doc = "Fewer requests of one type pass a shared point: no request takes another path."
     case = "tests/unit/test_root_mix.py"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain path changes that vanish, or shrink to less than half, within root types."""
+        """Explain path changes that vanish, or become less than half as large, within root types."""
         floor = comparison.settings.pattern_floor
         found = []
         for change in changes:
@@ -42,7 +44,8 @@ class RootMix(Confounder):
 
 
 def _moved(change: Change, comparison: Comparison) -> tuple[float, float]:
-    """Change of a share from reference to problem: (of all requests, within root types)."""
+    """Change of the share of a path from reference to problem: (among all requests, within root types); inf
+    for the second if fewer than two root types pass the site."""
     roles, population = comparison.roles, comparison.population
     touching: dict[str, F8] = {}
     taking: dict[str, F8] = {}

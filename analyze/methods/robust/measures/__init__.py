@@ -1,1 +1,1 @@
-"""Measures at call sites: one row each in `registry`; large ones have a file of their own."""
+"""Measures at call sites, one row each in `registry`; large ones have separate files."""

@@ -1,10 +1,10 @@
 """Find few calls that take far longer than any baseline call: a second of back-off in 1 % of reads.
 
-Ranks say little about them: the five largest values all in one period are chance once in 32 times. Their
-distance says more. Beyond the largest baseline time the tail is continued by Pareto's law of index 1, heavier
-than any whose mean exists: ten times as long is then ten times as rare. A rare separate mode (a checkpoint
-that holds a lock now and then) is not of that tail: so there must be several, not in one burst, unlikely by
-rank as well, and they must take much of the time.
+Ranks are weak evidence: the five largest values lie in one period by chance once in 32 times. Their distance
+is stronger evidence. Beyond the largest baseline time the tail is continued by Pareto's law of index 1,
+heavier than any whose mean exists: ten times as long is then ten times as rare. A rare separate mode (a
+checkpoint that holds a lock now and then) does not belong to that tail: so several such calls are required,
+not in one burst, unlikely by rank as well, that take much of the time.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class FarCalls:
-    """Calls of the problem far slower than all baseline calls; arrays are [sites]."""
+    """Calls of the problem that are far slower than all baseline calls; arrays are [sites]."""
 
     threshold: I8
-    """Highest bin that is not far slower."""
+    """int64: highest bin (`bin_of`, ns) of self time that is not far slower."""
     n: F8
-    """Problem requests above the threshold."""
+    """float64: number of the problem's requests above the threshold."""
     p: F8
-    """p of as many at the site or its sets of sites, by continued tails; 1 if there is none."""
+    """p of at least as many far slower calls at the site, or in one of its sets of sites, under continued
+    tails; 1 if there are none."""
     passes: B1
     excess_ns: F8
-    """Mean time above the threshold, a call of the problem, ns."""
+    """Mean time above the threshold, ns per call of the problem."""
 
 
 def far_calls(
@@ -45,13 +46,13 @@ def far_calls(
     visited: VisitSums,
     settings: RobustSettings,
 ) -> FarCalls:
-    """Test every site together with each set it is in: who calls a slow call, or what follows a slow step,
-    does not matter.
+    """Find far slower calls; every site is tested together with each set of sites that it belongs to, as it
+    does not matter who makes a slow call, or what follows a slow step.
 
-    values: own times given their patterns, by site and period (1 the problem, the others baseline). by_block:
-    maps [sites] True for wanted sites to their problem times by block. alike: partitions of the sites, each
-    [sites] set numbers. visited: sums of the problem. The threshold is the site's own; a set sums all its
-    sites. O(rows).
+    values: self times given their patterns, by site and period (column 1 the problem, others baseline).
+    by_block: function from bool[sites], the wanted sites, to their times in the problem by block. alike:
+    partitions of the sites, each int64[sites] numbers of sets. visited: sums of the problem. Each site has
+    its own threshold; numbers are summed over a set. O(rows).
     """
     n_sites = len(alike[0])
     ordinary = values.column != 1
@@ -85,7 +86,7 @@ def far_calls(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Far slower calls, and sums [sites] of sites that the baseline knows."""
+    """Far slower calls, and sums by site, float64[sites]; 0 for sites that the baseline does not know."""
 
     blocks: Histograms
     """Far slower calls by block of the problem."""
@@ -93,12 +94,13 @@ class _Seen:
     n0: F8
     n1: F8
     beyond: F8
-    """Probability that the largest baseline call were as far away as the nearest of these."""
+    """Probability that the largest baseline call is at least as far away as the nearest far slower call."""
     excess_ns: F8
 
 
 def _tested(seen: _Seen, sets: I8, visited: VisitSums, settings: RobustSettings) -> tuple[F8, B1]:
-    """([sites] p, [sites] True if the other conditions hold), both of the site's set in `sets`."""
+    """Test each set of sites: (float64[sites] p, bool[sites] True if the other conditions hold), both those
+    of the site's set. sets: int64[sites] number of each site's set."""
     found, sets = np.unique(sets, return_inverse=True)
     n_sets = len(found)
     expected = totals(sets, seen.n1 * seen.beyond / (seen.n0 + 1), n_sets)

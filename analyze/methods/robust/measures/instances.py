@@ -1,8 +1,8 @@
 """Compare each instance of a component, and each version or zone, with its siblings in the problem.
 
-An instance that became slower relative to its siblings is slower whatever else changed; one that was always
-slower is not. Own times are taken relative to the reference's median of their call site and pattern, so that
-those of a whole component can be pooled. A request counts once.
+An instance has become slower if its times grew relative to its siblings', whatever else changed; one that was
+always slower has not. Self times are divided by the reference's median at their call site and pattern, so
+that those of a whole component can be pooled. A request counts once.
 """
 
 from __future__ import annotations
@@ -26,35 +26,41 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 
 _MIDDLE: Final = 4096
-"""Bin of a relative time of 1."""
+"""Bin of a relative self time of 1."""
 _MEDIAN_OF_MEAN: Final = 1.57
-"""Variance of a weighted median over that of the mean (for two values the median is the mean)."""
+"""Ratio of the variance of a weighted median to that of the mean (for two values the median is the mean)."""
 
 
 class _Row(NamedTuple):
-    """Instance (or version, zone) at a site or component, against its siblings. `value`, `scale`:
-    siblings pooled, own, then each sibling."""
+    """Instance (or version, zone) at a site or component, compared with its siblings.
+
+    value: levels of log time, or numbers of failures: of the pooled siblings, of the instance, then of each
+    sibling. past: share of the instance's requests that failed before, NaN if unknown; added_ns: critical
+    time of the instance's calls, ns; tau: assumed standard deviation between instances.
+    """
 
     site: int
     level: Level
     value: F8
     scale: F8
-    """Variances of `value`; of failures, the numbers of requests."""
+    """Variances of `value`; for failures, numbers of requests."""
     requests: float
     requests_before: float
-    """Own requests in the reference; for an instance without any, its siblings' in the problem."""
+    """Number of requests that the instance is compared with: its own in the reference if these are enough;
+    otherwise, and for failures, the siblings' in the problem."""
     siblings: float
-    """Change of the siblings against their past; of failures, their share."""
+    """Change of the siblings against the reference, as log ratio; for failures, the siblings' share of
+    failing requests in the problem."""
     rank_p: float = 1.0
     past: float = np.nan
     added_ns: float = 0.0
     tau: float = 0.0
     known: tuple[float, float] = (np.inf, np.inf)
-    """Degrees of freedom of the first two variances."""
+    """Degrees of freedom of the first two variances in `scale`."""
 
 
 def _columns(rows: Sequence[_Row], fill: float) -> tuple[F8, F8]:
-    """Pad `value` and `scale` of all rows to equal length: two [rows, columns], padded with `fill`."""
+    """Pad `value` and `scale` of all rows to equal length with `fill`; two arrays float64[rows, columns]."""
     width = max(len(row.value) for row in rows)
     values, scales = (
         np.stack([np.pad(one, (0, width - len(one)), constant_values=fill) for one in column])
@@ -66,7 +72,8 @@ def _columns(rows: Sequence[_Row], fill: float) -> tuple[F8, F8]:
 def _observed(
     view: View, rows: Sequence[_Row], e: Estimate, floor: float, matters: B1, added_ns: F8
 ) -> Observed:
-    """Observations of the rows' estimate; added_ns: [rows] critical time added to the problem by each."""
+    """Make observations of the rows from their estimate `e`. added_ns: [rows] critical time that each adds to
+    the problem, ns."""
     site = np.array([row.site for row in rows])
     requests, is_share = max(view.after.requests, 1e-300), e.unit == "share"
     return Observed(
@@ -87,8 +94,8 @@ def _observed(
 
 
 def slower_instance(view: View) -> Observed | None:
-    """Observe own times of calls on one instance, version or zone: the increase over its past beyond its
-    siblings'."""
+    """Observe self times of calls on one instance, version or zone: the increase over the reference in excess
+    of its siblings' increase."""
     found, after, settings = view.by_instance, view.after, view.settings
     if found is None:
         return None
@@ -162,7 +169,7 @@ def slower_instance(view: View) -> Observed | None:
 
 
 def _scoped(calls: Calls) -> tuple[Calls, I8, I8]:
-    """Pool calls by site, and again by component if it has several sites.
+    """Collect calls by site, and a second time by component if it has several sites; each is one scope.
 
     Returns (calls, [scopes] component, [calls] scope).
     """
@@ -185,7 +192,7 @@ def _numbers(levels: Sequence[Level]) -> dict[tuple[int, ...], int]:
 def _levels_by_period(
     calls: Calls, groups: Mapping[tuple[int, ...], int], *, one_site: bool, trim: float
 ) -> tuple[LogMedians, F8]:
-    """([groups, (reference, problem)] levels of log times, [groups, (reference, problem)] requests).
+    """Compute levels of log times, and numbers of requests, both [groups, (reference, problem)].
 
     For one call site a trimmed mean, which needs fewest requests. For a whole component the median: most of
     its calls must be slower; a single slow operation is reported by itself.
@@ -200,7 +207,8 @@ def _levels_by_period(
 
 
 def _most_of_it(calls: Calls, mine: B1) -> tuple[int, float]:
-    """Site with most of the time of the calls `mine`: (site, log of the median own time there)."""
+    """Find the site with most of the time of the calls in mask `mine`: (site, log of their median self time
+    there, ns)."""
     sites, code = np.unique(calls.site[mine], return_inverse=True)
     best = int(totals(code, calls.own_ns[mine], len(sites)).argmax())
     here = np.flatnonzero(mine)[code == best]
@@ -218,7 +226,10 @@ def _rank_p(calls: Calls, own: B1, usual: float) -> float:
 
 
 def _weighted_median(value: F8, sampling: F8, between: float) -> tuple[float, float]:
-    """(Median weighted by 1 / (sampling + between), its sampling variance)."""
+    """Weighted median with weights 1 / (sampling + between), and its sampling variance.
+
+    value, sampling: [values] and their sampling variances; between: variance between instances.
+    """
     order = np.argsort(value)
     weight = 1 / (sampling[order] + between)
     past = np.cumsum(weight) - weight / 2
@@ -228,7 +239,7 @@ def _weighted_median(value: F8, sampling: F8, between: float) -> tuple[float, fl
 
 
 def _relative(calls: Calls, least: int) -> Calls:
-    """Rescale own times by the reference's median of their site and pattern; calls with fewer than `least`
+    """Divide self times by the reference's median at their site and pattern; calls with fewer than `least`
     requests there are dropped."""
     code, first = numbered((calls.site, calls.pattern))
     before = calls.late == 0
@@ -244,7 +255,7 @@ def _relative(calls: Calls, least: int) -> Calls:
 
 def failing_instance(view: View) -> Observed | None:
     """Observe the share of failing calls on one instance, version or zone: above its siblings' and its own
-    past."""
+    earlier share."""
     found, settings = view.by_instance, view.settings
     if found is None:
         return None
@@ -290,7 +301,8 @@ def failing_instance(view: View) -> Observed | None:
 
 
 def _rises_from(past: F8, e: Estimate, settings: RobustSettings) -> B1:
-    """True for shares above their past by the floor and by more than chance; True without a past."""
+    """bool[rows]: True where the share after exceeds the earlier share `past` by the floor and by more than
+    chance; True if `past` is NaN (unknown)."""
     x = np.maximum(e.after * e.n1, 0.0)
     with np.errstate(invalid="ignore"):
         # As many or more of n1 by the past's share.
@@ -302,7 +314,8 @@ def _rises_from(past: F8, e: Estimate, settings: RobustSettings) -> B1:
 
 
 def _alone(e: Estimate) -> Estimate:
-    """Remove the baseline's blocks: siblings are not blocks of time, and p includes their scatter."""
+    """Drop the baseline's blocks from an estimate: siblings are not blocks of time, and p includes their
+    scatter."""
     n = len(e.p)
     return replace(
         e,

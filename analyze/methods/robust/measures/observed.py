@@ -1,4 +1,4 @@
-"""Define the observations of a measure, the input of the tests."""
+"""Observations of a measure: the input of the tests."""
 
 from __future__ import annotations
 
@@ -12,46 +12,49 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Observations of one measure; arrays are [rows]."""
+    """Observations of one measure; arrays are [rows], a row is a site (with a pattern or instance).
+
+    estimate: the tested change of each row.
+    """
 
     site: I8
     estimate: Estimate
     tested: B1
-    """True if the row is tested: enough requests on both sides, and a change is possible."""
+    """True for rows that are tested: both periods have enough requests, and the value can have changed."""
     floor: F8 | float
-    """Smallest change that counts, in the estimate's unit."""
+    """Smallest change that counts, in the unit of `estimate`."""
     matters: B1
-    """True if the measure's further conditions hold, such as: requests felt the change, several requests show
-    it."""
+    """True for rows for which the measure's further conditions hold, e.g. responses waited for the change, or
+    several requests show it."""
     gain_ns: F8
-    """Part of the change of the mean response time, ns a request of the period."""
+    """Part of the change of the mean response time due to the row's change, ns per request of the period."""
     weight: F8
-    """Share of the requests that changed, by which a change without much time is ranked."""
+    """Share of requests that changed, in [0, 1], by which a change without much time is ranked."""
     call_ratio: F8
-    """Calls of the site a request, after over before."""
+    """Ratio of calls of the site per request, after to before."""
     pattern: I8 | None = None
-    """Call pattern that the row is about."""
+    """Index of the call pattern that each row is about; None for measures without patterns."""
     reference: Estimate | None = None
-    """Estimate against the reference alone; None without a history."""
+    """Estimate of the change from the reference alone; None without a history."""
     plain: Estimate | None = None
-    """Estimate against the reference alone with the reference's own limits; None: `reference`, or without a
-    history `estimate`."""
+    """Estimate of the change from the reference alone by limits taken from the reference; None: use
+    `reference`, or `estimate` without a history."""
     plain_matters: B1 | None = None
-    """`matters` for `plain`; None: the same."""
+    """Value of `matters` that applies to `plain`; None: `matters` itself."""
     threshold_us: F8 | None = None
-    """Calls that take this or longer are very slow."""
+    """Threshold of very slow calls, µs: calls that take this time or longer; None for other measures."""
     instance: Sequence[Instance] | None = None
-    """The one instance that shows each change; None for measures without regard to instances."""
+    """Instance to which each row's change is limited; None for measures that do not distinguish instances."""
     of_calls: B1 | None = None
-    """True for shares of the calls that a request makes at the site (some requests make several), False for
-    shares of requests; None: all are of requests."""
+    """True for rows whose share is of the calls that a request makes at the site (some requests make
+    several), False for shares of requests; None: all are shares of requests."""
 
     by_p_alone: bool = False
-    """True if the estimate has no standard error, so that p and `matters` decide."""
+    """True if the estimate has no standard error, so that only p and `matters` decide."""
 
     @property
     def against_reference(self) -> Estimate:
-        """Change from reference to problem, the history left aside."""
+        """Estimate of the change from reference to problem, without the history."""
         if self.plain is not None:
             return self.plain
         return self.estimate if self.reference is None else self.reference

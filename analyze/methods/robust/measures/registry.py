@@ -1,10 +1,11 @@
-"""List in MEASURES everything that is tested at call sites, a row each.
+"""Quantities that are tested at call sites, one row each in MEASURES.
 
 To add a measure: write a function from a `View` to its `Observed` (an `Estimate` of every place, and further
 conditions) and add its row to MEASURES with the case that fails without it. A new kind of change needs a
-member of `ChangeKind` and a row in `kind_words`. All p of first looks are corrected together, those of a
-second look by themselves, and every row must pass the same tests: significant by q, `min_z` standard errors
-including the noise of the baseline, above the floor, outside of the envelope (`testing`).
+member of `ChangeKind` and a row in `kind_words`. All p of first looks (see `Look`) are corrected for multiple
+testing together, those of each second look separately, and every row must pass the same tests: significant by
+q, `min_z` standard errors including the noise of the baseline, above the floor, outside of the envelope
+(`testing`).
 
 A request counts once: several calls of a site in one request are not independent, so what is compared is one
 value per request (a mean of its calls, a number of calls, a share of them).
@@ -35,52 +36,56 @@ from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind, Unit
 
 _ONE_CALL: Final = int(np.log2(RATIO_SCALE) * BINS_PER_OCTAVE)
-"""Bin of a count of one call."""
+"""Bin of a number of one call, as numbers of calls are scaled by RATIO_SCALE."""
 
 
 class Look(StrEnum):
-    """Order in which measures are tested. All first looks are corrected together, each second look by
-    itself."""
+    """Order in which measures are tested. All first looks are corrected for multiple testing together, each
+    second look separately."""
 
     FIRST = "first"
     SECOND = "second"
-    """Second look at every call site, for changes that first looks cannot see."""
+    """Second look at every call site, for changes that no first look can detect."""
     WHERE_SILENT = "where-silent"
-    """Second look at call sites where the measure `of` is not significant."""
+    """Second look at the call sites where the measure `Measure.of` is not significant."""
     WHERE_FOUND = "where-found"
-    """Second look at call sites where the measure `of` is significant: locates the instance, by `instance_q`.
-    """
+    """Second look at the call sites where the measure `Measure.of` is significant: locates the instance,
+    tested at the level `instance_q`."""
     WITHOUT_STRUCTURE = "without-structure"
-    """Second look at operations without another change of structure, there or at their callers."""
+    """Second look at operations without another change of structure, neither there nor at their callers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A quantity tested at call sites: a row of MEASURES."""
+    """Quantity tested at call sites: a row of MEASURES.
+
+    observe: function from a view to the observations; unit: of values before and after.
+    """
 
     name: str
     doc: str
-    """Purpose in one sentence."""
+    """Description of the measure in one sentence, for documentation."""
     case: str
-    """The case that fails without it (docs/internals/evaluation.md)."""
+    """Test case that fails without the measure (docs/internals/evaluation.md)."""
     observe: Callable[[View], Observed | None]
     kinds: tuple[ChangeKind, ChangeKind | None]
-    """Kinds of a change (up, down); None: down is no change. New or gone patterns become `NEW_PATH` and
-    `LOST_PATH`."""
+    """Kinds of change: (rise, fall); None: a fall is not a change. New and gone patterns become `NEW_PATH`
+    and `LOST_PATH`."""
     unit: Unit
     look: Look = Look.FIRST
     of: str = ""
-    """For second looks: name of the first measure that decides where this one is tested."""
+    """Name of the measure of first looks that decides where this one (a second look) is tested; empty for
+    none."""
 
 
 # ---------------------------------------------------------------- times
 
 
 def own_time(view: View) -> Observed:
-    """Observe the own time of a call given its pattern; the response must have waited for it, too.
+    """Observe the self time of a call given its pattern; responses must have waited for the change.
 
-    A plain change (large, and significant in many requests) may be a smaller part of its response: 100 us of
-    20 ms (NSDI 8.6).
+    For a large change that is significant in many requests, a smaller part of the response time suffices: 100
+    µs of 20 ms (NSDI §8.6).
     """
     settings, (found, alone) = view.settings, view.own_time_change
     floor = np.log1p(settings.time_floor)
@@ -91,7 +96,8 @@ def own_time(view: View) -> Observed:
 
 
 def _felt(view: View, found: Estimate, before: VisitSums) -> B1:
-    """[sites] True if responses waited for the change of own times since `before`."""
+    """bool[sites]: True where responses waited for the change of self times from `before` (sums of a
+    period)."""
     settings = view.settings
     with np.errstate(invalid="ignore", over="ignore"):
         plain = (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
@@ -103,9 +109,11 @@ def _felt(view: View, found: Estimate, before: VisitSums) -> B1:
 
 
 def slow_calls(view: View) -> Observed:
-    """Observe the share of calls slower than max(98th percentile, 3 × median) of the baseline. If half of the
-    reference's calls are slower than that, the limit is the reference's own, and the history is left out:
-    there slow calls are no tail, and the history does not know how many there were before.
+    """Observe the share of calls slower than a limit: max(98th percentile, 3 × median) of the baseline.
+
+    If half of the reference's calls are slower than that, the limit is taken from the reference alone, and
+    the history is not used: there such calls are no tail, and the history does not tell how frequent they
+    were.
 
     A rise below the floor counts if very slow calls take much of the response time. Without a history a rise
     must also show without the problem's worst block: a burst is one event of unknown frequency.
@@ -150,9 +158,11 @@ def slow_calls(view: View) -> Observed:
 
 
 def _slow_against_reference(view: View) -> tuple[Estimate, B1]:
-    """Change from the reference in the share of calls very slow for the reference, by chance alone, and
-    [sites] True if responses felt it. A history with an incident would set the limit so high that no call is
-    very slow."""
+    """Estimate the change, against the reference alone, of the share of calls that are very slow by the
+    reference's limit; by chance alone. With bool[sites]: True where responses waited for them.
+
+    Needed because a history with an incident would raise the limit so far that no call is very slow.
+    """
     settings, values = view.settings, view.own_by_period
     times = round(np.log2(settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.full(view.n_sites, np.iinfo(np.int64).max // 2)
@@ -174,8 +184,8 @@ def _slow_against_reference(view: View) -> tuple[Estimate, B1]:
 
 
 def _slow_from(view: View) -> tuple[I8, B1]:
-    """([sites] highest bin that is not very slow, 0 without a baseline; [sites] True if it is the reference's
-    own limit)."""
+    """Limit of slow calls: (int64[sites] highest bin that is not very slow, 0 without a baseline; bool[sites]
+    True where the limit is taken from the reference alone)."""
     times = round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.zeros(view.n_sites, dtype=np.int64)
     ordinary, reference = (view.own_by_period.pooled(np.array(part)) for part in ([0, -1, 0], [0, -1, -1]))
@@ -190,7 +200,10 @@ def _slow_from(view: View) -> tuple[I8, B1]:
 
 
 def _without_worst_block(view: View, values: Histograms, over: B1, found: Estimate) -> B1:
-    """[sites] True if a rise shows without the block of the problem with most very slow calls."""
+    """bool[sites]: True where a rise remains without the block of the problem that has most very slow calls.
+
+    over: mask of the very slow rows of `values`.
+    """
     slots = np.flatnonzero(view.roles.problem)
     mine = view.roles.problem[values.column]
     cell = values.place[mine] * len(slots) + np.searchsorted(slots, values.column[mine])
@@ -208,7 +221,8 @@ def _without_worst_block(view: View, values: Histograms, over: B1, found: Estima
 
 
 def far_slower_calls(view: View) -> Observed:
-    """Observe the share of calls far slower than any baseline call; p is by distance, not by ranks."""
+    """Observe the share of calls far slower than any baseline call; p is computed from their distance, not
+    from ranks."""
     settings = view.settings
     far = far_calls(view.own_by_period, view.own_times_after, _alike(view.names), view.after, settings)
     n = view.own_requests
@@ -228,8 +242,8 @@ def far_slower_calls(view: View) -> Observed:
 
 
 def _alike(names: Names) -> tuple[I8, I8]:
-    """Two partitions of the sites, [sites] each: by operation; the same, but steps of records by their first
-    point."""
+    """Two partitions of the sites, int64[sites] set numbers each: by operation; by operation, but steps of
+    records by their first point."""
     operation = np.array([site.operation for site in names.sites], dtype=np.int64)
     first = len(names.operations)
     begins = [first + site.caller if site.kind is SiteKind.STEP else site.operation for site in names.sites]
@@ -239,7 +253,7 @@ def _alike(names: Names) -> tuple[I8, I8]:
 def overlap(view: View) -> Observed | None:
     """Observe the mean number of concurrent children of a call.
 
-    It also falls if one child gets slower by itself while all still start together. Children count as
+    It also falls if only one child gets slower while all still start together. So children count as
     sequential only if their total duration grew relative to the longest child's.
     """
     values = view.values(OVERLAP)
@@ -264,18 +278,19 @@ def overlap(view: View) -> Observed | None:
 
 
 def steps(view: View) -> Observed | None:
-    """Observe how often a request walks a step of activity records: the only sign of a loop."""
+    """Observe how many times a request takes a step between activity records: the only sign of a loop."""
     return _calls(view, SiteKind.STEP)
 
 
 def calls(view: View) -> Observed | None:
-    """Observe the number of calls a request, of requests that call: the pattern is the same for 5 calls and
-    for 8."""
+    """Observe the number of calls per request among requests that call: the call pattern does not distinguish
+    5 calls from 8."""
     return _calls(view, SiteKind.CALL)
 
 
 def _calls(view: View, kind: SiteKind) -> Observed | None:
-    """Observe mean numbers of calls, not medians: most requests call once, whatever a loop does."""
+    """Observe mean numbers of calls of sites of one kind. Not medians: most requests call once, whatever a
+    loop does."""
     settings, n_sites = view.settings, view.n_sites
     chosen = np.array([s.kind is kind and s.caller != NO_CALLER for s in view.names.sites], dtype=np.bool_)
     if not chosen.any():
@@ -309,7 +324,8 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
 
 
 def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
-    """(Logarithms of mean counts with sampling variance, requests), each [places, columns]."""
+    """Compute (logarithms of mean numbers of calls with sampling variance, number of requests), each [places,
+    columns]."""
     # Counts were put in bins of ratios; small ones are known exactly.
     number = np.rint(value_of(values.bin + 0.5) / RATIO_SCALE)
     return values.log_means(number, n_places, n_columns)
@@ -320,14 +336,17 @@ def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMe
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Pairs of a call site and a pattern; arrays are [pairs, columns]."""
+    """Sums for pairs of a call site and a call pattern; arrays are float64[pairs, columns].
+
+    columns: as in `Estimate` (before, after, blocks); calls: number; inclusive_ns: sum of durations, ns.
+    """
 
     site: I8
     pattern: I8
     votes: F8
-    """Weight of requests, each split among its calls' patterns."""
+    """Sum of requests' weights, each divided among the patterns of its calls at the site."""
     requests: F8
-    """Requests with the pattern."""
+    """Number of requests with the pattern at the site."""
     calls: F8
     inclusive_ns: F8
 
@@ -344,7 +363,7 @@ class _Patterns:
 
 
 def call_pattern(view: View) -> Observed:
-    """Observe the share of a site's requests that take each call pattern."""
+    """Observe, for each call pattern of a site, the share of the site's requests that take it."""
     patterns = _Patterns.of(view)
     at = patterns.site
     # Structure's part by the nested account: more calls of a pattern times how much longer it takes.
@@ -370,16 +389,17 @@ def call_pattern(view: View) -> Observed:
 
 
 def failing_calls(view: View) -> Observed:
-    """Observe the share of a request's calls at a site that fail."""
+    """Observe the share of a request's calls at a site that fail, averaged over requests."""
     failing, requests = view.visits("failing"), view.visits("failing_n")
     found = _shares(view, np.arange(view.n_sites), view.failing_change, requests)
     return replace(found, tested=found.tested & (failing.sum(axis=1) > 0), call_ratio=view.call_ratio)
 
 
 def failing_requests(view: View) -> Observed:
-    """Observe the share of requests with at least one failing call at a site, if requests make several.
+    """Observe the share of requests with at least one failing call at a site, where requests make several
+    calls.
 
-    A share of calls dilutes one failure among twelve calls.
+    The share of failing calls would dilute one failure among twelve calls.
     """
     n, calls = view.visits("n"), view.before.calls + view.after.calls
     several = calls > view.settings.several_calls * (view.before.w + view.after.w)
@@ -401,8 +421,8 @@ def new_failing(view: View) -> Observed | None:
     """Observe root types that are absent from the baseline and fail: they have no earlier value that could
     have changed.
 
-    p is that of so many requests being absent by chance; the share is of the root type's own requests that
-    fail, with the error of a count.
+    p is the probability that so many requests are absent from the baseline by chance. The estimate is the
+    share of the root type's requests that fail, with the error of a count.
     """
     settings, names = view.settings, view.names
     roots = np.array([s.kind is SiteKind.CALL and s.caller == NO_CALLER for s in names.sites], dtype=np.bool_)
@@ -441,9 +461,10 @@ def new_failing(view: View) -> Observed | None:
 
 
 def _shares(view: View, at: I8, change: tuple[Estimate, Estimate | None], requests: F8) -> Observed:
-    """Observe changes of weighted shares of the requests that touch sites; a site may have several rows.
+    """Make observations of weighted shares of the requests that touch sites; a site may have several rows.
 
-    requests: [rows, columns] requests with the outcome.
+    at: [rows] site of each row; change: (estimate, estimate against the reference alone); requests: [rows,
+    columns] number of requests with the outcome.
     """
     settings = view.settings
     found, alone = change
@@ -463,7 +484,7 @@ def _shares(view: View, at: I8, change: tuple[Estimate, Estimate | None], reques
 
 
 def _at_sites(view: View, found: Estimate, floor: F8 | float, matters: B1, gain_ns: F8) -> Observed:
-    """Observe an estimate with one row per site."""
+    """Make observations of an estimate that has one row per site."""
     return Observed(
         np.arange(view.n_sites),
         found,

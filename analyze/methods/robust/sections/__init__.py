@@ -1,1 +1,1 @@
-"""Sections of robust mode, as blocks."""
+"""Sections of the report of robust mode: filled from a run, and converted to blocks for display."""

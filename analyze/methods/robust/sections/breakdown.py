@@ -1,4 +1,4 @@
-"""Break the change of each measure down by call site, exactly, and show it: a waterfall per measure, then
+"""Exact breakdown of the change of each measure by call site, and its display: a waterfall per measure, then
 load and root types."""
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ _US = 1e-3
 
 
 def exact_breakdown(run: RobustRun, measure: AccountedMeasure) -> ExactAccount:
-    """Exact breakdown of a measure: the mean (ns), the share of requests over the run's threshold by where
-    their time went, or the share with a failing call by the site at which it began."""
+    """Break a measure down by call site.
+
+    The mean (ns); for "tail" the share of requests over the run's threshold, by where their time went; for
+    "errors" the share of requests with a failing call, by the site at which the failure began.
+    """
     periods = (run.roles.reference, run.roles.problem)
     if measure == "errors":
         rows = error_rows(run.profile, *periods)
@@ -43,8 +46,11 @@ def exact_breakdown(run: RobustRun, measure: AccountedMeasure) -> ExactAccount:
 
 
 def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
-    """Rows of the share of failed requests; `reference`, `problem`: [slots]. A request counts as one call of
-    the site that failed it, so no part is more calls."""
+    """Rows of the breakdown of the share of failed requests, by root type and site.
+
+    reference, problem: bool[slots]. A request counts as one call of the site at which its failure began, so
+    that no part is due to more calls.
+    """
     requests = root_requests(profile, reference, problem)
     origins = profile.origins
     root, site, slot, w = (origins[name].to_numpy() for name in ("root", "site", "slot", "w"))
@@ -55,7 +61,8 @@ def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
 
 
 def accounted_rows(exact: ExactAccount, found: Contributions) -> dict[tuple[int, int], int]:
-    """Map (root, path) to the rank of the finding that accounts for most of the row of the mean."""
+    """Assign rows of the breakdown of the mean to findings: (root, path) -> rank of the finding that accounts
+    for most of the row."""
     parts, number = exact.parts, found.cause
     return {
         (int(parts.root[at]), int(parts.place[at])): int(number[at]) + 1
@@ -64,7 +71,8 @@ def accounted_rows(exact: ExactAccount, found: Contributions) -> dict[tuple[int,
 
 
 def failed_rows(exact: ExactAccount, run: RobustRun) -> dict[tuple[int, int], int]:
-    """Map (root, site) to the rank of the finding with a change at the operation where failures began."""
+    """Assign rows of the breakdown of errors to findings: (root, site) -> rank of the first finding with a
+    change at the operation where the failures began."""
     sites = run.profile.names.sites
     first: dict[int, int] = {}
     for rank, cause in enumerate(run.causes, 1):
@@ -75,7 +83,7 @@ def failed_rows(exact: ExactAccount, run: RobustRun) -> dict[tuple[int, int], in
 
 
 def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportLimits) -> AccountSection:
-    """Build the section: all accounts, root types and load."""
+    """Fill the section of the breakdown: all measures, root types and load."""
     profile, roles = run.profile, run.roles
     table = profile.responses
     root, slot = table["root"].to_numpy(), table["slot"].to_numpy()
@@ -125,8 +133,11 @@ def account_of(
     accounted: Mapping[tuple[int, int], int],
     limits: ReportLimits,
 ) -> Account:
-    """Convert an exact breakdown to the report's; interval: (low, high, changed significantly); accounted:
-    (root, place) -> rank of the finding that accounts for the row."""
+    """Convert an exact breakdown to the model of the report.
+
+    interval: (low, high, changed significantly) of the change; accounted: (root, path or site) -> rank of the
+    finding that accounts for the row.
+    """
     names = run.profile.names
     scale = _US if measure == "mean" else 1.0
     by_path = measure != "errors"
@@ -191,15 +202,15 @@ def _path_site(path: int, names: Names) -> Site:
 
 # How a breakdown is shown. No settings: a stored report has all rows, and reads the same for everybody.
 PLACES: Final = 10
-"""Most call sites with a row of their own."""
+"""Maximum number of call sites that are listed as separate rows of a waterfall on a page."""
 PRINTED: Final = 3
-"""Most call sites with a row of their own on a terminal."""
+"""Maximum number of call sites that are listed as separate rows of a waterfall on a terminal."""
 MATERIAL: Final = 0.01
-"""A call site with less than this share of the gross change has no row of its own."""
+"""Minimum share of the gross change, in [0, 1], for a call site to be listed as a separate row."""
 PART: Final = 0.02
-"""A kind of change with less than this share of the gross change is not named."""
+"""Minimum share of the gross change, in [0, 1], for a kind of change to be named."""
 LOAD_MOVED: Final = 1.1
-"""Rates that differ by less than this factor are called about the same."""
+"""Factor up to which two arrival rates are called about the same."""
 
 _ROOTS: Final = (
     b.Column("root", "Root type", "name"),
@@ -212,12 +223,15 @@ _ROOTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class WaterfallRow:
-    """One row of the waterfall: a call site, the mix, or all other call sites together."""
+    """Row of a waterfall: a call site, the workload mix, or all other call sites together.
+
+    calls, structure, slower: parts of `total`, in the measure's unit.
+    """
 
     row: AccountRow | None
-    """The call site's row; None: the mix, or the rest."""
+    """Row of the call site in the report; None for the mix or the rest."""
     text: str
-    """Label of a row that is no call site."""
+    """Label of a row that is not a call site; empty otherwise."""
     calls: float
     structure: float
     slower: float
@@ -225,7 +239,7 @@ class WaterfallRow:
 
 
 def breakdown_blocks(section: AccountSection) -> b.Blocks:
-    """Blocks of the section: a waterfall per measure, then load and root types."""
+    """Display of the section as blocks: a waterfall per measure, then load and root types."""
     changed = [account for account in section.accounts if account.changed]
     first = changed[0] if changed else None
     # What did not change significantly is noise, call site by call site: it is there for who asks.
@@ -272,7 +286,7 @@ def _mix(account: Account) -> b.Details:
 
 
 def _waterfall(account: Account, most: int) -> b.Grid:
-    """Grid of rows from the value before to the value after, each with its bar."""
+    """Grid of rows from the value before to the value after, each with a bar; at most `most` call sites."""
     found = lines(account, most)
     fall = waterfall(account.before, [line.total for line in found], account.low, account.high)
     bars = {id(line): stretch for line, stretch in zip(found, fall.parts, strict=True)}
@@ -314,7 +328,8 @@ def _waterfall(account: Account, most: int) -> b.Grid:
 
 
 def _place(line: WaterfallRow, named: Counter[str]) -> b.Words:
-    """Name of a call site; with its caller if several rows have the same name."""
+    """Name of a row's call site; with its caller if several rows have the same name (`named`: name -> number
+    of rows)."""
     if line.row is None:
         return line.text
     site = line.row.site
@@ -337,7 +352,7 @@ def _tone(line: WaterfallRow) -> str:
 
 
 def title(account: Account) -> str:
-    """Title of a measure: `Mean response time`."""
+    """Title of the measure of a breakdown: `Mean response time`."""
     if account.measure == "mean":
         return "Mean response time"
     if account.measure == "errors":
@@ -347,26 +362,27 @@ def title(account: Account) -> str:
 
 
 def moved(account: Account) -> str:
-    """Value before and after: `86.2 ms → 205 ms`."""
+    """Text of the measure's value before and after: `86.2 ms → 205 ms`."""
     return measures.moved(account.unit, account.before, account.after)
 
 
 def interval(account: Account) -> str:
-    """Interval of the change: `+110 to +124 ms`."""
+    """Text of the 95 % interval of the change: `+110 to +124 ms`."""
     if account.low is None or account.high is None:
         return measures.NO_INTERVAL
     return measures.span(account.unit, Interval(low=account.low, high=account.high))
 
 
 def verdict(account: Account) -> str:
-    """`changed`, `not significant`, or that there is no test."""
+    """Text on the significance of the change: `changed`, `not significant` or `not testable`."""
     if account.changed:
         return "changed"
     return "not testable" if account.low is None or account.high is None else "not significant"
 
 
 def parts(account: Account) -> str:
-    """Parts of the change by kind: `Slower calls +101 ms, more calls +18 ms, workload mix +540 µs.`"""
+    """Text of the parts of the change by kind, largest first: `Slower calls +101 ms, more calls +18 ms,
+    workload mix +540 µs.`"""
     named = (
         ("slower calls" if account.slower > 0 else "faster calls", account.slower),
         ("more calls" if account.calls > 0 else "fewer calls", account.calls),
@@ -385,8 +401,10 @@ def parts(account: Account) -> str:
 
 
 def lines(account: Account, most: int) -> tuple[WaterfallRow, ...]:
-    """Rows of the waterfall: the mix, at most `most` call sites above MATERIAL by |total|, and the rest; they
-    add up to the change."""
+    """Rows of the waterfall: the mix, at most `most` call sites, the largest first, and the rest.
+
+    They add up to the change. Call sites below MATERIAL are part of the rest.
+    """
     least = MATERIAL * max(account.gross_up - account.gross_down, 0.0)
     shown = [row for row in account.rows[:most] if row.total and abs(row.total) >= least]
     places = [WaterfallRow(row, "", row.calls, row.structure, row.slower, row.total) for row in shown]
@@ -406,13 +424,13 @@ def _rest(account: Account, places: Sequence[WaterfallRow]) -> tuple[WaterfallRo
 
 
 def part(account: Account, amount: float) -> str:
-    """Part of a change: `+99.2 ms`, `+3.4 points`; empty for 0, or less than is shown."""
+    """Text of a part of the change: `+99.2 ms`, `+3.4 points`; empty if it is 0 or rounds to 0."""
     text = measures.shift(account.unit, amount)
     return "" if not amount or text[:1] not in "+−" else text
 
 
 def load(section: AccountSection) -> str:
-    """Sentence about the arrival rate."""
+    """Sentence on the arrival rate before and after."""
     before, after = section.rate0, section.rate1
     rates = wording.significant(before), wording.significant(after)
     if not before or not after:

@@ -1,4 +1,4 @@
-"""Fill the findings: each cause with its numbers, its evidence and its example requests."""
+"""Fill the findings of the report: each cause with its numbers, evidence and example requests."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ from schemas.report.parts import Histogram, NodeName, StepAccount, TrainSchedule
 
 _MOST_EXAMPLES = 3
 _MOST_LOOKED_AT = 500
-"""Most requests of a category, evenly spaced, among which an example is chosen: it need not be the exact
-median."""
+"""Maximum number of requests of a category, evenly spaced, among which an example is chosen: it need not be
+the exact median."""
 _CHAIN = 5
 
 
@@ -70,9 +70,11 @@ def findings_of(
     claims_ns: Sequence[float],
     shares: Sequence[float | None],
 ) -> tuple[list[Finding], list[AffectedRequests]]:
-    """Findings, the most important first, and the affected requests of each; claims_ns: part of the change of
-    the mean of each cause; shares: each cause's share of all added (or removed) time, if the mean changed
-    significantly."""
+    """Make the findings, the most important first, and the affected requests of each.
+
+    claims_ns: part of each cause in the change of the mean, ns; shares: share of each cause in all time added
+    (or saved), None if the mean did not change significantly.
+    """
     found, affected = [], []
     explained = foremost(claims_ns, run.settings.explained)
     differences: dict[int, Difference] = {}
@@ -92,7 +94,11 @@ def findings_of(
 def evidence_of(
     change: Change, names: Names, relation: str = "", consequence_of: int | None = None
 ) -> Evidence:
-    """Convert a change to a row of evidence."""
+    """Convert a change to a row of evidence in the report.
+
+    relation: name of the relation by which it belongs to the finding; consequence_of: index of the row it
+    follows from.
+    """
     what = pattern_words(names.patterns[change.pattern], names) if change.pattern != NO_PATTERN else ""
     what = change.segment.text if change.segment is not None else what
     return Evidence(
@@ -116,7 +122,7 @@ def evidence_of(
 
 
 def site_of(site: int, names: Names) -> Site:
-    """Convert a call site to the report's."""
+    """Convert a call site (its index) to the model of the report."""
     name, caller = names.operation(site), names.caller(site)
     operation = f"{name.point} -> {name.callee}" if name.callee else name.point
     return Site(
@@ -199,20 +205,21 @@ def _finding(
 
 
 def _interval(change: Change) -> Interval:
-    """Interval of after - before; that of shares is clipped to ±1."""
+    """Confidence interval of after - before for the report; that of shares is cut to [-1, 1]."""
     most = 1.0 if change.unit == "share" else np.inf
     return Interval(low=max(change.low, -most), high=min(change.high, most))
 
 
 def _share_interval(share: float, lead: Change) -> Interval:
-    """Interval of the share, with the relative width of the leading effect's."""
+    """Interval of a finding's share of the change, in [0, 1], with the same relative width as that of the
+    leading change."""
     effect = abs(lead.after - lead.before)
     spread = abs(lead.high - lead.low) / 2 / effect if effect else 1.0
     return Interval(low=max(share * (1 - min(spread, 1.0)), 0.0), high=min(share * (1 + spread), 1.0))
 
 
 def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
-    """Titles of consequences, one a site: failures first, then by size of the change."""
+    """Titles of the consequences of a cause, one per site: failures first, then the largest changes."""
     seen = {cause.lead.site}
     chain = []
     for change in sorted(cause.follows, key=lambda c: (c.kind not in ERROR_KINDS, -abs(c.after - c.before))):
@@ -224,10 +231,11 @@ def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
 
 
 def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Example]:
-    """Example requests: of the reference at the median, of the affected problem ones at median and tail.
+    """Choose example requests: of the reference at the median, of the affected ones of the problem at the
+    median and in the tail.
 
-    The reference's example has the root type of the problem's median, if possible: the two are shown side by
-    side.
+    The example of the reference has the same root type as the one at the problem's median, if possible: the
+    two are shown side by side.
     """
     categories = run.population.categories
     problem = _by_response(run, selected(at, PROBLEM, hit=True) or selected(at, PROBLEM, hit=None))
@@ -259,11 +267,12 @@ def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Exam
 
 
 _Timed = tuple[int, int, int]
-"""(response time, ns; category; row) of a request."""
+"""Request by response time: (response time in ns, index of the category, row index)."""
 
 
 def _by_response(run: RobustRun, rows: Mapping[int, I8]) -> list[_Timed]:
-    """Requests sorted by response time, at most `_MOST_LOOKED_AT` of each category, evenly spaced."""
+    """Requests (row indices by category) sorted by response time; of each category at most `_MOST_LOOKED_AT`,
+    evenly spaced."""
     return sorted(
         (int(run.population.categories[category].response_ns[row]), category, int(row))
         for category, mine in rows.items()
@@ -276,7 +285,7 @@ def _at_quantile(flat: Sequence[_Timed], place: float) -> _Timed:
 
 
 def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
-    """Schedule of one request, as drawn."""
+    """Drawing of the schedule of one request: its steps along time."""
     source = run.population.categories[category]
     sites = next(group.sites for group in run.profiled.groups if group.category == category)
     return train_schedule(
@@ -304,7 +313,8 @@ def _members(run: RobustRun, at: Sequence[AtSite]) -> list[Member]:
 
 
 def _counts(at: Sequence[AtSite]) -> dict[tuple[int, bool], list[int]]:
-    """Map (category, True for requests that show the change) to counts [reference, problem]."""
+    """Count requests: (category, True for requests that show the change) -> [in the reference, in the
+    problem]."""
     counts: dict[tuple[int, bool], list[int]] = {}
     for found in at:
         for hit in (False, True):
@@ -327,8 +337,8 @@ def _first_window(run: RobustRun, at: Sequence[AtSite], lead: Change) -> int | N
 
 
 def difference_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Difference | None:
-    """Difference to explain: a sample of affected requests and of others that touch the site; None without
-    requests."""
+    """Sample the requests whose difference is to be explained: affected ones and others that touch the site;
+    None without requests, or for a segment, which is an explanation itself."""
     settings, reached = run.settings, selected(at, PROBLEM, hit=None)
     before = selected(at, REFERENCE, hit=None)
     if not reached or not before or lead.segment is not None:  # which says it
@@ -354,8 +364,8 @@ def difference_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Differe
 
 
 def factors_of(run: RobustRun, lead: Change) -> tuple[Factor, ...]:
-    """Factors to which a change is limited: the values of its segment, or its instance, each beside the rest;
-    empty for none."""
+    """Factors to which a change is limited: the attribute values of its segment or instance, each with the
+    effect elsewhere; empty if it is not limited."""
     if (segment := lead.segment) is not None:
         return tuple(
             Factor(
@@ -387,12 +397,12 @@ def factors_of(run: RobustRun, lead: Change) -> tuple[Factor, ...]:
 
 
 _STEPS = 200
-"""Most steps of a request that are drawn; the drawing states how many it omits."""
+"""Maximum number of steps drawn of a request; the drawing states how many it omits."""
 
 
 def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: ReportLimits) -> Histogram | None:
-    """Histogram of the own time of the site's calls a request, before and after; None if the site has no
-    time."""
+    """Histogram of the self time per request of the site's calls, µs, before and after; None if that time is
+    0 throughout."""
     before, after = own_times_of(at, REFERENCE), own_times_of(at, PROBLEM)
     if not before.any() and not after.any():
         return None
@@ -401,7 +411,8 @@ def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: Repor
 
 
 def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAccount | None:
-    """Step account: of a changed path against the one it replaced, else of the most affected path."""
+    """Compare the steps of two paths: for a changed path, of it and the path it replaced; otherwise before
+    and after on the path with most affected requests. None without requests."""
     if not at:
         return None
     counts = _counts(at)
@@ -433,9 +444,11 @@ def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAcco
 
 
 def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
-    """Begin and end of a change, from the start times of the requests at a site and which of them show it.
+    """Find begin and end of a change from the start times of the requests at a site, and which of them show
+    it.
 
-    If no request of the reference touches the site or instance, all requests of the root types count.
+    If no request of the reference touches the site or instance, all requests of the same root types are
+    counted.
     """
     hits = [found.hit[(found.sample == REFERENCE) & found.inside] for found in at]
     parts = [
@@ -453,14 +466,15 @@ def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
 
 
 def _elsewhere(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, B1]]:
-    """Yield (start times, all False) of the problem's requests at the site on other instances."""
+    """Yield (start times, all False) of the problem's requests that touch the site on other instances
+    only."""
     for found in at:
         rows = found.rows[(found.sample == PROBLEM) & ~found.inside]
         yield population.categories[found.category].start_ns[rows], np.zeros(len(rows), dtype=np.bool_)
 
 
 def _others(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, B1]]:
-    """Yield (start times, all False) of the problem's requests of the same root types that do not touch the
+    """Yield (start times, all False) of the problem's requests with the same root types that do not touch the
     site."""
     touching: dict[int, list[I8]] = {}
     for found in at:  # a category may have several groups
@@ -474,10 +488,10 @@ def _others(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, 
 
 
 def finding_tables(findings: Sequence[Finding], accounts: Iterable[Account]) -> dict[str, pa.Table]:
-    """Tables `findings`, `evidence` and `account`, complete: only the page is cut.
+    """Make the tables `findings`, `evidence` and `account`, complete: only the page is cut.
 
-    Findings with all their evidence, by rank; accounts with all their rows: call sites of each measure in
-    their order, then the root types' parts of the mix.
+    Findings come by rank, each with all its evidence; of each account first the call sites, then the root
+    types' parts of the mix.
     """
     tests = [
         EvidenceRow(finding.rank, place, evidence)

@@ -1,4 +1,4 @@
-"""Show findings as cards: the essentials at a glance, evidence on demand."""
+"""Display of findings as cards: the essentials first, evidence folded."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from schemas.report.findings import (
 )
 
 INDEXED: Final = 3
-"""With more findings than this, an index precedes the cards."""
+"""Number of findings above which an index precedes the cards."""
 PRINTED: Final = 5
-"""Most findings on a terminal."""
+"""Maximum number of findings shown on a terminal."""
 CHAIN: Final = 2
-"""Most consequences in a line."""
+"""Maximum number of consequences of a finding in one line."""
 _MOST_Q: Final = 1e-12
-"""Smaller q-values are shown as below this."""
+"""Bound below which q-values are shown as `< 1e-12`."""
 
 _EVIDENCE: Final = (
     b.Column("", "Call site", "text", lambda row: _follows(row.evidence)),
@@ -76,9 +76,10 @@ _ATTRIBUTES: Final = (
 
 
 def foremost(parts: Sequence[float], most: int) -> list[int]:
-    """Choose the first `most` indices; the largest |part| replaces the last if it is later.
+    """Choose indices to show: the first `most`, but the largest |part| instead of the last one if it comes
+    later.
 
-    What got better ranks last, and may be what moved the mean.
+    Improvements rank last, and may account for most of the change of the mean.
     """
     largest = max(range(len(parts)), key=lambda at: abs(parts[at]), default=0)
     if not most or largest < most:
@@ -87,7 +88,7 @@ def foremost(parts: Sequence[float], most: int) -> list[int]:
 
 
 def findings_blocks(section: FindingsSection) -> b.Blocks:
-    """Blocks of the section: an index if there are many, the cards, and the changes that are no findings."""
+    """Display of the section as blocks: an index if there are many findings, then the cards."""
     found = tuple(f for f in section.findings if not (section.only == "worse" and f.is_better))
     better = section.better_total if section.only == "worse" else 0
     total = section.findings_total - better
@@ -130,12 +131,12 @@ def findings_blocks(section: FindingsSection) -> b.Blocks:
 
 
 def alone(finding: Finding, section: FindingsSection) -> tuple[b.Blocks, b.Blocks]:
-    """Finding without frame and title: (blocks at a glance, blocks on demand)."""
+    """Display of a single finding without frame and title: (essentials, folded details)."""
     return _glance(finding, part_unknown(finding, section.insignificant_mean)), tuple(_details(finding))
 
 
 def _card(finding: Finding, unknown: str) -> b.Part:
-    """Card of a finding; unknown: why its share of the change of the mean cannot be given, or empty."""
+    """Card of a finding; unknown: reason why its share of the change of the mean is not known, or empty."""
     return b.Part(
         (f"{finding.rank}. ", b.finding_link(finding.title, finding.rank)),
         (*_glance(finding, unknown), *_details(finding)),
@@ -145,7 +146,7 @@ def _card(finding: Finding, unknown: str) -> b.Part:
 
 
 def _glance(finding: Finding, unknown: str) -> b.Blocks:
-    """Essentials of a finding for a person on call."""
+    """Display of a finding's essentials for a person on call; unknown: as in `_card`."""
     glance: list[b.Block] = [_numbers(finding, unknown)]
     if finding.histogram is not None:
         glance.append(histogram(finding.histogram))
@@ -159,7 +160,7 @@ def _glance(finding: Finding, unknown: str) -> b.Blocks:
 
 
 def _where(kind: ChangeKind, site: Site) -> b.Words:
-    """Kind and call site."""
+    """Text of a kind of change and its call site."""
     return (kind_tag(kind), " ", b.strong(site.component), f"/{site.operation}", b.dim(whence(site)))
 
 
@@ -197,7 +198,7 @@ def _numbers(finding: Finding, unknown: str) -> b.Facts:
 
 
 def _printed(finding: Finding, unknown: str) -> Iterator[b.Block]:
-    """Yield the numbers shown on a terminal."""
+    """Yield the numbers of a finding as shown on a terminal."""
     part = f": {share}" if (share := share_sentence(finding)) else f"; {unknown}" if unknown else ""
     yield b.Text(f"{moved(finding)} ({interval(finding)}), {amount(finding)}{part}")
     after = counted(finding.affected1, "request")
@@ -206,7 +207,7 @@ def _printed(finding: Finding, unknown: str) -> Iterator[b.Block]:
 
 
 def _facts(finding: Finding) -> Iterator[b.Fact]:
-    """Yield the facts of a finding that terminal, Markdown and page all show."""
+    """Yield the facts of a finding that are shown on terminals, in Markdown and on pages."""
     f = finding
     if f.explanation is not None:
         yield b.Fact("what differs", differs(f.explanation), "strong" if f.explanation.reliable else "dim")
@@ -226,7 +227,7 @@ def _facts(finding: Finding) -> Iterator[b.Fact]:
 
 
 def _more_facts(finding: Finding) -> Iterator[b.Fact]:
-    """Yield the facts that only the page has room for."""
+    """Yield the facts of a finding that are shown on pages only."""
     f = finding
     first = next((e for e in f.examples if e.sample == "problem"), None)
     if others := [(f"{e.sample} ", _example(e)) for e in f.examples if e is not first]:
@@ -323,36 +324,39 @@ def _follows(evidence: Evidence) -> b.Words:
 
 
 def kind_tag(kind: ChangeKind) -> b.Styled:
-    """Label of a kind of change, in its colour."""
+    """Label of a kind of change, coloured."""
     words = KIND_WORDS[kind]
     return b.tag(words.tag, words.tone)
 
 
 def whence(site: Site) -> str:
-    """`, from …`: the caller, or the point where a step begins; empty for a root."""
+    """Text `, from …` with the caller of a site, or the point at which a step begins; empty for a root."""
     if site.caller is not None:
         return f", from {site.caller.text}"
     return f", from {count(site.callers)} callers" if site.callers > 1 else ""
 
 
 def moved(thing: Finding | Evidence) -> str:
-    """Value before and after: `12.1 ms → 264 ms`."""
+    """Text of the value before and after: `12.1 ms → 264 ms`."""
     return measures.moved(thing.unit, thing.before, thing.after)
 
 
 def interval(thing: Finding | Evidence) -> str:
-    """Interval of the change: `+238 to +266 ms`."""
+    """Text of the 95 % interval of the change: `+238 to +266 ms`."""
     return measures.span(thing.unit, thing.change)
 
 
 def amount(finding: Finding) -> str:
-    """Part in the change of the mean: `+99.2 ms on the mean`."""
+    """Text of a finding's part in the change of the mean: `+99.2 ms on the mean`."""
     return f"{measures.shift('us', finding.contribution_us)} on the mean"
 
 
 def share_sentence(finding: Finding) -> str:
-    """Sentence like `82 % (78 to 86 %) of all that got slower`; empty if the mean did not change, or changed
-    the other way, or if requests end early as they fail."""
+    """Sentence like `82 % (78 to 86 %) of all that got slower`.
+
+    Empty if the mean did not change or changed in the other direction, or if requests end early because they
+    fail.
+    """
     fails_early = finding.kind is ChangeKind.ERRORS and finding.contribution_us < 0
     if finding.share_of_change is None or not finding.contribution_us or fails_early:
         return ""
@@ -363,8 +367,8 @@ def share_sentence(finding: Finding) -> str:
 
 
 def part_unknown(finding: Finding, mean: Interval | None) -> str:
-    """Reason why a finding has no share of a change of the mean: the change is not significant; empty
-    otherwise. mean: its interval."""
+    """Reason why a finding has no share of the change of the mean, namely that the change is not significant;
+    empty if it has one. mean: interval of the change of the mean, None if significant."""
     if mean is None or not moves(finding.contribution_us):
         return ""
     sure = mean.low > 0 or mean.high < 0  # at 95 %; more was asked for
@@ -372,12 +376,13 @@ def part_unknown(finding: Finding, mean: Interval | None) -> str:
 
 
 def part_sentence(finding: Finding) -> str:
-    """`share_sentence` if there is one, else `amount`."""
+    """Sentence on a finding's part in the change of the mean: `share_sentence`, or `amount` if that is
+    empty."""
     return share_sentence(finding) or amount(finding)
 
 
 def sureness(finding: Finding) -> str:
-    """Strength of a finding's leading evidence: `41 × ordinary variation (q < 1e-12)`."""
+    """Text on the strength of a finding's leading evidence: `41 × ordinary variation (q < 1e-12)`."""
     value = "< 1e-12" if finding.q < _MOST_Q else f"= {p_value(finding.q)}"
     if not finding.evidence:
         return f"q {value}"
@@ -385,15 +390,15 @@ def sureness(finding: Finding) -> str:
 
 
 def factor_sentence(found: Factor) -> str:
-    """Sentence like `Where service.version = v2: +252 ms; elsewhere: +0.3 ms.`"""
+    """Sentence on a factor: `service.version = v2: +252 ms; elsewhere: +0.3 ms.`"""
     here = measures.shift(found.unit, found.effect_here)
     elsewhere = measures.shift(found.unit, found.effect_elsewhere)
     return f"{found.attribute} = {found.value}: {here}; elsewhere: {elsewhere}."
 
 
 def differs(explanation: Explanation) -> str:
-    """Attributes that distinguish affected requests reliably, or changed with the period; else the reason
-    why none does."""
+    """Sentence on attributes that distinguish affected requests reliably, or changed with the period; if
+    there are none, on the reason."""
     if explanation.reliable or explanation.identifiers:
         sentence = explanation.sentence.strip()
         return sentence if not sentence or sentence[-1] in ".!?" else f"{sentence}."
@@ -407,7 +412,8 @@ def differs(explanation: Explanation) -> str:
 
 
 def further(views: Sequence[FurtherView]) -> b.Blocks:
-    """Command of the most telling further view, on a line of its own; then names of the others."""
+    """Display of further views of a finding: the command of the first one on a separate line, the names of
+    the others."""
     others = ", ".join(view.method for view in views[1:])
     there = f" ({others}: on the page)" if others else ""
     return (b.Text(f"Look further{there}:", "dim"), b.Text(views[0].command, "pre"))

@@ -1,5 +1,5 @@
-"""First screen of a comparison: verdict, since when, cause, affected requests, and the next step, in ten
-lines."""
+"""First screen of a comparison, ten lines: verdict, since when, cause, affected requests, and the next
+step."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from schemas.report.suspects import SuspectsSection
 from schemas.windows import NS_PER_SECOND
 
 _MOST_OTHERS: Final = 2
-"""Most findings listed after the first."""
+"""Maximum number of findings listed after the first."""
 _MOST_ROOTS: Final = 3
-"""Most root types named on each side, affected and unaffected."""
+"""Maximum number of root types named as affected, and as not affected."""
 _MOST_REASONS: Final = 3
 _MOST_CHANGED_WITH: Final = 2
 
@@ -39,7 +39,7 @@ _MARK: Final = {"unchanged": "✓", "cannot-tell": "?", "not-explained": "?"}
 
 
 def first_screen(report: Report) -> FirstScreen:
-    """Lay out the first screen of a report of robust mode."""
+    """Make the first screen of a report of robust mode."""
     verdict, account = report.section(VerdictSection), report.section(AccountSection)
     found = report.section(FindingsSection)
     shown = [f for f in found.findings if not (found.only == "worse" and f.is_better)]
@@ -64,8 +64,8 @@ def first_screen(report: Report) -> FirstScreen:
 
 
 def direction(verdict: VerdictSection, accounts: Accounts, findings: Sequence[Finding]) -> tuple[str, b.Tone]:
-    """Verdict word and its tone: by failures if they rose, then the mean, then slow requests, else the first
-    finding."""
+    """Verdict word and its tone: by failures if they rose, otherwise by the mean, otherwise by slow requests,
+    otherwise by the first finding."""
     if verdict.outcome == "unchanged":
         return "UNCHANGED", "better"
     if verdict.outcome == "cannot-tell":
@@ -93,13 +93,13 @@ def direction(verdict: VerdictSection, accounts: Accounts, findings: Sequence[Fi
 def headline_finding(
     verdict: VerdictSection, account: AccountSection, findings: Sequence[Finding]
 ) -> Finding | None:
-    """First finding that can be the cause of what the verdict word says; None without one."""
+    """First finding that can be the cause of the verdict word; None if there is none."""
     word, _ = direction(verdict, {one.measure: one for one in account.accounts}, findings)
     return next((one for one in findings if _agrees(one, word)), None)
 
 
 def _agrees(finding: Finding, word: str) -> bool:
-    """True if a finding can be the cause of what the verdict word says."""
+    """True if a finding can be the cause of the verdict word `word`, e.g. SLOWER."""
     kinds = {finding.kind, *(evidence.kind for evidence in finding.evidence)}
     if word == "FAILING":
         return ChangeKind.ERRORS in kinds
@@ -130,7 +130,7 @@ def _headline(
 
 
 def _without_finding(report: Report, verdict: VerdictSection) -> str:
-    """Headline if no finding is shown: the reason."""
+    """Headline of a report without a headline finding: the reason."""
     section = report.section(FindingsSection)
     if section.only == "worse" and section.findings and all(one.is_better for one in section.findings):
         return "all findings are for the better, and not shown (--only worse)"
@@ -148,8 +148,8 @@ def _onset_ns(lead: Finding | None) -> int | None:
 
 
 def since_words(finding: Finding, period: SampleSummary) -> str:
-    """Begin of a finding: `since 20:38:02Z`, `since 20:38:00Z or before`, `from 20:38:02Z until 20:40:10Z`;
-    if unknown, `in the period from 20:38:00Z`."""
+    """Text of the begin of a finding: `since 20:38:02Z`, `since 20:38:00Z or before`, `from 20:38:02Z until
+    20:40:10Z`; if unknown, `in the period from 20:38:00Z`."""
     day = f"{_instant(period.start_ns):%Y-%m-%d}"
     when, first = finding.when, finding.first_window_ns
     start = _clock(period.start_ns, day)
@@ -173,7 +173,7 @@ def _clock(ns: int, day: str) -> str:
 
 
 def _numbers(report: Report, accounts: Accounts) -> b.Words:
-    """Mean, 99th percentile, failing requests and load in words, before and after."""
+    """Text of mean, 99th percentile, failing requests and load, before and after."""
     before, after = report.samples
     mean, errors = accounts["mean"], accounts["errors"]
     by = f" ({percent(mean.after / mean.before - 1, sign=True)})" if mean.before > 0 else ""
@@ -201,15 +201,17 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
 
 
 RECORDED_WHOLLY: Final = 0.9
-"""Least share of a period that counts as completely recorded."""
+"""Minimum share of a period's length, in [0, 1], that is recorded for the period to count as completely
+recorded."""
 _RANGE: Final = re.compile(r"(?<=[0-9Z])/(?=[0-9])")
-"""Slash between two instants of a period."""
+"""Pattern of the slash between two instants in the text of a period."""
 _CHANCE: Final = " (may be chance)"
-"""Note on two numbers that do not differ significantly."""
+"""Note beside two numbers that do not differ significantly."""
 
 
 def _who(finding: Finding, account: AccountSection) -> b.Words:
-    """Number of affected requests by root type, and unaffected root types, in words."""
+    """Text of the share of affected requests, with their root types, and of root types that are not
+    affected."""
     hit: dict[str, int] = {}
     for member in finding.members:
         hit[member.root] = hit.get(member.root, 0) + member.requests1
@@ -236,7 +238,8 @@ def _facts(
     accounts: Accounts,
     word: str,
 ) -> Iterator[b.Fact]:
-    """Yield the lines below the headline: on its finding, the others, or why there is none."""
+    """Yield the lines below the headline: about its finding, the other findings, or the reason why there is
+    none."""
     verdict, mean = report.section(VerdictSection), accounts["mean"]
     if found:
         others = [one for one in found if one is not lead][: _MOST_OTHERS + (lead is None)]
@@ -287,7 +290,8 @@ def _of_finding(finding: Finding, accounts: Accounts, word: str) -> Iterator[b.F
 
 
 def _explains_failing(finding: Finding, errors: Account) -> str:
-    """Share of the failing requests that a finding makes, in words; empty if their share did not change."""
+    """Text of a finding's share in the rise of failing requests; empty if their share did not rise
+    significantly."""
     whole, part = errors.after - errors.before, finding.share1 - finding.share0
     if not errors.changed or whole <= 0 or part <= 0:
         return ""
@@ -296,8 +300,7 @@ def _explains_failing(finding: Finding, errors: Account) -> str:
 
 
 def _explains(finding: Finding, mean: Account) -> str:
-    """Share of the change of the mean that a finding makes, in words, rounded so that it can be checked by
-    hand."""
+    """Text of a finding's share in the change of the mean, rounded so that readers can check it by hand."""
     part, whole = finding.contribution_us, mean.after - mean.before
     if not mean.changed or not whole:
         return f"{wording.change(part)} on the mean; what the whole mean did may be chance"
@@ -311,7 +314,7 @@ def _explains(finding: Finding, mean: Account) -> str:
 
 
 def _only(explanation: Explanation) -> b.Words:
-    """Rule that holds for most affected and fewest other requests, worded as in the finding."""
+    """Text of the rule that holds for most of the affected and fewest of the other requests."""
     contrast = explanation.contrast
 
     def shares(rule: Rule) -> tuple[float, float]:
@@ -329,8 +332,11 @@ def _only(explanation: Explanation) -> b.Words:
 
 
 def _changed_with(identifiers: Sequence[ChangedIdentifier]) -> list[tuple[ChangedIdentifier, str]]:
-    """Identifiers that changed with the period, each with its place, most similar first (two versions are).
-    Those with several values, as ids new at every start have, only if no other changed."""
+    """Identifiers that changed with the period, each with the name of its operation or component; those whose
+    two values are most similar first, as versions are.
+
+    Identifiers with several values, such as ids that are new at every start, only if there are no others.
+    """
     places: dict[tuple[str, str, str], list[ChangedIdentifier]] = {}
     for one in identifiers:
         places.setdefault((one.key, one.before, one.after), []).append(one)
@@ -349,8 +355,8 @@ def _changed_with(identifiers: Sequence[ChangedIdentifier]) -> list[tuple[Change
 
 
 def _see(finding: Finding) -> Iterator[b.Fact]:
-    """Yield a fact with the command that draws an affected request, and the id of a reference request to
-    compare with."""
+    """Yield a fact with the command that draws an affected request, and a request of the reference to compare
+    it with."""
     after = next((e for e in finding.examples if e.sample == "problem"), None)
     if after is None:
         return
@@ -367,9 +373,9 @@ def _request(example: Example) -> b.Words:
 
 
 def _periods(samples: Sequence[SampleSummary], rates: Sequence[float]) -> b.Words:
-    """Both periods in words, with requests and rates; the ratio of the rates is the load.
+    """Text of both periods with numbers of requests and rates; the ratio of the rates is the load.
 
-    The denominator of a rate is the recorded time; the words say so if that is not the whole period.
+    The denominator of a rate is the recorded time; the text says so if that is not the whole period.
     """
     parts = []
     for name, sample, rate in zip(("before", "after"), samples, rates, strict=True):

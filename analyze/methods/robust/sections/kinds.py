@@ -1,4 +1,4 @@
-"""Show root types and operations that are new, or gone."""
+"""Section on root types and operations that are new, or gone."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from schemas.windows import NS_PER_US
 from stitch.graph.placed import NO_COMPONENT
 
 SHOWN: Final = 20
-"""Most rows in a report."""
+"""Maximum number of rows in the section; the table has all."""
 _RULE_OF_THREE: Final = 3.0
 
 
 def kinds_section(run: RobustRun) -> tuple[KindsSection, pa.Table]:
-    """(section, table of all rows)."""
+    """Fill the section: (section with the first SHOWN rows, table of all rows)."""
     rows = sorted(
         _rows(run), key=lambda row: (row.state != "new", -row.failing * row.requests, -row.requests, row.name)
     )
@@ -34,8 +34,8 @@ def kinds_section(run: RobustRun) -> tuple[KindsSection, pa.Table]:
 
 
 def _rows(run: RobustRun) -> Iterator[KindRow]:
-    """Yield a row for each root type and operation that occurs on one side only; operations only if their
-    caller is on both."""
+    """Yield a row for each root type and operation that occurs in one period only; an operation only if its
+    caller occurs in both."""
     names, profile, roles = run.profile.names, run.profile, run.roles
     calls = np.array([site.kind is SiteKind.CALL for site in names.sites], dtype=np.bool_)
     root = calls & np.array([site.caller == NO_CALLER for site in names.sites], dtype=np.bool_)
@@ -74,7 +74,8 @@ def _rows(run: RobustRun) -> Iterator[KindRow]:
 
 
 def _by_chance(n: Sequence[F8], requests: Sequence[float]) -> F8:
-    """[operations] p of as many requests falling to one side only."""
+    """float64[operations]: p of so many requests falling into one period only by chance. n: requests with the
+    operation, requests: all, of (baseline, problem)."""
     counts = [np.rint(np.minimum(mine, of)).astype(np.int64) for mine, of in zip(n, requests, strict=True)]
     of = [np.full_like(mine, round(total)) for mine, total in zip(counts, requests, strict=True)]
     return fisher(counts[0], of[0], counts[1], of[1]).p
@@ -84,7 +85,7 @@ _COLUMNS: Final = (*columns_of(KindRow, "state", "name", "requests", "failing", 
 
 
 def kinds_blocks(section: KindsSection) -> b.Blocks:
-    """Blocks of the section; empty without rows."""
+    """Display of the section as blocks; empty without rows."""
     if not section.kinds:
         return ()
     return (

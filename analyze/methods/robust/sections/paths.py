@@ -1,4 +1,4 @@
-"""Show changes of whole paths: at the end of the page, in one line on a terminal."""
+"""Section on changes of whole paths: at the end of the page, in one line on a terminal."""
 
 from __future__ import annotations
 
@@ -44,16 +44,18 @@ from schemas.report.paths import (
 )
 
 _NAMES = 12
-"""Most steps named in a group."""
+"""Maximum number of steps named in a group of moves."""
 _ROOTS = 8
-"""Most root types named in a group."""
+"""Maximum number of root types named in a group of moves."""
 
 
 def paths_section(
     population: Population, history: Population | None, settings: PathSettings, limits: ReportLimits
 ) -> PathsSection:
-    """Compare whole paths of samples 0 and 1; `history` holds samples of ordinary times, None without.
-    Deterministic."""
+    """Compare whole paths of samples 0 and 1 and fill the section. Deterministic.
+
+    history: samples of normal times for the noise; None without a history.
+    """
     found = path_changes(population, history, settings)
     times = _time_rows(found)
     mix, structure, timing, rest = found.account.sums_us
@@ -164,7 +166,7 @@ def _difference_row(before: Graph, after: Graph, line: DifferenceLine) -> Differ
 
 
 def _time_rows(found: PathChanges) -> list[PathTimeRow]:
-    """Rows of paths whose times changed significantly, by |contribution|."""
+    """Rows of the paths whose times changed significantly, by |contribution|, largest first."""
     part, table, times = found.account.timing_us, found.table, found.times
     changed = np.flatnonzero(times.changed)
     order = changed[np.lexsort((changed, -np.abs(part[changed])))]
@@ -202,7 +204,7 @@ def _rare_rows(found: PathChanges) -> tuple[RarePathsRow, ...]:
 
 
 TIMES_SHOWN: Final = 50
-"""Most paths with changed times listed; the rest is counted."""
+"""Maximum number of paths with changed times listed; the others are counted."""
 
 _BREAKDOWN: Final = (
     b.Column("what", "Mean response time", value=lambda row: row[0]),
@@ -239,15 +241,15 @@ _TIMES: Final = (
 
 
 def paths_blocks(section: PathsSection) -> b.Blocks:
-    """Blocks of the section: one line for a terminal; for the page the breakdown over paths, moves, repeats,
-    rare paths, times."""
+    """Display of the section as blocks: one line for a terminal; for the page the breakdown over paths,
+    moves, repeats, rare paths, times."""
     line = one_line(section)
     printed = (b.Text((b.strong("Paths: "), line)),) if line else ()
     return (b.Only("terminal", printed), b.Details("Whole paths", tuple(_page(section, line))))
 
 
 def whole_paths(section: PathsSection) -> b.Blocks:
-    """Blocks of the whole section, for a page of its own."""
+    """Display of the whole section as blocks, for a separate page."""
     return tuple(_page(section, one_line(section)))
 
 
@@ -344,7 +346,7 @@ def _rare(row: RarePathsRow) -> b.Words:
 
 
 _NAMED = 2
-"""Most steps that a sentence names."""
+"""Maximum number of steps named in a sentence."""
 
 
 def move_title(
@@ -357,7 +359,10 @@ def move_title(
     new: bool,
     lost: bool,
 ) -> str:
-    """Sentence on a group of moves: "write now goes to sn-data instead of sn-meta"."""
+    """Title of a group of moves: "write now goes to sn-data instead of sn-meta".
+
+    anchor: last step before the difference; new, lost: True if the path is new (gone).
+    """
     after = f" after {anchor.text}" if anchor is not None else ""
     against = " (against the usual path)" if new or lost else ""
     if kind == "replaced":
@@ -384,13 +389,13 @@ def move_title(
 
 
 def repeats_title(row: RepeatsRow) -> str:
-    """Title of a repeat: `read: 3.1 → 7.9 times a request`."""
+    """Title of a change of repeats: `read: 3.1 → 7.9 times a request`."""
     numbers = f"{wording.significant(row.before)} → {wording.significant(row.after)} times a request"
     return f"{row.operation.text}{_more(row.operations - 1)}: {numbers}"
 
 
 def one_line(section: PathsSection) -> str:
-    """The section in one line, for a terminal; empty if no path changed."""
+    """Text of the section in one line, for a terminal; empty if no path changed."""
     parts = []
     if section.groups_total:
         share = sum(group.share for group in section.groups)

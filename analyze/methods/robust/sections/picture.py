@@ -1,8 +1,8 @@
-"""Show the picture of a comparison: the calls around its first findings as one graph, and response times.
+"""Picture of a comparison: the calls around its first findings as one graph, and response times.
 
-The graph is a column: a box below the one that calls it, indented; a step of activity records below the one
-before it. So it fits a phone, and no arrow crosses another. What changed has a sign and a word beside its
-colour.
+The graph is a column: each box is below its caller's box, indented; a step of activity records is below the
+step before it. So it fits a phone, and no arrow crosses another. A changed call has a sign and a word beside
+its colour.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from schemas.report.picture import FlowPicture, FlowStep
 WIDTH: Final = 430
 _LANE: Final = 18
 _GAP: Final = 10
-"""Gap between two boxes, px."""
+"""Vertical gap between two boxes, px."""
 _LINE: Final = 16
 _ROOTS: Final = 2
-"""Most root types named in a caption."""
+"""Maximum number of root types named in a caption."""
 _PLAIN_PX: Final = 6.9
-"""Mean width of a 12 px letter, px."""
+"""Mean width of a letter of 12 px, px."""
 _BOLD_PX: Final = 7.2
-"""Mean width of a bold 12 px letter, digits and spaces included, px."""
+"""Mean width of a bold letter of 12 px, digits and spaces included, px."""
 _ONCE: Final = 0.05
-"""A number of calls within this distance of 1 is not written."""
+"""Maximum distance from 1 of a number of calls that is not written."""
 
 _ONLY: Final = {"after": ("+", "new", "gained"), "before": ("−", "gone", "lost")}
 
 
 def picture_blocks(picture: FlowPicture) -> b.Blocks:
-    """Blocks of the graph and the distribution of response times beside it."""
+    """Display of the picture as blocks: the graph, and beside it the distribution of response times."""
     if not picture.steps:
         return ()
     roots = _roots(picture)
@@ -66,7 +66,7 @@ def _roots(picture: FlowPicture) -> str:
 
 
 def _legend(picture: FlowPicture) -> b.Words:
-    """Legend of the signs that occur."""
+    """Legend of the signs that occur in the picture."""
     signs: dict[str, None] = {}
     for step in picture.steps:
         if sign := _sign(step):
@@ -89,27 +89,30 @@ def _word(step: FlowStep) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Box of a step, or a line of text about steps that are not drawn."""
+    """Row of the picture: the box of a step, or a line of text about steps that are not drawn.
+
+    lane: indentation level; lines: texts in the box; top: y of the upper edge, px.
+    """
 
     step: FlowStep | None
     lane: int
     lines: tuple[str, ...]
     right: str = ""
-    """Text at the right end of the first line."""
+    """Text at the right end of the first line; empty for none."""
     above: int | None = None
-    """Index of the row that an arrow comes from; None without an arrow."""
+    """Index of the row from which an arrow leads here; None without an arrow."""
     straight: bool = False
-    """True if the arrow comes from above, False if from the side."""
+    """True if the arrow enters the box from above, False if from the side."""
     top: float = 0.0
 
     @property
     def height(self) -> float:
-        """Height, px."""
+        """Height of the row, px."""
         return 18.0 if self.step is None else 10.0 + _LINE * len(self.lines)
 
 
 def _rows(picture: FlowPicture) -> list[_Row]:
-    """Rows of the picture, from top to bottom."""
+    """Rows of the picture from top to bottom, with their places."""
     steps = picture.steps
     last = {step.above: at for at, step in enumerate(steps)}
     rows: list[_Row] = []
@@ -146,7 +149,8 @@ def _rows(picture: FlowPicture) -> list[_Row]:
 
 
 def _lines(step: FlowStep, above: FlowStep | None, lane: int) -> tuple[tuple[str, ...], str]:
-    """(lines of a box, text at the right end of the first)."""
+    """Texts of a box: (lines, text at the right end of the first line). above: step that it is below; lane:
+    indentation level."""
     room = WIDTH - 4 - 10 - lane * _LANE - 24
     name = step.operation or step.component
     if not _sign(step):
@@ -164,14 +168,17 @@ def _lines(step: FlowStep, above: FlowStep | None, lane: int) -> tuple[tuple[str
 
 
 def _ending(text: str, room: float, letter: float) -> str:
-    """Shorten a text to `room` px by its beginning, as names share their beginnings."""
+    """Shorten a text to `room` px by cutting its beginning, as names often begin alike; letter: mean width of
+    a letter, px."""
     most = max(int(room / letter), 2)
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def _usual(step: FlowStep, above: FlowStep | None) -> str:
-    """Number of calls if it is not one, and own time, of a step that did not change itself; below a step that
-    takes other paths, the number of calls before and after."""
+    """Text for a step that did not change itself: number of calls if it is not one, and self time.
+
+    Below a step that takes other paths: the number of calls before and after.
+    """
     before, after = step.calls0, step.calls1
     time = "" if step.time1_us is None else duration(step.time1_us)
     if before is None or after is None:
@@ -188,7 +195,7 @@ def _usual(step: FlowStep, above: FlowStep | None) -> str:
 
 
 def _changes(step: FlowStep) -> Iterator[str]:
-    """Yield the changes of a step in numbers."""
+    """Yield texts of the changes of a step, with their numbers."""
     if step.only:
         there, time = (step.calls1, step.time1_us) if step.only == "after" else (step.calls0, step.time0_us)
         often = "" if there is None else _often(there)
@@ -229,7 +236,7 @@ def _drawn(picture: FlowPicture, title: str) -> Markup:
 
 
 def _said(row: _Row) -> str:
-    """Description of a row for screen readers."""
+    """Text of a row for screen readers."""
     if row.step is None:
         return row.lines[0]
     step = row.step
@@ -244,7 +251,7 @@ def _left(row: _Row) -> float:
 
 
 def _arrow(above: _Row, row: _Row) -> Markup:
-    """Arrow from the bottom of a box to the side, or the top, of one below it."""
+    """Arrow from the bottom of the box `above` to the side, or the top, of the box `row` below it."""
     x, bottom = _left(above) + 8, above.top + above.height
     if row.straight:
         y = row.top
@@ -261,7 +268,7 @@ def _arrow(above: _Row, row: _Row) -> Markup:
 
 
 def _look(step: FlowStep | None) -> str:
-    """CSS class of a box and of the arrow to it."""
+    """CSS class of a step's box and of the arrow to it; None: of a line of text."""
     if step is None or not _sign(step):
         return "quiet"
     if step.only:

@@ -1,4 +1,4 @@
-"""Show suspects: places to look at first if no finding gives one."""
+"""Section on suspects: call sites to look at first if there is no finding."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from schemas.report.suspects import SUSPECTS, Suspect, SuspectsSection
 from schemas.windows import NS_PER_US
 
 ASKED: Final = ("cannot-tell", "not-explained")
-"""Outcomes that do not tell where something changed: only these ask for suspects."""
+"""Outcomes of the verdict that leave open where something changed; only these show suspects."""
 
 
 def suspects_section(run: RobustRun, verdict: VerdictSection) -> SuspectsSection:
-    """Fill the section; empty unless the verdict leaves open what changed."""
+    """Fill the section; empty unless the verdict leaves open what changed, and there is no cause."""
     asked = verdict.outcome in ASKED and not verdict.by_load and not run.causes
     found = suspects_of(run) if asked else ()
     return SuspectsSection(suspects=tuple(_row(one, rank, run) for rank, one in enumerate(found, 1)))
 
 
 def suspects_table(section: SuspectsSection) -> pa.Table:
-    """Table `suspects` of the section."""
+    """Table `suspects` of the rows in the section."""
     return arrow_table(SUSPECTS, section.suspects)
 
 
@@ -67,7 +67,7 @@ _COLUMNS: Final = (
 
 
 def suspects_blocks(section: SuspectsSection) -> b.Blocks:
-    """Blocks of the list; empty without suspects."""
+    """Display of the section as blocks; empty without suspects."""
     if not section.suspects:
         return ()
     return (
@@ -81,7 +81,7 @@ def suspects_blocks(section: SuspectsSection) -> b.Blocks:
 
 
 def settling(row: Suspect) -> str:
-    """Data that would decide whether a suspect changed, in words."""
+    """Text on the data that would decide if a suspect has changed."""
     if row.is_hidden:
         return "a history without incidents: against the reference alone it is significant"
     if row.requests_needed is None:

@@ -1,4 +1,5 @@
-"""Show the verdict: outcome, reasons, data quality, and the size of change that would have been detected."""
+"""Section with the verdict: outcome, reasons, data quality, and the size of change that would have been
+detected."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from schemas.report.findings import Finding
 def verdict_section(
     run: RobustRun, judged: Judgement, findings: Sequence[Finding], accounts: Sequence[Account]
 ) -> VerdictSection:
-    """Fill the section: the outcome and its reasons."""
+    """Fill the section: the outcome, its reasons and its limits."""
     mean, settings = accounts[0], run.settings.verdict
     explained = None
     if mean.after != mean.before:
@@ -77,7 +78,7 @@ def verdict_section(
 
 
 def _hidden(run: RobustRun) -> tuple[HiddenChange, ...]:
-    """Largest changes hidden by the baseline, with the windows that had such values."""
+    """Largest changes that the baseline hides, each with the windows in which such values occurred."""
     return tuple(_hidden_row(found, run) for found in run.tested.hidden[:MOST_HIDDEN])
 
 
@@ -114,7 +115,7 @@ def _hidden_row(found: Hidden, run: RobustRun) -> HiddenChange:
 
 
 def _untested(run: RobustRun) -> int:
-    """Number of problem requests without a site that any test reached."""
+    """Number of requests of the problem without any call site that was tested."""
     tested = np.zeros(len(run.profile.names.sites), dtype=np.bool_)
     tested[list(run.tested.sites)] = True
     total = 0
@@ -141,11 +142,11 @@ _MEANS: Final = {
     "cannot-tell": "Too little was recorded to decide.",
 }
 MOST_HIDDEN: Final = 5
-"""Most hidden changes in a report."""
+"""Maximum number of hidden changes in a report."""
 WORTH: Final = 0.05
-"""Least share of the time in root types that is worth a sentence."""
+"""Minimum share of the time in root types, in [0, 1], for a sentence that they are as fast as before."""
 _OPEN: Final = ("unchanged", "cannot-tell", "not-explained")
-"""Outcomes after which the smallest detectable change is shown."""
+"""Outcomes for which the smallest detectable change is shown."""
 
 _QUALITY: Final = (
     b.Column("kind", "About"),
@@ -174,7 +175,7 @@ _VISIBLE: Final = (
 
 
 def verdict_blocks(section: VerdictSection) -> b.Blocks:
-    """Blocks of the section: outcome and reasons in sight, the rest on demand."""
+    """Display of the section as blocks: outcome and reasons visible, the rest folded."""
     is_open = section.outcome in _OPEN
     reasons: list[b.Words] = [*(reason.text for reason in section.reasons), *map(b.dim, gaps(section))]
     same = equivalent(section)
@@ -211,14 +212,14 @@ def verdict_blocks(section: VerdictSection) -> b.Blocks:
 
 
 def outcome(section: VerdictSection) -> str:
-    """Outcome in words: `Changed, partly explained`; names the clients if they are the cause."""
+    """Text of the outcome: `Changed, partly explained`; says so if load or the clients are the cause."""
     if section.by_load:
         return "Changed by load"
     return OUTCOME[section.outcome] + (": the cause is outside" if section.external else "")
 
 
 def meaning(section: VerdictSection) -> str:
-    """Sentence on what the outcome means."""
+    """Sentence that explains the outcome."""
     if section.external:
         return "Clients sent less, and not because answers took longer."
     if section.by_load:
@@ -227,13 +228,15 @@ def meaning(section: VerdictSection) -> str:
 
 
 def warnings(section: VerdictSection) -> tuple[str, ...]:
-    """Sentences that a reader must know before the headline."""
+    """Sentences on severe limits of the data, to be read before the headline; without those that are
+    reasons."""
     told = {reason.text for reason in section.reasons}
     return tuple(row.text for row in section.quality if row.severe and row.text not in told)
 
 
 def gaps(section: VerdictSection) -> tuple[str, ...]:
-    """Sentences on limits: name mapping used, data missing (unless a reason states it), tests skipped."""
+    """Sentences on limits: mapping of names used, data missing (unless that is a reason), requests not
+    tested."""
     sentences = [row.text for row in section.quality if row.kind == "labels" and not row.severe]
     missing = section.missing_requests
     if missing is not None and all(reason.requests is None for reason in section.reasons):
@@ -252,7 +255,8 @@ def _moved(row: HiddenChange) -> str:
 
 
 def equivalent(section: VerdictSection) -> str:
-    """Sentence on what is shown to be the same; empty if little is, or too little to decide."""
+    """Sentence on root types that are as fast as before; empty if their share of the time is small, or
+    nothing can be decided."""
     known = section.equivalent_share
     if known is None or known < WORTH or section.outcome == "cannot-tell":
         return ""
@@ -260,7 +264,7 @@ def equivalent(section: VerdictSection) -> str:
 
 
 def visible_sentence(section: VerdictSection) -> str:
-    """Sentence on the smallest detectable change of the best tested root type; empty if none was tested."""
+    """Sentence on the smallest detectable change at the best tested root type; empty if none was tested."""
     if any(reason.kind is ReasonKind.BOUND for reason in section.reasons):
         return ""  # what may have gone unseen says more
     ratios = [row.ratio for row in section.visible if row.ratio is not None]

@@ -1,4 +1,4 @@
-"""Counts of segments in a history stored as statistics."""
+"""Counts of segments for a history that is stored as statistics."""
 
 from __future__ import annotations
 
@@ -15,23 +15,30 @@ from analyze.profile.segment_sums import SegmentSums, key_of_value, keys_of_word
 from schemas.arrays import F8, I8
 
 _NONE: Final = -2
-"""Code of root types and components that the comparison does not have; SLOW stands for any component."""
+"""Code of root types and components that the comparison does not have."""
 
 
 class KeptHistory:
-    """Counts of requests by attribute value, history block and root type."""
+    """Counts of requests by attribute value, block of the history and root type."""
 
     def __init__(self, blocks: Sequence[SegmentSums], flat: FlatRequests) -> None:
-        """Sort rows by value; drop root types and components that the comparison does not have. O(rows log
-        rows)."""
+        """Sort the stored rows by value; drop root types and components that the comparison does not have.
+        O(rows log rows).
+
+        blocks: stored counts of each block of the history; flat: requests of the comparison.
+        """
         self.n_blocks, self.n_roots = len(blocks), len(flat.roots)
         roots, components = keys_of_words(flat.roots), keys_of_words(flat.components)
         self._rows = _Rows.of([block.segments for block in blocks], "failing_n", roots, components)
         self._slow = _Rows.of([block.slow_segments for block in blocks], "slow_n", roots, None)
 
     def counts(self, attribute: str, text: str, component: int) -> Counts | None:
-        """Count requests with a value that pass a component (SLOW: all requests; hits are the slow ones), by
-        block and root type, and all requests of blocks that kept the attribute; None if none did."""
+        """Count requests with an attribute value, and all requests, by block and root type; None if no block
+        stored the attribute.
+
+        component: requests that pass it count, hits are those that fail there; SLOW: all requests count, hits
+        are slow ones.
+        """
         rows = self._slow if component == SLOW else self._rows
         shape = (self.n_blocks, self.n_roots)
         n_all, x_all = rows.sums(key_of_value(attribute, None), component, shape)
@@ -43,8 +50,11 @@ class KeptHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a relation of all blocks, ascending by `value` (key of an attribute value); arrays are
-    [rows]."""
+    """Rows of a table of stored counts, of all blocks together, in ascending order of `value`; arrays are
+    [rows].
+
+    value: key of an attribute value; n: requests; hits: failed or slow ones.
+    """
 
     value: I8
     block: I8
@@ -55,7 +65,8 @@ class _Rows:
 
     @staticmethod
     def of(tables: Sequence[pa.Table], hits: str, roots: I8, components: I8 | None) -> _Rows:
-        """Concatenate the tables of the blocks; components: None if rows have none."""
+        """Concatenate the tables of the blocks. hits: name of the column with the hits; roots, components:
+        keys in the order of the comparison; components None: rows have none."""
         rows = pa.concat_tables(tables)
         root = _places(roots, rows["root"].to_numpy())
         component = np.full(len(root), SLOW)
@@ -68,7 +79,8 @@ class _Rows:
         return _Rows(*(column[order] for column in (value, block, root, component, n, hit)))
 
     def sums(self, value: int, component: int, shape: tuple[int, int]) -> tuple[F8, F8]:
-        """([blocks, roots] requests, [blocks, roots] hits) of a value at a component."""
+        """Sum requests and hits of an attribute value at a component, both float64[blocks, roots]. shape:
+        (blocks, roots)."""
         mine = np.arange(*np.searchsorted(self.value, [value, value + 1]))
         mine = mine[self.component[mine] == component]
         cell = self.block[mine] * shape[1] + self.root[mine]
@@ -81,7 +93,7 @@ class _Rows:
 
 
 def _places(keys: I8, wanted: I8) -> I8:
-    """[wanted] index of each in `keys`; _NONE if absent."""
+    """Index in `keys` of each element of `wanted`, int64[wanted]; _NONE if absent."""
     order = np.argsort(keys)
     at = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
     return np.where(keys[at] == wanted, at, _NONE)

@@ -1,4 +1,4 @@
-"""Segment: requests with one attribute value, or with two."""
+"""Segment: the requests with one attribute value, or with two."""
 
 from __future__ import annotations
 
@@ -10,38 +10,40 @@ import numpy as np
 from schemas.arrays import I8
 
 Attributes = tuple[tuple[str, str], ...]
-"""Conjunction of (attribute, value) pairs."""
+"""Attribute values that hold together: (attribute, value) pairs."""
 _NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Segment:
-    """Requests that a change is limited to."""
+    """Requests, with one or two attribute values, to which a change is limited."""
 
     where: Attributes
-    """Values that each request in the segment has (conjunction)."""
+    """Attribute values that define the segment; its requests have all of them."""
     alike: Attributes
-    """Other attribute values that the requests of the segment share."""
+    """Further attribute values that almost exactly the same requests have."""
     rows: Mapping[int, I8]
-    """Category -> ascending rows of requests in the segment that could have the outcome, both periods."""
+    """Index of a category -> ascending row indices of the segment's requests that could have the outcome
+    (failing, slow), in both periods."""
     hits: Mapping[int, I8]
-    """Category -> ascending rows of requests in the segment with the outcome."""
+    """Index of a category -> ascending row indices of the segment's requests that have the outcome."""
     sites: tuple[int, ...]
-    """Call sites of the change, the leading one first."""
+    """Indices of the call sites that show the change, the leading one first."""
     operations: int
     """Number of distinct operations of `sites`."""
     elsewhere: float
     """Change of the requests outside the segment, in the unit of the change."""
 
     def rows_of(self, category: int) -> I8:
-        """Rows of a category; empty if it has none."""
+        """Row indices of a category's requests in the segment; empty if there are none."""
         return self.rows.get(category, _NONE)
 
     def hits_of(self, category: int) -> I8:
-        """Rows of a category with the outcome."""
+        """Row indices of a category's requests in the segment that have the outcome; empty if there are
+        none."""
         return self.hits.get(category, _NONE)
 
     @property
     def text(self) -> str:
-        """Text of the conjunction: `attribute = value and …`."""
+        """Text of the attribute values: `attribute = value and …`."""
         return " and ".join(f"{key} = {value}" for key, value in self.where)

@@ -1,4 +1,4 @@
-"""Change of a segment: the call sites at which its requests fail, or take longer, and by how much."""
+"""Change of a segment: call sites at which its requests fail, or take longer, and the size of the change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from schemas.arrays import B1, I8
 from schemas.report.findings import ChangeKind
 
 SEGMENTS: Final = "segments"
-"""Name of the rule (for `without`) that attribute values are tested."""
+"""Name of the rule (for `without`) by which attribute values are tested."""
 _Z_95: Final = 1.96
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
@@ -28,7 +28,7 @@ _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 def segment_changes(
     comparison: Comparison, groups: Sequence[RequestGroup], names: Names
 ) -> tuple[Change, ...]:
-    """Find segments and their call sites, a change each; empty without requests."""
+    """Find segments and the call sites that show them, one change per segment; empty without requests."""
     settings = comparison.settings
     if not groups or not settings.segments.most or SEGMENTS in settings.without:
         return ()
@@ -43,7 +43,7 @@ def segment_changes(
 
 
 class _Places:
-    """Call sites of one segment's requests."""
+    """Call sites of the requests of one segment."""
 
     def __init__(
         self, search: SegmentSearch, groups: Sequence[RequestGroup], names: Names, found: Found
@@ -62,7 +62,7 @@ class _Places:
         self.n_problem = max(int((flat.sample == PROBLEM).sum()), 1)
 
     def _rows(self, marked: B1) -> dict[int, I8]:
-        """Map category -> rows of the requests `marked`, [requests]."""
+        """Row indices by category of the requests in the mask `marked`, bool[requests]."""
         found = {}
         for number, category in enumerate(self.search.population.categories):
             mine = marked[self.first[number] : self.first[number] + category.n_requests]
@@ -84,8 +84,11 @@ class _Places:
         )
 
     def failing(self) -> Change | None:
-        """Change of a failing segment, at the call sites where more failures begin than the reference
-        predicts; the site with the largest excess leads. None without failures."""
+        """Change of a segment that fails, at the call sites where more failures begin than the reference
+        predicts.
+
+        The site with the largest excess leads. None without failures.
+        """
         flat, found, c = self.search.flat, self.found, self.found.counts
         # [sites, reference or problem]
         failures = np.zeros((len(self.names.sites), 2))
@@ -117,7 +120,8 @@ class _Places:
         )
 
     def slower(self) -> Change | None:
-        """Change of a slow segment, at the component whose own time rose by most in it; None if too small."""
+        """Change of a segment that is slow, at the component whose self time rose most in it; None if it is
+        too small."""
         component, sites, gain, (before, after, error), others = self._own_times()
         settings = self.search.settings
         if component is None or after - before - others < settings.time_floor * max(before, 1.0):
@@ -133,8 +137,8 @@ class _Places:
     def _own_times(
         self,
     ) -> tuple[str | None, tuple[int, ...], float, tuple[float, float, float], float]:
-        """(component, its sites that rose, total ns added, (before, after, error) ns a visit, rise outside
-        the segment)."""
+        """Find the component whose self time rose most: (component, its sites that rose, ns added in total,
+        (before, after, standard error) ns per visit, rise outside the segment)."""
         flat, n_sites = self.search.flat, len(self.names.sites)
         # [sites, in the segment or not, before or after]: visits, ns, squares of ns
         sums = np.zeros((3, n_sites, 2, 2))

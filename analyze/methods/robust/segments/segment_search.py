@@ -1,8 +1,8 @@
-"""Find segments whose requests fail, or are slow, by more than the others: one after another.
+"""Find segments whose requests fail, or are slow, by more than the others, one after another.
 
-The most significant attribute value comes first, narrowed to a second one if that holds most of the excess;
-of values with the same requests, that of the attribute with the fewest values. Its requests are then removed
-and the rest is tested again, so that nothing is named that another segment explains.
+The most significant attribute value comes first, narrowed by a second one if most of the excess has that,
+too; among values with the same requests, the attribute with the fewest values is chosen. Its requests are
+then removed and the rest is tested again, so that no segment is reported that another one explains.
 """
 
 from __future__ import annotations
@@ -37,21 +37,26 @@ from analyze.profile.segment_sums import SegmentSums
 from schemas.arrays import B1, F8, I8
 
 _FAMILIES: Final = 3
-"""Families of tests that share the error rate equally: all root types, one root type, pairs of values."""
+"""Number of families of tests that share the error rate equally: all root types, one root type, pairs of
+values."""
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A significant segment."""
+    """Significant segment, with its test.
+
+    values: attribute values that define it; alike: further values of almost the same requests; outcome: what
+    increased; q: p after Bonferroni's correction; phi: over-dispersion.
+    """
 
     values: tuple[AttributeValue, ...]
     alike: tuple[AttributeValue, ...]
     outcome: Outcome
     rows: I8
-    """Indices of its requests."""
+    """Indices of the segment's requests."""
     counts: Compared
-    """Counts against the reference; one row."""
+    """Counts before (reference) and after; a single row."""
     p: float
     z: float
     q: float
@@ -60,7 +65,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """Test of one value, or a pair, against the reference alone."""
+    """Test of an attribute value, or a pair of values, against the reference alone; c: counts."""
 
     values: tuple[AttributeValue, ...]
     outcome: Outcome
@@ -69,13 +74,13 @@ class _Test:
     """Row of the tested segment in `c`."""
     p: float
     n_tests: float
-    """Number of tests that p is corrected for."""
+    """Number of tests for which p is corrected."""
     changed: bool = False
-    """True if p treats the baseline rate as known."""
+    """True if p treats the baseline's rate of hits as known."""
 
 
 class SegmentSearch:
-    """Search among the attribute values of a comparison's requests."""
+    """Search for segments among the attribute values of a comparison's requests."""
 
     def __init__(
         self,
@@ -84,8 +89,10 @@ class SegmentSearch:
         kept: Sequence[SegmentSums],
         settings: RobustSettings,
     ) -> None:
-        """Read the attributes of both periods; those of a history are read on demand. kept: a history stored
-        as statistics, one per block."""
+        """Read the attributes of both periods; those of a history are read on demand.
+
+        kept: counts of a history stored as statistics, one per block; empty for none.
+        """
         self.population, self.history, self.settings = population, history, settings
         self.own = settings.segments
         self.flat = flat_requests(population, history)
@@ -98,7 +105,8 @@ class SegmentSearch:
         self.values, self.same = _distinct(every)
         self.read: dict[tuple[str, str], I8] = {}
         self.alike: dict[int, dict[str, float]] = {}
-        """Component of an outcome -> attribute -> weight of the prior that its values are hit alike."""
+        """Component of an outcome -> attribute -> weight, in hits, of the prior that its values have equal
+        rates of hits."""
 
     def _wants(self, key: str) -> bool:
         return key not in self.without
@@ -114,7 +122,7 @@ class SegmentSearch:
         return [v for v in values if len(v.rows) < n and v.key not in of_failure]
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Yield the outcomes to test: failing at each component, slow; then by root type."""
+        """Yield the outcomes to test: failing at each component, slow; then the same by root type."""
         flat = self.flat
         now = flat.origin[(flat.sample == PROBLEM) & (flat.origin >= 0)]
         times = np.bincount(now, minlength=len(flat.components))
@@ -139,7 +147,7 @@ class SegmentSearch:
             yield from self._of_roots(whole, root, n_roots)
 
     def _of_roots(self, whole: Sequence[Outcome], root: I8, n_roots: int) -> Iterator[Outcome]:
-        """Yield the outcomes restricted to one root type, the pairs with most hits."""
+        """Yield the outcomes restricted to one root type, for the pairs with most hits in the problem."""
         now = self.flat.sample == PROBLEM
         hits = [np.bincount(root[now & o.inside & o.hit], minlength=n_roots) for o in whole]
         flat = np.concatenate(hits)
@@ -154,7 +162,8 @@ class SegmentSearch:
                 yield replace(outcome, inside=inside, of_root=True, stratum=mine, n_strata=len(groups))
 
     def found(self) -> Iterator[Found]:
-        """Yield significant segments, the most significant first."""
+        """Yield significant segments, the most significant first, each after removing the requests of earlier
+        ones."""
         if not self.values:
             return
         outcomes = list(self.outcomes())
@@ -173,7 +182,7 @@ class SegmentSearch:
             ]
 
     def _periods(self) -> I8:
-        """[requests] sample, REFERENCE or PROBLEM; -1 for the history."""
+        """Sample of each request, int64[requests]: REFERENCE or PROBLEM; -1 for the history."""
         return np.where(self.flat.sample <= PROBLEM, self.flat.sample, -1)
 
     def _best(self, outcomes: Sequence[Outcome]) -> Found | None:
@@ -197,9 +206,12 @@ class SegmentSearch:
     def _tested(
         self, values: Sequence[AttributeValue], outcomes: Sequence[Outcome], *, changed: bool = False
     ) -> Found | None:
-        """Test all values, and if none passes pairs of them, for all outcomes as one family; return the most
-        significant, or None. changed: `outcomes` are inside of a segment known to have changed, so values are
-        compared with the others as if the baseline rate were known."""
+        """Test all values, and pairs of values if none is significant, for all outcomes as one family; return
+        the most significant segment, or None.
+
+        changed: `outcomes` lie within a segment known to have changed, so values are compared with the others
+        as if the baseline's rate were known.
+        """
         if not values:
             return None
         block = self._periods()
@@ -241,17 +253,22 @@ class SegmentSearch:
         return replace(same[0], alike=(*same[0].alike, *singles))
 
     def _learn(self, component: int, values: Sequence[AttributeValue], c: Compared) -> None:
-        """Estimate for each attribute how alike its values are hit; stored for the component."""
+        """Estimate for each attribute how equal the rates of hits of its values are; stored for the component
+        of the outcome."""
         keys = sorted({value.key for value in values})
         weight = alike_weight(c, np.array([keys.index(value.key) for value in values]), self.own)
         self.alike[component] = dict(zip((value.key for value in values), weight.tolist(), strict=True))
 
     def _alike_of(self, values: Sequence[AttributeValue], outcome: Outcome) -> F8:
-        """[values] weight, in hits, of the prior that a value is hit like the others."""
+        """Weight, in hits, of the prior that a value has the same rate of hits as the others,
+        float64[values]."""
         return np.array([self.alike[outcome.component][value.key] for value in values])
 
     def _may_count(self, chance: float, sure: float, n_tests: float) -> bool:
-        """True if a test could still become significant after the history is read."""
+        """True if a test can still become significant when the history is read.
+
+        chance: its p; sure: smallest p possible if the baseline's rate were known.
+        """
         return bool(chance <= self.own.candidate_p and sure * n_tests <= self.settings.q)
 
     def _passing(self, tests: Sequence[_Test]) -> list[Found]:
@@ -268,7 +285,7 @@ class SegmentSearch:
         block: I8,
         n_tests: float,
     ) -> Iterator[_Test]:
-        """Yield tests of pairs among the values with the smallest p; corrected for all possible pairs."""
+        """Yield tests of pairs among the values with the smallest p, corrected for all possible pairs."""
         n_pairs = n_tests * len(values) / 2
         for outcome, (mine, _) in zip(outcomes, p, strict=True):
             if outcome.of_root:
@@ -290,7 +307,8 @@ class SegmentSearch:
                     yield _Test(pair, outcome, c, at, float(chance[at]), n_pairs)
 
     def _judged(self, test: _Test, known: Mapping[tuple[str, str], I8]) -> Found:
-        """Test again with the history; q by Bonferroni, as only a few of many tests are looked at."""
+        """Repeat a test with the history; q by Bonferroni, as only the most significant of many tests are
+        repeated."""
         rows = None
         for value in test.values:
             mine = np.union1d(value.rows, known.get((value.key, value.value), _NO_ROWS))
@@ -303,7 +321,7 @@ class SegmentSearch:
         return Found(test.values, alike, test.outcome, rows, c, p, z, q, phi)
 
     def _matters(self, c: Compared, outcome: Outcome) -> B1:
-        """[segments] True if the change exceeds the floors, beyond that of the others."""
+        """bool[segments]: True where the change, beyond that of the others, exceeds the floors."""
         own, (before, after) = self.own, c.share.T
         usual = np.maximum(before, c.expected / np.maximum(c.n[:, 1], 1e-300))
         if outcome.component == SLOW:
@@ -318,7 +336,8 @@ class SegmentSearch:
         return common >= self.own.same * (len(mine) + len(theirs) - common)
 
     def _in_history(self, values: Sequence[AttributeValue]) -> dict[tuple[str, str], I8]:
-        """(attribute, value) -> indices of the history's requests with it; reads missing ones, each once."""
+        """Find the history's requests with attribute values: (attribute, value) -> their indices; missing
+        ones are read, each once."""
         wanted = {(value.key, value.value) for value in values} - set(self.read)
         if self.history is not None and wanted:
             keys = sorted({key for key, _ in wanted})
@@ -333,7 +352,8 @@ class SegmentSearch:
         return self.read
 
     def _with_history(self, rows: I8, test: _Test, alike: F8) -> tuple[float, float, float]:
-        """(z, p, over-dispersion) of a segment against the whole baseline."""
+        """Test a segment against the whole baseline: (z, p, over-dispersion). rows: indices of its
+        requests."""
         flat, outcome, p = self.flat, test.outcome, test.p
         kept = self._kept_counts(test)
         if kept is not None:
@@ -358,22 +378,25 @@ class SegmentSearch:
         return 1.0 if np.isnan(p) else p
 
     def _kept_counts(self, test: _Test) -> Counts | None:
-        """Counts in a history stored as statistics; None for a pair of values, or inside of a segment, which
-        statistics do not count."""
+        """Counts in a history stored as statistics; None if there is none, for a pair of values, or within a
+        segment, as statistics do not have these."""
         if self.kept is None or len(test.values) > 1 or test.changed:
             return None
         (value,) = test.values
         return self.kept.counts(value.key, value.value, test.outcome.component)
 
     def _by_root(self, outcome: Outcome) -> Outcome:
-        """Replace the strata by root types, as stored counts have them."""
+        """Outcome with root types as strata, as stored counts have them."""
         root = self.flat.root[self.flat.category]
         return replace(outcome, stratum=root, n_strata=len(self.flat.roots))
 
 
 def _with_blocks(here: Counts, kept: Counts) -> tuple[Counts, Counts]:
-    """Add the history's counts: (reference + history pooled against the problem; reference and history as
-    separate blocks). Only strata of `here`, which has two blocks, reference and problem."""
+    """Add the history's counts to those of the comparison, in strata of `here` (two blocks: reference and
+    problem).
+
+    Returns (reference and history pooled, against the problem; reference and history as separate blocks).
+    """
     tested = here.n_all.any(axis=0)
     before, blocks = [], []
     for mine, theirs in zip(here, kept, strict=True):
@@ -385,7 +408,8 @@ def _with_blocks(here: Counts, kept: Counts) -> tuple[Counts, Counts]:
 
 
 def _tested(counts: ValueCounts, n_requests: int, settings: SegmentSettings) -> B1:
-    """[values] True for those to test: the most frequent of attributes that do not identify a request.
+    """bool[values]: True for values to test: the most frequent ones of attributes that do not identify a
+    request.
 
     n_requests: number of requests with attributes.
     """
@@ -403,8 +427,10 @@ def _tested(counts: ValueCounts, n_requests: int, settings: SegmentSettings) -> 
 def _distinct(
     values: Sequence[AttributeValue],
 ) -> tuple[list[AttributeValue], dict[tuple[str, str], tuple[AttributeValue, ...]]]:
-    """Keep one of several values with identical requests, that of the attribute with the fewest values; the
-    others are mapped by the kept (attribute, value)."""
+    """Keep one of several values with identical requests, that of the attribute with the fewest values.
+
+    Also returns the dropped ones: kept (attribute, value) -> the others with the same requests.
+    """
     groups: dict[bytes, list[AttributeValue]] = {}
     for value in sorted(values, key=lambda v: (v.distinct, v.key)):
         groups.setdefault(value.rows.tobytes(), []).append(value)
@@ -413,7 +439,8 @@ def _distinct(
 
 
 def _time_blocks(flat: FlatRequests, sample: int, n: int) -> I8:
-    """[requests] block of equal time within a sample; -1 for other samples."""
+    """Number of the block of equal time within a sample, int64[requests]; -1 for requests of other
+    samples."""
     blocks = np.full(len(flat.row), -1, dtype=np.int64)
     mine = np.flatnonzero(flat.sample == sample)
     start = flat.start_ns[mine]
@@ -423,5 +450,5 @@ def _time_blocks(flat: FlatRequests, sample: int, n: int) -> I8:
 
 
 def excess(c: Compared) -> float:
-    """Hits of the only segment in `c` in the problem beyond the expected."""
+    """Number of hits in the problem beyond the expected ones, for the only segment in `c`."""
     return float(c.x[0, 1] - c.expected[0])

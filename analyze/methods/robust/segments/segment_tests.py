@@ -1,9 +1,9 @@
-"""Test whether failing, or slow, requests of a segment increased by more than those of all others.
+"""Test if failing, or slow, requests of a segment increased by more than those of all others.
 
-Counts are relations over (value, stratum, block): requests and hits (requests with the outcome). A segment is
+Counts are kept by (value, block, stratum): requests and hits (requests with the outcome). A segment is
 compared with the other requests of the same strata, and its change with theirs, so that neither another mix
-nor a general change counts. Blocks of the baseline show how much a segment's part of the hits varies by
-itself.
+nor a general change counts. Blocks of the baseline show the normal variation of a segment's share of the
+hits.
 """
 
 from __future__ import annotations
@@ -22,57 +22,58 @@ from schemas.arrays import B1, F8, I8
 
 _LEAST_P = 1e-300
 SLOW = -1
-"""Component of an outcome that has none: slow requests."""
+"""Component of the outcome "slow", which belongs to no component."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An outcome to count, and the requests that could have it."""
+    """Outcome to count (failing at a component, or slow), and the requests that could have it."""
 
     component: int
-    """Component at which requests fail, or SLOW."""
+    """Index of the component at which requests fail, or SLOW."""
     of_root: bool
-    """True if restricted to one root type."""
+    """True if restricted to requests of one root type."""
     inside: B1
-    """[requests] True if the request could have the outcome."""
+    """bool[requests]: True for requests that could have the outcome."""
     hit: B1
-    """[requests] True if the request has the outcome (a hit)."""
+    """bool[requests]: True for requests that have the outcome (hits)."""
     stratum: I8
-    """[requests] stratum: group of requests that are compared with each other."""
+    """int64[requests]: stratum of each request, from 0; requests are compared within strata."""
     n_strata: int
 
 
 class Counts(NamedTuple):
-    """Requests and hits by block of time and stratum."""
+    """Numbers of requests and hits by block of time and stratum."""
 
     n: F8
-    """[values, blocks, strata] requests of each segment; `x`: its hits."""
+    """n, x: float64[values, blocks, strata], requests of each segment and hits among them."""
     x: F8
     n_all: F8
-    """[blocks, strata] requests of all; `x_all`: their hits."""
+    """n_all, x_all: float64[blocks, strata], all requests and hits among them."""
     x_all: F8
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Counts of segments and of the other requests; arrays are [values, 2], before and after."""
+    """Counts of segments and of the other requests; arrays are float64[values, 2], before and after."""
 
     n: F8
-    """Requests of the segment, in strata that have others."""
+    """Number of requests of the segment, in strata that have other requests."""
     x: F8
-    """Hits among the segment's requests."""
+    """Number of hits among the segment's requests."""
     y: F8
-    """Hits among the other requests."""
+    """Number of hits among the other requests."""
     e: F8
-    """Hits expected in the segment at the rate of all requests."""
+    """Number of hits expected in the segment at the rate of all requests."""
     f: F8
-    """Hits expected in the other requests at the rate of all requests."""
+    """Number of hits expected in the other requests at the rate of all requests."""
     alike: F8
-    """[values] weight, in hits, of the prior that a segment's rate before equals the others'."""
+    """Weight, in hits, of the prior that the segment's rate of hits before equals that of the others,
+    float64[values]."""
 
     @property
     def ordinary(self) -> F8:
-        """[values] hit rate of the segment over that of the others, before."""
+        """Ratio of the rate of hits in the segment to that of the others, before; float64[values]."""
         with np.errstate(divide="ignore", invalid="ignore"):
             of_others = self.f[:, 0] / self.e[:, 0]
             ratio = (self.x[:, 0] + self.alike) / (self.y[:, 0] + self.alike * of_others) * of_others
@@ -80,23 +81,25 @@ class Compared:
 
     @property
     def expected(self) -> F8:
-        """[values] hits expected in the segment after, had it changed as the others."""
+        """Number of hits expected in the segment after, if it had changed as the others did;
+        float64[values]."""
         with np.errstate(divide="ignore", invalid="ignore"):
             found = self.e[:, 1] / self.f[:, 1] * self.y[:, 1] * self.ordinary
         return np.where(self.f[:, 1] > 0, found, np.inf)
 
     def one(self, at: int) -> Compared:
-        """Counts of the segment at index `at`."""
+        """Counts of only the segment at index `at`, as arrays with one row."""
         return Compared(*(getattr(self, name)[at : at + 1] for name in self.__slots__))
 
     @property
     def share(self) -> F8:
-        """Hit rate of the segment; 0 without requests."""
+        """Rate of hits in the segment, float64[values, 2]; 0 without requests."""
         return self.x / np.maximum(self.n, 1e-300)
 
 
 def compared(rows: Sequence[I8], outcome: Outcome, block: I8, alike: F8) -> Compared:
-    """Count segments before (block 0) and after (1); rows: [values] indices of requests. O(all rows)."""
+    """Count segments before (block 0) and after (block 1). rows: for each value the indices of its requests;
+    block: int64[requests]. O(all rows)."""
     # Values of one block are gathered at once: as many rows as four attributes of all requests have.
     most = max(FEW_CELLS, 4 * len(block))
     width = np.array([len(mine) for mine in rows], np.int64) + 2 * outcome.n_strata * most // FEW_CELLS
@@ -106,13 +109,13 @@ def compared(rows: Sequence[I8], outcome: Outcome, block: I8, alike: F8) -> Comp
 
 
 def compared_counts(counts: Counts, alike: F8) -> Compared:
-    """Compare segments from counts with two blocks, before and after."""
+    """Compare segments, given counts with two blocks, before and after."""
     n, x, y, e, f = _exposed(counts)
     return Compared(n, x, y, e, f, alike)
 
 
 def _exposed(counts: Counts) -> tuple[F8, ...]:
-    """Columns n, x, y, e, f of `Compared`."""
+    """Compute the columns n, x, y, e, f of `Compared`."""
     n, x, n_all, x_all = counts
     m, y = n_all - n, x_all - x
     fits = (n[:, 1] > 0) & (m[:, 1] > 0) & (m[:, 0] > 0)
@@ -121,11 +124,11 @@ def _exposed(counts: Counts) -> tuple[F8, ...]:
 
 
 def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
-    """[values] weight, in hits, of the prior that a value's hit rate equals the others' before.
+    """Weight, in hits, of the prior that a value's rate of hits before equals the others', float64[values].
 
-    Inverse of the variance, between the values of an attribute (key: [values]), of the ratio of hit rates:
-    the excess of (x - e)² over the binomial variance, shrunk to that of all attributes, and that to the
-    assumed variance.
+    It is the inverse of the variance of the ratio of rates between the values of an attribute (key: [values]
+    its number). That variance is the excess of (x - e)² over the binomial variance, shrunk towards that of
+    all attributes, which is shrunk towards the assumed variance.
     """
     x, part = c.x[:, 0], c.e[:, 0] / np.maximum(c.e[:, 0] + c.f[:, 0], 1e-300)
     e = part * (x + c.y[:, 0])
@@ -138,7 +141,10 @@ def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
 
 
 def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> Counts:
-    """Count segments; rows: [values] indices of requests. block: [requests], -1 for those left out."""
+    """Count segments by block and stratum.
+
+    rows: for each value the indices of its requests; block: int64[requests], -1 for requests left out.
+    """
     cells = n_blocks * outcome.n_strata
     code = np.where(outcome.inside & (block >= 0), block * outcome.n_strata + outcome.stratum, cells)
     request = np.concatenate([np.zeros(0, np.int64), *rows])
@@ -154,11 +160,11 @@ def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> C
 
 
 def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
-    """([values] p of as many hits by chance, [values] smallest p possible if the baseline rate were known);
-    NaN where the segment is too small to be tested.
+    """Test segments against chance: (float64[values] p, float64[values] smallest p possible if the baseline's
+    rate were known); NaN where the segment is too small to be tested.
 
-    p is the larger of two: that the segment's part of the hits, and that its own hit rate, rose so far by
-    chance.
+    p is the larger of two: of the segment's share of the hits rising so far by chance, and of its rate of
+    hits doing so.
     """
     p = np.full(len(c.x), np.nan)
     tested = (c.n[:, 1] > 0) & (c.e[:, 1] > 0) & (c.f[:, 1] > 0)
@@ -184,8 +190,8 @@ def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
 
 
 def dispersion(periods: Iterable[Counts], settings: SegmentSettings) -> float:
-    """Over-dispersion of one segment's part of the hits between blocks, at least 1; pooled over periods and
-    shrunk to the assumed value."""
+    """Over-dispersion between blocks of one segment's share of the hits, at least 1; pooled over `periods`
+    and shrunk towards the assumed value."""
     squares, freedom = settings.phi * settings.phi_blocks, settings.phi_blocks
     for n, x, n_all, x_all in periods:
         y, m = x_all - x, n_all - n
@@ -208,6 +214,6 @@ def dispersion(periods: Iterable[Counts], settings: SegmentSettings) -> float:
 
 
 def widened(p: F8, phi: F8) -> tuple[F8, F8]:
-    """(p, z) after division of z by the root of the over-dispersion phi."""
+    """Divide z by the root of the over-dispersion phi: (p, z)."""
     z = -ndtri(np.clip(p, _LEAST_P, 1.0)) / np.sqrt(phi)
     return np.asarray(ndtr(-z)), np.asarray(z)

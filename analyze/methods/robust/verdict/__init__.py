@@ -1,1 +1,1 @@
-"""Decide whether anything changed, and with which confidence."""
+"""Verdict on whole periods: decide if anything changed, and with which confidence."""

@@ -1,7 +1,7 @@
-"""Check in every report that verdict, breakdown, findings and titles do not contradict each other.
+"""Check that verdict, breakdown, findings and titles of a report do not contradict each other.
 
-A contradiction is a bug: a warning, which tests turn into an error. Users still get the report, but no gate
-passes on it.
+A contradiction is a bug. It raises a warning, which tests turn into an error; users still get the report, but
+no gate passes on it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from schemas.report.accounts import Account, ReasonKind, VerdictSection
 from schemas.report.findings import Finding
 
 _SAME: Final = 1e-6
-"""Tolerance relative to all that moved: rounding of sums in another order."""
+"""Tolerance of sums relative to all that moved, for rounding in another order of addition."""
 
 
 class ContradictionWarning(UserWarning):
-    """A report contradicts itself."""
+    """Warning that a report contradicts itself."""
 
 
 def checked(
     section: VerdictSection, accounts: Sequence[Account], findings: Sequence[Finding] = ()
 ) -> VerdictSection:
-    """Return the section, with outcome "not-explained" if "unchanged" contradicts a significant row; warn of
-    every contradiction."""
+    """Check the section against the breakdown and the findings, and warn of every contradiction.
+
+    Returns the section, with outcome "not-explained" if "unchanged" contradicts a significant row.
+    """
     found = list(contradictions(section, accounts))
     warn((*found, *unsupported(findings)))
     significant = _significant(accounts)
@@ -55,8 +57,8 @@ def contradictions(section: VerdictSection, accounts: Sequence[Account]) -> Iter
 
 
 def unsupported(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield a sentence for each title that no test supports: its interval contains 0, or has the other
-    sign."""
+    """Yield a sentence for each finding whose title no test supports: its interval contains 0, or has the
+    other sign."""
     for finding in findings:
         low, high = finding.change.low, finding.change.high
         if not (low > 0 if finding.after > finding.before else high < 0):
@@ -64,10 +66,10 @@ def unsupported(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def one_sum(mean: Account, findings: Sequence[Finding], left_us: float) -> Iterator[str]:
-    """Yield a sentence if findings and breakdown do not add up to the change, or a row names a missing
-    finding.
+    """Yield a sentence if findings and breakdown do not add up to the change of the mean, or if a row refers
+    to a finding that does not exist.
 
-    left_us: part of the change that no finding accounts for, the mix included.
+    left_us: part of the change that no finding accounts for, the mix included, µs.
     """
     change, gross = mean.after - mean.before, mean.gross_up - mean.gross_down
     listed = sum(finding.contribution_us for finding in findings)
@@ -78,7 +80,7 @@ def one_sum(mean: Account, findings: Sequence[Finding], left_us: float) -> Itera
 
 
 def warn(texts: Iterable[str]) -> None:
-    """Issue each text as a ContradictionWarning, which tests turn into an error."""
+    """Issue each text as a `ContradictionWarning`."""
     for text in texts:
         warnings.warn(text, ContradictionWarning, stacklevel=2)
 

@@ -1,4 +1,4 @@
-"""Data quality: limits of the data that a reader must know first, one row each, severe ones first."""
+"""Rows of data quality: limits of the data that a reader must know first, severe ones first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from schemas.report.accounts import QualityRow
 from schemas.windows import NS_PER_SECOND
 
 _MOST_ROOTS: Final = 3
-"""Most root types named in a sentence."""
+"""Maximum number of root types named in a sentence."""
 
 
 def quality_rows(
@@ -37,9 +37,10 @@ def quality_rows(
     rates: Sequence[RateChange],
     history: PeriodBlocks | None = None,
 ) -> tuple[QualityRow, ...]:
-    """Rows on population, load, mix and history.
+    """Make the rows on names, sampling, excluded flows, load, mix and history.
 
-    rates: of all requests, then by root; history: ordinary windows, a block each.
+    roots: root types in the order of the blocks; rates: of all requests, then of each root type; history: its
+    windows as blocks, None without one.
     """
     kept = before.n_requests, after.n_requests
     weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]
@@ -57,9 +58,9 @@ def quality_rows(
 
 
 def label_rows(population: Population, settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Yield rows on root types or components whose names hold ids, with too few names for folding.
+    """Yield rows on root types or components whose names contain ids, but are too few to be folded.
 
-    `User: fs -mkdir dir_17` is another root type for every directory, and nothing can be compared.
+    `User: fs -mkdir dir_17` is a different root type for every directory, so that nothing can be compared.
     """
     traces = sum(category.n_requests for category in population.categories)
     roots = {category.graph.root for category in population.categories}
@@ -83,7 +84,8 @@ def label_rows(population: Population, settings: VerdictSettings) -> Iterator[Qu
 def useless_rows(
     before: PeriodBlocks, after: PeriodBlocks, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on periods unfit for comparison: many requests fail in both, or none took any time."""
+    """Yield rows on periods unfit for comparison: many requests fail in both, or no request of one took any
+    time."""
     sides = before.whole(), after.whole()
     weight = [float(side.weight.sum()) for side in sides]
     if not all(weight):
@@ -107,15 +109,19 @@ def useless_rows(
 
 
 def hold_ids(names: Collection[str], traces: int, settings: VerdictSettings) -> bool:
-    """True if distinct names of one kind (root types, components) are too many for the number of traces."""
+    """True if distinct names of one kind (root types, components) are so many for the number of traces that
+    they must contain ids."""
     return len(names) >= max(settings.names_least, settings.names_many * traces)
 
 
 def sampling_rows(
     mean0: float, mean1: float, known: Sequence[float], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on sampling that differs between the periods, or is not recorded. mean0, mean1: mean
-    weights; known: share of each period with recorded sampling."""
+    """Yield rows on sampling that differs between the periods, or is not recorded.
+
+    mean0, mean1: mean weights of requests; known: share of each period's requests with recorded sampling, in
+    [0, 1].
+    """
     if len(known) >= 2 and abs(known[1] - known[0]) > settings.excluded_floor:
         yield QualityRow(
             kind="sampling",
@@ -148,8 +154,11 @@ def sampling_rows(
 def excluded_rows(
     excluded: Mapping[str, Sequence[int]], kept: tuple[int, int], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on flows left out of the tests: many, or more in one period. A flow may have several
-    flags."""
+    """Yield rows on flows excluded from the tests: many, or more in one period than in the other.
+
+    excluded: quality flag -> number of flows per sample (a flow may have several flags); kept: numbers of
+    tested requests.
+    """
     for flag, counts in sorted(excluded.items()):
         left = int(counts[0]), int(counts[1])
         total = kept[0] + left[0], kept[1] + left[1]
@@ -173,8 +182,8 @@ def excluded_rows(
 
 
 def load_rows(rates: Sequence[RateChange], settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Yield rows on load that differs: all requests first, then the root types that moved most, in one
-    sentence."""
+    """Yield a row on load that differs, in one sentence: all requests first, then the root types whose rates
+    changed most."""
     whole, *parts = rates
     moved = sorted((rate for rate in parts if rate.changed), key=lambda rate: -abs(_log(rate)))
     if not whole.changed and not moved:
@@ -201,7 +210,7 @@ def _rate(rate: RateChange) -> str:
 
 
 def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Yield a row if the mix of root types changed."""
+    """Yield a row if the mix of root types changed significantly."""
     if not mix.changed:
         return
     change = mix.share1 - mix.share0
@@ -217,10 +226,10 @@ def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) ->
 def history_rows(
     before: PeriodBlocks, after: PeriodBlocks, history: PeriodBlocks | None, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on a reference far outside of the history, and on whether the problem resembles it.
+    """Yield rows on a reference far outside of the history; they also say if the problem resembles it.
 
-    Far: outside of all windows of the history (at least five) by `abnormal_z` standard errors, noise between
-    windows included, or by an exact test.
+    Far means outside of all windows of the history (at least five) by `abnormal_z` standard errors, noise
+    between windows included, or by an exact test of the share of failures.
     """
     if history is None or not before.n_requests:
         return
@@ -265,12 +274,12 @@ def _not_normal(why: str, alike: bool) -> QualityRow:
 
 _REFERENCE, _PROBLEM = 0, 1
 _COARSE_NS: Final = 10 * NS_PER_SECOND
-"""Silences of this length or longer are shown in whole seconds."""
+"""Length in ns from which times of silences are shown in whole seconds."""
 _FINE_NS: Final = NS_PER_SECOND // 1000
 
 
 def silence_rows(found: Sequence[Sequence[Silence]], samples: Sequence[Sample]) -> Iterator[QualityRow]:
-    """Yield a row for each of two samples with a silence; the problem's first."""
+    """Yield a row for each of the two samples that has a silence, the problem first."""
     for sample, begin in ((_PROBLEM, ""), (_REFERENCE, "The reference is not normal: ")):
         if not found[sample]:
             continue
@@ -284,7 +293,7 @@ def silence_rows(found: Sequence[Sequence[Silence]], samples: Sequence[Sample]) 
 
 
 def silence_reason(found: Sequence[Silence], sample: Sample, watched_ns: float) -> str:
-    """Reason why a problem period with a silence is not unchanged; empty without silence. watched_ns:
+    """Reason why a problem period with a silence is not "unchanged"; empty without a silence. watched_ns:
     recorded length of the period, which may be far shorter than requested."""
     if not found:
         return ""
@@ -307,5 +316,5 @@ def _stretch(silence: Silence) -> str:
 
 
 def _round(expected: float) -> int:
-    """Round to two digits: a rate is not known better."""
+    """Round to two significant digits: an expected number is not known more precisely."""
     return int(float(f"{expected:.2g}"))

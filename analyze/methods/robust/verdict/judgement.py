@@ -1,4 +1,4 @@
-"""Judge two periods as wholes, and the quality of their data: the input of the verdict."""
+"""Judge two periods as wholes and the quality of their data, as input of the verdict."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ from schemas.windows import NS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Input of the verdict: estimates of whole periods, data quality."""
+    """Input of the verdict: estimates of whole periods, the mix of root types, smallest visible changes, data
+    quality."""
 
     settings: RobustSettings
     whole: Whole
@@ -50,14 +51,14 @@ class Judgement:
     visible: tuple[VisibleRow, ...]
     quality: tuple[QualityRow, ...]
     basis: VerdictBasis
-    """Everything that decides the outcome, except the findings."""
+    """Facts that decide the outcome, except the findings."""
 
     def interval(self, measure: AccountedMeasure) -> tuple[float | None, float | None, bool]:
-        """(low, high, changed significantly) of a measure's change; for a tail the interval of its first
-        threshold.
+        """Interval of a measure's change and its significance: (low, high, True if changed significantly).
 
-        None: too few requests. A tail changed if it did at any threshold. For errors, the interval is that of
-        requests with a failing call; they changed if these did, or requests whose root failed.
+        low and high are None for too few requests. For the tail the interval is that of its first threshold;
+        it changed if it did at any threshold. For errors the interval is that of requests with a failing
+        call; they changed if these changed, or requests whose root failed.
         """
         found = self.whole.of("failing" if measure == "errors" else measure)
         if found is None:
@@ -67,7 +68,7 @@ class Judgement:
         return low, high, any(test.name in names for test in self.whole.changed)
 
     def changed_shares(self) -> list[ChangedMeasure]:
-        """Shares of slow requests, and of those with a failing call, that changed significantly (see
+        """Shares that changed significantly, of slow requests and of requests with a failing call (see
         `interval`)."""
         pairs: tuple[tuple[AccountedMeasure, Name], ...] = (("tail", "tail"), ("errors", "failing"))
         found = [(measure, self.whole.of(name)) for measure, name in pairs if self.interval(measure)[2]]
@@ -78,7 +79,7 @@ class Judgement:
 
 
 def judge(run: RobustRun) -> Judgement:
-    """Estimate the whole period and check the data. O(requests + rows of the profile)."""
+    """Judge whole periods and data quality of a run. O(requests + rows of the profile)."""
     roles, profile, settings, verdict = run.roles, run.profile, run.settings, run.settings.verdict
     limits = slow_thresholds(profile, roles.reference, verdict.slow_levels, verdict.least_slow)
     before, after = (
@@ -142,8 +143,8 @@ def judge(run: RobustRun) -> Judgement:
 
 
 def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate: RateChange) -> str:
-    """Sentence that the cause is outside of the service, or empty: see `clients_sent_less`. timed: both
-    periods; rate: of all requests."""
+    """Sentence that the cause is outside of the service, or empty: see `clients_sent_less`. timed: sums of
+    both periods, with recorded lengths; rate: change of the arrival rate of all requests."""
     verdict, mean = run.settings.verdict, whole.of("mean")
     times, columns = ("start_ns", "response_ns"), run.population.columns
     before, after = (mean_gap_us(*columns(sample, *times)) for sample in (REFERENCE, PROBLEM))
@@ -164,7 +165,7 @@ def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate:
 
 
 def _history(run: RobustRun) -> PeriodBlocks | None:
-    """Windows of the history, a block each; None without a history."""
+    """Sums of the history's windows, one block each; None without a history."""
     noise, history = run.roles.noise, run.roles.history
     if run.roles.noise_assumed or not len(history):
         return None
@@ -179,7 +180,11 @@ def _against_all(
     site_times: SiteTimes,
     hidden: float,
 ) -> tuple[Sizes, PeriodBlocks]:
-    """(Sizes against the whole baseline as one period, with slow thresholds of the baseline; its windows)."""
+    """Compare the problem with the whole baseline as one period: (sizes of possible changes, sums of the
+    baseline's windows).
+
+    Slow thresholds are those of the baseline.
+    """
     roles, profile, verdict = run.roles, run.profile, run.settings.verdict
     asked = after.n_requests
     levels = [
@@ -197,8 +202,8 @@ def _against_all(
 def _quality(
     run: RobustRun, rows: tuple[QualityRow, ...], first: tuple[QualityRow, ...]
 ) -> tuple[QualityRow, ...]:
-    """Rows of data quality, with one for each confounder that explained changes; severe rows first, and
-    `first` before the others."""
+    """Rows of data quality, with one for each confounder that explained changes: severe rows first; among
+    equals, `first` before the others."""
     more = [
         QualityRow(kind=one.kind, severe=one.severe, text=one.text)
         for one in run.confounded.explained.values()
@@ -207,7 +212,7 @@ def _quality(
 
 
 def _lengths(windows: PeriodBlocks | None, before: PeriodBlocks, after: PeriodBlocks) -> tuple[int, int]:
-    """Lengths of both periods in ordinary windows, at least 1."""
+    """Lengths of both periods as multiples of a window of the baseline, at least 1."""
     if windows is None:
         return 1, 1
     usual = max(float(np.median(windows.seconds)), 1e-9)

@@ -1,10 +1,11 @@
-"""Compare load and workload mix, and decide whether clients sent less of their own accord.
+"""Compare load and workload mix, and decide if clients sent fewer requests for reasons outside of the
+service.
 
-Load is no fault of a service, but response times depend on it. If throughput fell while no more requests were
-in flight and the gaps between them are no shorter, the cause lies before the service, unless the largest
-possible rise of the mean could slow waiting clients that far: N clients that wait or pause are N = X(R + Z)
-with X answers a second, R their time and Z the pause (the interactive response time law), so at the same Z a
-rate that falls from X0 to X1 needs R1 - R0 = N (1/X1 - 1/X0).
+Load is not a fault of the service, but response times depend on it. If throughput fell while no more requests
+were in flight and the gaps between them are no shorter, the cause lies with the clients, unless the largest
+possible rise of the mean response time could slow waiting clients so much: N clients that wait or pause are N
+= X(R + Z) with X answers a second, R their time and Z the pause (the interactive response time law), so at
+the same Z a rate that falls from X0 to X1 needs R1 - R0 = N (1/X1 - 1/X0).
 """
 
 from __future__ import annotations
@@ -25,19 +26,22 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """Arrival rate of a root type, or of all requests."""
+    """Change of the arrival rate of a root type, or of all requests.
+
+    p: of no change, noise included; changed: True if significant and large enough.
+    """
 
     root: str
-    """Root type; empty for all requests."""
+    """Root type of the requests; empty for all requests."""
     rate0: float
     rate1: float
-    """Requests a second, weighted; `rate0` before, `rate1` after."""
+    """rate0, rate1: weighted requests per second, before and after."""
     p: float
     changed: bool
 
     @property
     def ratio(self) -> float:
-        """Rate after over rate before; inf if there was none before."""
+        """Ratio of the rate after to the rate before; inf if there was none before."""
         return self.rate1 / self.rate0 if self.rate0 > 0 else math.inf
 
 
@@ -49,10 +53,10 @@ def rate_changes(
     *,
     tau: float = 0.0,
 ) -> tuple[RateChange, ...]:
-    """Estimate the rate of all requests, then of each root type.
+    """Estimate the change of the arrival rate: of all requests first, then of each root type.
 
-    tau: noise of the log of a window's rate, from history: traffic depends on the hour. The error is at least
-    that of a Poisson count, however alike the blocks are.
+    tau: standard deviation of the log rate between windows of a history, as traffic depends on the hour. The
+    error is at least that of a Poisson count, even if blocks differ by less.
     """
     sides = [side.arrivals() for side in (before, after)]
     found = mean_change(*sides, tau2=2 * tau**2)
@@ -79,10 +83,14 @@ def rate_changes(
 
 @dataclass(frozen=True, slots=True)
 class MixChange:
-    """Shares of root types among all requests, [roots]."""
+    """Change of the shares of root types among all requests.
+
+    p: of independence; share0, share1: float64[roots], before and after.
+    """
 
     moved: float
-    """Half the sum of |share after - share before|: share of requests that moved to other root types."""
+    """Share of requests that moved to other root types, in [0, 1]: half the sum of |share after - share
+    before|."""
     p: float
     changed: bool
     share0: F8
@@ -90,8 +98,9 @@ class MixChange:
 
 
 def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: VerdictSettings) -> MixChange:
-    """Test independence of root types × periods, over φ from blocks (F law); root types below `mix_requests`
-    are merged.
+    """Test if root types and periods are independent; root types below `mix_requests` are merged.
+
+    The statistic is X² over the over-dispersion φ from blocks of time, with an F law.
 
     Only shares are tested, so a common change of all rates does not count.
     """
@@ -122,7 +131,8 @@ def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: Verdict
 
 
 def _merged(counts: F8, large: B1) -> F8:
-    """Keep columns of large root types, and merge the others into one."""
+    """Keep the columns of large root types, and merge the others into one. counts: [rows, roots]; large:
+    [roots]."""
     if large.all():
         return counts
     rest: F8 = np.concatenate((counts[:, large], counts[:, ~large].sum(axis=1, keepdims=True)), axis=1)
@@ -130,7 +140,8 @@ def _merged(counts: F8, large: B1) -> F8:
 
 
 def _chi2(table: F8) -> tuple[float, int]:
-    """(X², degrees of freedom) of independence; empty rows and columns are dropped."""
+    """Pearson's X² of independence of rows and columns, and its degrees of freedom; empty rows and columns
+    are dropped."""
     table = table[:, table.sum(axis=0) > 0]
     if min(table.shape, default=0) < 2:
         return 0.0, 0
@@ -140,10 +151,10 @@ def _chi2(table: F8) -> tuple[float, int]:
 
 
 def mean_gap_us(start_ns: I8, response_ns: I8) -> float | None:
-    """Mean idle gap before a request: from the end of all earlier ones to its start, 0 if they overlap, µs.
+    """Mean idle gap before a request, µs: from the end of all earlier ones to its start, 0 if they overlap.
 
-    None for fewer than two requests. With sampling it is the gap between sampled requests. O(requests log
-    requests).
+    None for fewer than two requests. If requests are sampled, it is the gap between sampled requests.
+    O(requests log requests).
     """
     if len(start_ns) < 2:
         return None
@@ -155,12 +166,13 @@ def mean_gap_us(start_ns: I8, response_ns: I8) -> float | None:
 
 
 def least_clients(start_ns: I8, response_ns: I8, blocks: int) -> float:
-    """Lower bound of the number of clients, if each waits for its answer before it asks again; at least 1.
+    """Lower bound of the number of clients, >= 1, if each waits for its answer before it sends the next
+    request.
 
-    Median over blocks of time of the block's largest number in flight, bounded by N = 1 / (1 - E[k(k-1)] /
-    E[k]^2) of the number k in flight, which is exact for N equal clients, or by E[k] if requests come in
-    bursts. So a sequential client counts as one, though now and then many others come. Sampling lowers it.
-    O(requests log requests).
+    It is the median over blocks of time of the largest number in flight in a block. In each block this number
+    is bounded by N = 1 / (1 - E[k(k-1)] / E[k]²) for the number k in flight, which is exact for N equal
+    clients, or by E[k] if requests come in bursts. So a sequential client counts as one, though many others
+    may come now and then. Sampling lowers the bound. O(requests log requests).
     """
     if not len(start_ns):
         return 1.0
@@ -193,11 +205,12 @@ def clients_sent_less(
     gaps_us: tuple[float | None, float | None] = (None, None),
     clients: Callable[[], float] = lambda: 1.0,
 ) -> str:
-    """Sentence that clients sent less, and not because answers took longer; empty if that is not shown.
+    """Sentence that clients sent fewer requests, and not because answers took longer; empty if that is not
+    shown.
 
-    rate: of all requests. largest_rise: largest possible rise of the mean, relative. gaps_us: `mean_gap_us`
-    of both periods, if requests are at hand; shorter gaps contradict. clients: computes `least_clients` of
-    the reference, called on demand.
+    rate: arrival rate of all requests; largest_rise: largest possible relative rise of the mean response
+    time; gaps_us: `mean_gap_us` of both periods, None for statistics (shorter gaps contradict); clients:
+    function that computes `least_clients` of the reference, called only if needed.
     """
     flying0, flying1 = (
         float(side.time_us.sum()) / 1e6 / max(float(side.seconds.sum()), 1e-300) for side in (before, after)

@@ -1,8 +1,8 @@
-"""Decide the outcome of a comparison, one of five, and give its reasons.
+"""Outcome of a comparison, one of five, with its reasons.
 
-Lack of evidence never passes: "unchanged" needs that no measure of the whole period is significant and that
-no change that matters (by the user's bounds) is possible. Otherwise nothing found is "cannot tell", with the
-largest possible change and the number of missing requests.
+Lack of evidence never counts as "unchanged": "unchanged" needs that no measure of the whole period is
+significant and that no change that matters (by the user's bounds) is possible. Otherwise, if nothing is
+found, the outcome is "cannot-tell", with the largest possible change and the number of missing requests.
 """
 
 from __future__ import annotations
@@ -25,50 +25,59 @@ _OPEN: Final = ("unchanged", "cannot-tell")
 
 @dataclass(frozen=True, slots=True)
 class VerdictReached:
-    """Outcome with its reasons; fields as in `VerdictSection`."""
+    """Outcome of a comparison with its reasons; fields as in `VerdictSection`."""
 
     outcome: Word
     reasons: tuple[Reason, ...]
     external: bool = False
     missing_requests: int | None = None
     by_load: bool = False
-    """True if higher or lower load explains the change."""
+    """True if higher or lower load explains the change, which is then no finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictBasis:
-    """Everything that decides the outcome. Functions are called only if the outcome, or a sentence, needs
-    them."""
+    """Facts that decide the outcome. Functions are called only if the outcome or a sentence needs their
+    value.
+
+    mix_changed: True if the mix of root types changed; findings: their number.
+    """
 
     measures: tuple[PeriodMeasure, ...]
-    """Measures of the whole period; empty if a period has no request."""
+    """Measures of the whole period; empty if a period has no requests."""
     mix_changed: bool
     largest: Callable[[], LargestChange]
     missing: Callable[[], int | None]
-    """Number of additional problem requests needed if the outcome is "cannot tell"."""
+    """Function that computes the number of additional requests of the problem that would decide; None: no
+    number suffices."""
     findings: int = 0
     has_noise: bool = False
-    """True if a history, or a long reference, shows how far ordinary periods differ."""
+    """True if a history, or a long reference, shows the difference between normal periods."""
     timeless: bool = False
-    """True if in some period all requests took 0 ns: nothing can be said of times."""
+    """True if all requests of a period took 0 ns, so that nothing is known of times."""
     explained: ExplainedShare | None = None
-    """Share of the change of the mean that findings explain; None if the mean did not change."""
+    """Share of the change of the mean response time that findings explain; None if the mean is exactly
+    equal."""
     external: Callable[[], str] = str
-    """Sentence that clients sent less, and not because answers took longer; empty if they did not."""
+    """Function that returns the sentence that clients sent fewer requests, and not because answers took
+    longer; empty if they did not."""
     by_load: str = ""
-    """Sentence on the change that load explains; empty for none."""
+    """Sentence on the change that load explains; empty if it explains none."""
     incomplete: str = ""
-    """Sentence on missing events of a period; empty for none."""
+    """Sentence on events missing in a period; empty if none are."""
     there_before: str = ""
-    """Sentence that reference and problem differ from the history, not from each other; empty if not."""
+    """Sentence that reference and problem differ from the history but not from each other; empty if they do
+    not."""
     hidden: tuple[Reason, ...] = ()
-    """Changes significant against the reference alone that the baseline keeps from being findings."""
+    """Reasons on changes that are significant against the reference alone, but not against the whole
+    baseline."""
     silent: str = ""
-    """Sentence on a time without records where requests were expected, a change by itself; empty for none."""
+    """Sentence on a time without records in which requests were expected, which counts as a change; empty for
+    none."""
 
 
 def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
-    """Decide the outcome."""
+    """Decide the outcome of a comparison, and order its reasons."""
     found = _decided(basis, settings)
     before = said(ReasonKind.THERE_BEFORE, basis.there_before)
     begins = found.outcome not in _OPEN  # what began comes before what was there

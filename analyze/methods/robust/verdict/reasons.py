@@ -1,4 +1,4 @@
-"""Reasons of a verdict: one function for each kind, which computes values and sentence."""
+"""Reasons of a verdict: one function per kind, which computes values and sentence."""
 
 from __future__ import annotations
 
@@ -38,24 +38,28 @@ ASK_AGAIN: Final = Reason(
 
 @dataclass(frozen=True, slots=True)
 class ExplainedShare:
-    """Contribution of all findings to the mean, and the change of the mean with its interval; µs."""
+    """Share of the change of the mean response time that findings explain.
+
+    found_us: sum of the findings' parts, µs; interval: 95 % interval of the change, µs.
+    """
 
     found_us: float
     change_us: float
-    """Change of the mean, µs; not 0."""
+    """Change of the mean response time, µs; not 0."""
     interval: tuple[float, float]
     significant: bool = True
 
     @property
     def share(self) -> float:
-        """Explained share, clipped to 0 to 1."""
+        """Share of the change that findings explain, cut to [0, 1]."""
         return min(max(self.found_us / self.change_us, 0.0), 1.0)
 
     def text(self, said: str, one: bool) -> str:
         """Sentence like `2 findings explain 92 % of the change of the mean (+40 of +43.5 ms).`
 
-        Findings may exceed the change, if others offset them; the sentence says so only beyond the interval
-        of the change. Without a significant change it states no share.
+        said: text like `2 findings`; one: True for a single finding. Findings may exceed the change if other
+        changes offset them; the sentence says so only if they lie beyond the interval of the change. If the
+        change is not significant, it states no share.
         """
         low, high = self.interval
         if not self.significant:
@@ -82,12 +86,12 @@ class ExplainedShare:
 
 
 def said(kind: ReasonKind, text: str) -> tuple[Reason, ...]:
-    """Wrap a sentence as a reason; empty for an empty sentence."""
+    """Wrap a sentence as a reason, in a tuple; empty for an empty sentence."""
     return (Reason(kind=kind, text=text),) if text else ()
 
 
 def changed(measures: Sequence[PeriodMeasure]) -> list[Reason]:
-    """Reasons for measures of the whole period that changed significantly."""
+    """Reasons for the measures of whole periods that changed significantly."""
     return _once(
         _about(
             test,
@@ -100,7 +104,8 @@ def changed(measures: Sequence[PeriodMeasure]) -> list[Reason]:
 
 
 def insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -> list[Reason]:
-    """Reasons why changes whose interval excludes 0 are not significant."""
+    """Reasons for changes of whole periods whose interval excludes 0 but that are not significant: they say
+    why."""
     reasons = []
     significant = {test.name for test in measures if test.changed}
     for test in measures:
@@ -120,7 +125,8 @@ def insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -
 
 
 def hidden(measures: Sequence[PeriodMeasure]) -> list[Reason]:
-    """Reasons for measures that changed against the reference alone."""
+    """Reasons for measures of whole periods that changed against the reference alone, but not beyond normal
+    variation."""
     reasons = []
     for test in measures:
         if test.hidden:
@@ -134,8 +140,8 @@ def hidden(measures: Sequence[PeriodMeasure]) -> list[Reason]:
 
 
 def explained(findings: int, share: ExplainedShare | None, *, timeless: bool) -> Reason:
-    """Reason with the share of the change of the mean that findings make; share: None if the mean did not
-    change."""
+    """Reason with the share of the change of the mean that findings explain. findings: their number; share:
+    None if the mean is exactly equal."""
     count = counted(findings, "finding")
     if timeless:
         text = f"{count}; {_TIMELESS}."
@@ -154,7 +160,8 @@ def too_few(
     *,
     timeless: bool,
 ) -> Reason:
-    """Reason with the changes that may have gone undetected, and the number of requests needed."""
+    """Reason that changes which matter may have gone undetected, with the number of requests needed; missing
+    None: no number suffices."""
     if timeless:
         return Reason(kind=ReasonKind.TOO_FEW, text=f"Nothing was found, and {_TIMELESS}.")
     open_ = largest.over(settings)
@@ -175,7 +182,7 @@ def too_few(
 
 
 def nothing(settings: RobustSettings) -> Reason:
-    """Reason that no change that matters is possible, by the user's bounds."""
+    """Reason that no change that matters, by the user's bounds, is possible."""
     times, points = settings.matters_time, 100 * settings.matters_share
     longer = "times twice as long" if times == 1 else f"times by {percent(times)}"
     size = f"{longer}, {points:g} points of requests"
@@ -184,15 +191,17 @@ def nothing(settings: RobustSettings) -> Reason:
 
 
 def what_helps(*, has_noise: bool) -> Reason:
-    """Reason with the data that would decide: longer periods, a history."""
+    """Reason that names the data that would decide: longer periods, or a history."""
     more = "" if has_noise else ", and ordinary times as --history"
     return Reason(kind=ReasonKind.HELP, text=f"What helps: longer periods{more}.")
 
 
 def likely_place(mean: Account, least: float) -> Iterator[Reason]:
     """Yield a reason that names the component with at least `least` of a significant change of the mean that
-    no finding explains: its own time, and the waits of others for it. For a short reference, which gives no
-    site significance."""
+    no finding explains: by its self time and its callers' waits for it.
+
+    Used for short references, against which no site may be significant.
+    """
     moved = mean.after - mean.before
     if not mean.changed or not moved:
         return
@@ -211,7 +220,10 @@ def likely_place(mean: Account, least: float) -> Iterator[Reason]:
 
 def largest_rest(share: ExplainedShare, mean: Account, least: float) -> Iterator[Reason]:
     """Yield a reason that names the operations with the largest unexplained parts of a significant change of
-    the mean: callers that wait for a slow place get slower, too, not always significantly."""
+    the mean.
+
+    Callers that wait for a slow operation get slower, too, though not always significantly.
+    """
     moved = mean.after - mean.before
     if not share.significant or (moved - share.found_us) / moved < least:
         return
@@ -227,8 +239,8 @@ def largest_rest(share: ExplainedShare, mean: Account, least: float) -> Iterator
 
 
 def hidden_places(found: Sequence[HiddenChange], total: int) -> tuple[Reason, ...]:
-    """Reason for sites significant against the reference alone: why they are no findings, and which windows
-    had such values. total: number of such sites, of which `found` are the largest."""
+    """Reason on sites that are significant against the reference alone: why they are not findings, and which
+    windows had such values. found: the largest; total: number of all such sites."""
     if not found:
         return ()
     first = found[0]
@@ -260,7 +272,7 @@ def _about(test: PeriodMeasure, kind: ReasonKind, text: str) -> Reason:
 
 
 def _once(reasons: Iterable[Reason]) -> list[Reason]:
-    """Keep the first reason of each measure; for a tail that of its lowest level."""
+    """Keep the first reason of each measure: of the tail that with the lowest threshold."""
     first: dict[str | None, Reason] = {}
     for reason in reasons:
         first.setdefault(reason.measure, reason)

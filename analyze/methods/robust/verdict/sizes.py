@@ -1,11 +1,12 @@
-"""Bound what "unchanged" means: largest possible change, smallest visible change, number of missing requests.
+"""Bounds behind the outcome "unchanged": largest possible change, smallest visible change, number of missing
+requests.
 
 To show that nothing changed by a few percent takes more requests than most minutes have, and a tool that
-answers "cannot tell" on every quiet minute is useless. So the user says which changes matter, and the
-question is whether such a change is still possible: it is not if the interval, which includes the system's
-own variation, ends before it. For paths the bound is the largest of: the smallest new path that would have
-been found, the floor of a known one, and shifts above chance that are not significant. Floors, levels and
-standard errors are those of the tests.
+answers "cannot tell" on every quiet minute is useless. So the user sets which changes matter, and the test is
+if such a change is still possible: it is not if the interval, which includes normal variation, ends before
+it. For paths the bound is the largest of: the smallest new path that would have been found, the floor of a
+known path, and shifts above chance that are not significant. Floors, levels and standard errors are those of
+the tests.
 """
 
 from __future__ import annotations
@@ -29,32 +30,34 @@ from schemas.arrays import F8
 from schemas.report.accounts import VisibleRow
 
 MOST_ROWS: Final = 100
-"""Most root types shown."""
+"""Maximum number of root types in the table of smallest visible changes."""
 _MOST_FACTOR: Final = 1e6
-"""Largest factor of requests tried; if it does not decide, no number does."""
+"""Maximum factor of requests that is tried: if that does not decide, no number does."""
 _MOST_PERCENT: Final = 3.0
-"""Relative changes from here on are written as a factor."""
+"""Relative change from which changes are written as a factor."""
 _STEPS: Final = 20
 _DIGITS: Final = 2
-"""Significant digits of a number of missing requests."""
+"""Number of significant digits of a number of missing requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Requests by root type, and the visibility of path changes in them; arrays are [roots]."""
+    """Numbers of requests by root type, from which the visibility of path changes follows; arrays are
+    float64[roots]."""
 
     n0: F8
     n1: F8
-    """Effective requests; `n0` before, `n1` after."""
+    """n0, n1: Kish's effective numbers of requests, before and after."""
     weight: F8
-    """[roots] requests of both periods together."""
+    """Number of recorded requests of both periods together."""
     hidden: float
-    """Largest share of requests on paths that lost events may hide, or that moved without being significant
-    (`open_path`)."""
+    """Share of requests, in [0, 1], whose path may have changed without being seen: by lost events, or by a
+    shift that is not significant (`Tested.open_path`); the larger."""
 
     def smallest(self, root: int, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Smallest share of a new path, or of an error the reference never had, that would have been found;
-        infinite with too few requests."""
+        """Smallest share of requests on a new path, or with an error that the reference never had, that would
+        have been found at a root type (its index); inf for too few requests. factor: multiple of the present
+        requests."""
         n0, n1 = (int(n[root] * factor) for n in (self.n0, self.n1))
         if min(n0, n1) < settings.min_requests:
             return np.inf
@@ -69,8 +72,8 @@ class Paths:
         )
 
     def largest(self, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Largest share of a path that may have moved undetected, at the root types that hold nearly all
-        requests."""
+        """Largest share of requests whose path may have changed undetected, at the root types with nearly all
+        requests; inf without requests."""
         if not self.weight.sum():
             return np.inf
         busiest = np.argsort(-self.weight, kind="stable")
@@ -82,29 +85,33 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class LargestChange:
-    """Largest changes, up or down, that the data allow; infinite: unbounded."""
+    """Largest changes, up or down, that the data do not exclude; inf: not bounded.
+
+    path: share of requests on another path.
+    """
 
     mean: float
-    """Relative change of the mean."""
+    """Largest relative change of the mean response time."""
     site: float
-    """Relative change of requests that pass a call site, at the sites with nearly all of the time."""
+    """Largest relative change of the response time of requests that pass a call site, at sites with nearly
+    all of the time."""
     slow: float | None
-    """Change of the share of slow requests; None if a period has too few for the tail."""
+    """Largest change of the share of slow requests; None if a period has too few requests for the tail."""
     errors: float
-    """Change of the share of failed requests, or of those with a failing call."""
+    """Largest change of the share of failed requests, or of those with a failing call."""
     path: float
     usual: bool
-    """True if the measured change is within the difference of two ordinary periods."""
+    """True if the measured changes are within the difference of two normal periods."""
     windows: int = 0
-    """Number of ordinary windows compared with; 0: the reference alone."""
+    """Number of the baseline's windows in the comparison; 0 if it is with the reference alone."""
 
     def within(self, settings: RobustSettings) -> bool:
-        """True if no change that matters is possible. Without a tail (too few requests), mean and call sites
+        """True if no change that matters is possible. Without a tail (too few requests), the other measures
         decide."""
         return self.usual and not self.over(settings)
 
     def over(self, settings: RobustSettings) -> list[str]:
-        """Names of the quantities that may have changed by more than matters."""
+        """Names of the quantities that may have changed by more than the user's bounds."""
         times, share = settings.matters_time, settings.matters_share
         sizes = (
             ("the mean response time", self.mean, times),
@@ -116,7 +123,7 @@ class LargestChange:
         return [what for what, size, most in sizes if not size <= most]
 
     def text(self) -> str:
-        """Sentence with the finite bounds; empty if all are infinite."""
+        """Sentence with the bounds that are finite; empty if none is."""
         shown = [
             f"{what} by {percent(size)}" if size < _MOST_PERCENT else f"{what} {factor(1 + size)}"
             for what, size in (("the mean", self.mean), ("the time at a call site", self.site))
@@ -137,7 +144,10 @@ class LargestChange:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Estimates from which the largest possible change is computed."""
+    """Estimates from which the largest possible changes are computed.
+
+    windows: as in `LargestChange`.
+    """
 
     whole: Whole
     site_times: SiteTimes
@@ -146,7 +156,7 @@ class Sizes:
     windows: int = 0
 
     def largest(self, factor: float = 1.0) -> LargestChange:
-        """Largest possible changes with `factor` times as many requests like these."""
+        """Compute the largest possible changes for `factor` times as many requests with the same values."""
         level, measures = self.settings.verdict.level, self.whole.measures
         # Of several tails the first.
         size = {m.name: m.largest(level, m.estimate.times(factor)) for m in reversed(measures)}
@@ -161,13 +171,17 @@ class Sizes:
         )
 
     def decides(self, factor: float) -> bool:
-        """True if `factor` times as many requests show a change, or exclude every one that matters."""
+        """True if `factor` times as many requests would show a change, or exclude every change that
+        matters."""
         seen = any(measure.shown_by(measure.estimate.times(factor)) for measure in self.whole.measures)
         return seen or self.largest(factor).within(self.settings)
 
     def missing(self, n1: float) -> int | None:
-        """Number of additional problem requests needed, if the reference grows alike, rounded up to `_DIGITS`
-        digits; None: no number suffices."""
+        """Number of additional requests of the problem that would decide, if the reference grows in
+        proportion.
+
+        n1: present effective number. Rounded up to `_DIGITS` significant digits; None: no number suffices.
+        """
         if not self.decides(_MOST_FACTOR):
             return None
         low, high = 0.0, float(np.log(_MOST_FACTOR))
@@ -180,7 +194,8 @@ class Sizes:
 
 
 def paths_of(before: PeriodBlocks, after: PeriodBlocks, hidden: float) -> Paths:
-    """Effective requests of each root type: the denominators of its path shares."""
+    """Effective numbers of requests of each root type, the denominators of its path shares. hidden: as in
+    `Paths`."""
     total = before.requests.sum(axis=0) + after.requests.sum(axis=0)
     return Paths(before.effective_by_root, after.effective_by_root, total, hidden)
 
@@ -193,9 +208,10 @@ def visible_rows(
     settings: RobustSettings,
     requests0: F8,
 ) -> tuple[VisibleRow, ...]:
-    """Smallest visible changes of each root type, the MOST_ROWS with the most requests.
+    """Smallest visible changes of each root type, for at most MOST_ROWS types with the most requests.
 
-    before: the baseline of the problem; requests0: [roots] requests of the reference.
+    before: sums of the baseline; tau2: variance of the log mean between windows; requests0: float64[roots]
+    number of requests of the reference.
     """
     typical = mean_change(before.log_times(), after.log_times(), tau2=tau2, of_logs=True)
     paths = paths_of(before, after, 0.0)
@@ -215,7 +231,8 @@ def visible_rows(
 
 
 def _ratio(typical: Estimate, at: int, paths: Paths, settings: RobustSettings) -> float | None:
-    """Smallest factor of a typical time that would be found; None: not tested."""
+    """Smallest factor of a typical response time that would be found for the root type at index `at` - 1;
+    None if it is not tested."""
     if min(paths.n0[at - 1], paths.n1[at - 1]) < settings.min_requests:
         return None
     z = max(settings.min_z, float(ndtri(1 - settings.q / 2)))

@@ -1,9 +1,9 @@
 """Estimate changes of whole periods: mean response time, slow, failed and failing requests, root types.
 
-Gates rest on these: no comparison passes while one of them is significant, however small its categories are.
-For "significant" the difference of ordinary windows is part of the error; for "as before" it is the margin,
-and the error is only chance inside of the periods: counted in both, nothing would ever be the same. Assumed
-noise of ordinary periods can keep a change from being significant, but never proves that nothing changed.
+No comparison passes a gate while one of these is significant, even if no call site is. For "significant" the
+difference between normal windows is part of the error. For "as before" it is the margin, and the error is
+only sampling within the periods: if it were counted twice, nothing would ever be the same. Assumed noise
+between normal periods can keep a change from being significant, but never proves that nothing changed.
 """
 
 from __future__ import annotations
@@ -24,41 +24,47 @@ from analyze.stats.time_blocks import mean_change
 from schemas.arrays import F8
 
 Name = Literal["mean", "tail", "errors", "failing"]
-"""`errors`: requests whose root failed; `failing`: requests with a failing call, root included."""
+"""Measure of a whole period: mean response time, share of slow requests ("tail"), share of requests whose
+root failed ("errors"), share of requests with a failing call, root included ("failing")."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Noise between two ordinary periods, beyond chance inside of them."""
+    """Noise between two normal periods, in addition to sampling within them.
+
+    freedom: degrees of freedom of `tau`.
+    """
 
     tau: float
-    """Standard deviation of the log of an ordinary window's mean."""
+    """Standard deviation between normal windows of the log of a window's mean."""
     freedom: float = np.inf
     phi: float = 1.0
-    """Lower bound of the over-dispersion of shares."""
+    """Lower bound of the over-dispersion φ of shares, >= 1."""
     windows: tuple[int, int] = (1, 1)
-    """Lengths of the two periods, in ordinary windows."""
+    """Lengths of the two periods, as numbers of windows of the baseline."""
     assumed: bool = False
-    """True if no ordinary window shows the noise."""
+    """True if the noise is assumed, as no windows of the baseline show it."""
 
     @property
     def tau2(self) -> float:
-        """Variance of the difference of the periods' log means."""
+        """Variance of the difference between the log means of the two periods."""
         return self.tau**2 * (1 / max(self.windows[0], 1) + 1 / max(self.windows[1], 1))
 
     def band(self, settings: VerdictSettings) -> float:
-        """Relative difference of the means of two ordinary periods.
+        """Relative difference up to which the means of two periods count as equal.
 
-        Bounded by `most_band` if there are too few windows before: only then is it a guess.
+        At least `mean_floor`; at most `most_band` if there are too few windows before, as tau is then only a
+        guess.
         """
         most = settings.most_band if self.windows[0] < LEAST_FOR_ENVELOPE else np.inf
         return min(max(settings.mean_floor, 2 * math.sqrt(self.tau2)), most)
 
 
 def window_tau(windows: PeriodBlocks | None, settings: VerdictSettings) -> tuple[float, float]:
-    """(τ, its degrees of freedom) of ordinary windows, a block each; with too few windows, the assumed τ.
+    """Estimate the standard deviation τ of log means between windows, and its degrees of freedom.
 
-    A robust scale, as a history holds faults; minus the chance inside of windows; shrunk to the assumed τ.
+    windows: sums with one block per window; None: τ is assumed. The scale is robust, as a history may contain
+    faults; sampling within windows is subtracted; the result is shrunk towards the assumed τ.
     """
     if windows is None:
         return settings.assumed_tau, np.inf
@@ -70,7 +76,7 @@ def window_tau(windows: PeriodBlocks | None, settings: VerdictSettings) -> tuple
 
 
 def rate_tau(windows: PeriodBlocks | None) -> float:
-    """Robust standard deviation of the log of ordinary windows' arrival rates; 0 with too few windows."""
+    """Robust standard deviation of the log arrival rate between windows (blocks); 0 for too few windows."""
     if windows is None:
         return 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -81,34 +87,38 @@ def rate_tau(windows: PeriodBlocks | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PeriodMeasure:
-    """One measure of the whole period, before and after."""
+    """Estimate of one measure of the whole period, with the criteria of its test.
+
+    alpha: level of the test.
+    """
 
     name: Name
     estimate: Estimate
-    """Estimate with a single place: the log of the mean in µs, or a share."""
+    """Estimate with a single element: log of the mean response time in µs, or a share."""
     alpha: float
     floor: float
-    """Smallest change that counts, in the estimate's unit."""
+    """Smallest change that counts, in the unit of the estimate."""
     margin: float
-    """Largest change that two ordinary periods may show."""
+    """Largest change that two normal periods may show, in the unit of the estimate."""
     least: float = 0.0
-    """Change, in the estimate's unit and beyond a standard error, that ordinary variation does not excuse."""
+    """Change, in the unit of the estimate and in excess of a standard error, that is too large to be normal
+    variation."""
     noise_assumed: bool = False
-    """True if no data show how far ordinary periods differ."""
+    """True if the difference between normal periods is assumed, as no data show it."""
 
     @property
     def z(self) -> float:
-        """Critical value: standard errors of a two-sided test at level alpha."""
+        """Number of standard errors required by a two-sided test at level alpha."""
         return float(ndtri(1 - self.alpha / 2))
 
     @property
     def before(self) -> float:
-        """Mean before, µs; or a share."""
+        """Value before: mean response time in µs, or a share."""
         return self._shown(self.estimate.before)
 
     @property
     def after(self) -> float:
-        """Mean after, µs; or a share."""
+        """Value after: mean response time in µs, or a share."""
         return self._shown(self.estimate.after)
 
     def _shown(self, value: F8) -> float:
@@ -116,26 +126,26 @@ class PeriodMeasure:
 
     @property
     def p(self) -> float:
-        """p of no change, by chance inside of the periods alone."""
+        """Two-sided p of no change, allowing for sampling within the periods only."""
         return float(self.estimate.p[0])
 
     @property
     def p_usual(self) -> float:
-        """p of no change beyond the difference of ordinary periods."""
+        """Two-sided p of no change beyond the difference between normal periods."""
         return float(self.estimate.p_with_noise[0])
 
     @property
     def changed(self) -> bool:
-        """True if the change is significant, noise between windows included, and above the floor."""
+        """True if the change is significant, with the noise between windows, and above the floor."""
         return self.p < self.alpha and self.shown_by(self.estimate)
 
     def shown_by(self, estimate: Estimate) -> bool:
-        """True if `estimate` clears level and floor of this measure."""
+        """True if the change in `estimate` exceeds the critical value and the floor of this measure."""
         return bool(estimate.clears(self.z, self.floor)[0])
 
     @property
     def usual(self) -> bool:
-        """True if the change is within chance inside of the periods, or within the difference of two ordinary
+        """True if the change is within sampling error, or within the difference between two normal
         periods."""
         within = bool(abs(self.estimate.change[0]) <= self.margin)
         if self.noise_assumed:
@@ -144,20 +154,20 @@ class PeriodMeasure:
 
     @property
     def plain(self) -> bool:
-        """True if the change is above the floor, and above chance inside of the periods."""
+        """True if the change exceeds the floor, and sampling error within the periods."""
         return self.p < self.alpha and self.shown_by(self.estimate.within())
 
     @property
     def hidden(self) -> bool:
-        """True if only ordinary variation keeps the change from being significant, though it is too large for
-        that excuse."""
+        """True if only normal variation keeps the change from being significant, although the change is too
+        large to be normal variation."""
         return self.plain and not self.changed and bool(self.estimate.stands_alone(self.least)[0])
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Interval of after - before, µs or a share; infinite if unknown, or of another order than the
-        values.
+        """Confidence interval of after - before, in µs or as a share; infinite if unknown, or not
+        informative.
 
-        For a share, after is clipped to 0 to 1.
+        For a share, after is cut to [0, 1].
         """
         low, high = (float(end[0]) for end in self.estimate.bounded_interval(level))
         if self.estimate.unit == "share":
@@ -167,39 +177,45 @@ class PeriodMeasure:
         return self.before * float(np.expm1(low)), self.before * float(np.expm1(high))
 
     def largest_rise(self, level: float) -> float:
-        """Largest possible relative rise, noise between periods included."""
+        """Largest relative rise within the interval, noise between periods included."""
         return float(np.expm1(min(float(self.estimate.interval(level)[1][0]), 700.0)))
 
     def largest(self, level: float, estimate: Estimate | None = None) -> float:
-        """Largest possible change: relative, or of a share. estimate: used instead of the measured one."""
+        """Largest change within the interval: relative, or the difference of a share. estimate: used instead
+        of the measured one."""
         return float((self.estimate if estimate is None else estimate).largest_ratio(level)[0])
 
 
 @dataclass(frozen=True)
 class Whole:
-    """Estimates of two periods as wholes."""
+    """Estimates of the changes of two periods as wholes.
+
+    band: as `Noise.band`.
+    """
 
     measures: tuple[PeriodMeasure, ...]
-    """Mean, slow requests at each threshold, failed and failing ones; empty if a period has no request."""
+    """Mean, share of slow requests at each threshold, shares of failed and failing requests; empty if a
+    period has no requests."""
     responses: Estimate
-    """Change of log mean response times: of all requests (place 0), then of each root type."""
+    """Change of log mean response times: of all requests (element 0), then of each root type."""
     noise: Noise
     band: float
     time_share: F8
-    """[roots] share of the time, both periods weighted equally."""
+    """Share of each root type in the response time, in [0, 1], float64[roots]; both periods have equal
+    weight."""
 
     def of(self, name: Name) -> PeriodMeasure | None:
-        """First measure of a name; None without one."""
+        """First measure with a name, e.g. the tail at its lowest threshold; None if there is none."""
         return next((measure for measure in self.measures if measure.name == name), None)
 
     @property
     def changed(self) -> tuple[PeriodMeasure, ...]:
-        """Measures that changed significantly."""
+        """Measures of whole periods that changed significantly."""
         return tuple(measure for measure in self.measures if measure.changed)
 
     @cached_property
     def equivalent_share(self) -> float:
-        """Share of the time in root types whose mean is equivalent (TOST)."""
+        """Share of the response time in root types whose mean is equivalent to before (TOST), in [0, 1]."""
         return float(self.time_share @ self.responses.within().equivalent(float(np.log1p(self.band)))[1:])
 
 
@@ -212,8 +228,11 @@ def whole_change(
     *,
     least: tuple[float, float] = (0.0, 0.0),
 ) -> Whole:
-    """Estimate everything of two periods. All blocks have the same roots and thresholds; least: relative
-    change of the mean, and change of the share of slow requests, that ordinary variation does not excuse."""
+    """Estimate all changes of whole periods; all blocks must have the same roots and thresholds.
+
+    windows: baseline with one block per window, None: blocks of `before`; least: relative change of the mean,
+    and change of the share of slow requests, that are too large to be normal variation.
+    """
     band = noise.band(settings)
     responses = mean_change(
         before.response_times(), after.response_times(), tau2=noise.tau2, tau_freedom=noise.freedom
@@ -245,7 +264,7 @@ def _shares(
     settings: VerdictSettings,
     least_slow: float,
 ) -> list[PeriodMeasure]:
-    """Estimate shares of slow requests at each threshold, of failed ones, and of those with a failing
+    """Estimate the shares of slow requests at each threshold, of failed ones, and of those with a failing
     call."""
     columns = [before.whole(), after.whole(), before if windows is None else windows]
     held = [np.column_stack((one.slow, one.failed.sum(axis=1), one.failing.sum(axis=1))) for one in columns]

@@ -20,16 +20,16 @@ _BUILT: Final = {"darwin": "libwire.dylib", "win32": "wire.dll"}.get(sys.platfor
 LIBRARY: Final = "libwire.native"
 """File name of the library as installed: Python takes a `.so` for a module of its own."""
 DIGEST: Final = "libwire.sha256"
-"""File beside the library with the digest of the sources it was built from."""
+"""File beside the library with the digest of the sources that the library was built from."""
 
 
 def source_files(folder: Path) -> list[Path]:
-    """Source files; none in an installed wheel, which has only the library."""
+    """Source files of the library; none in an installed wheel, which has only the library."""
     return sorted(path for pattern in SOURCES for path in folder.glob(pattern))
 
 
 def source_digest(folder: Path) -> str:
-    """SHA-256 of the names and bytes of the sources."""
+    """SHA-256 of the names and bytes of the library's sources, hex."""
     digest = hashlib.sha256()
     for path in source_files(folder):
         data = path.read_bytes()

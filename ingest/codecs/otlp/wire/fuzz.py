@@ -42,7 +42,7 @@ CONFIGS: Final = (
     DecodeConfig(event_points=("e", "exception")),
     DecodeConfig(params=ParamRules(hash=("http.*", "k"), hash_key=b"0" * 16)),  # type: ignore[arg-type]
 )
-"""Eight settings; half of them the defaults, which nearly everyone has."""
+"""Settings to draw from: half of them the defaults, which nearly everyone has."""
 _ODD_KEYS: Final = ("z" * 300, "n\0ul", "sampler.param")
 _KEYS: Final = (
     *("http.route", "http.method", "service.name", "host.name", "k8s.pod.name", "peer.service", "error.type"),
@@ -81,7 +81,7 @@ Codec = Callable[[Sequence[bytes], DecodeConfig], Decoded]
 
 
 class Messages:
-    """Generator of messages from a seed."""
+    """Generator of OTLP messages from a seed."""
 
     def __init__(self, seed: int, seeds: Sequence[bytes] = ()) -> None:
         """seeds: real messages, to be mutated too."""
@@ -90,7 +90,7 @@ class Messages:
         self._is_mild = True
 
     def poll(self) -> list[bytes]:
-        """A poll of a few messages."""
+        """List of a few messages to decode together."""
         rng = self._random
         kind = rng.random()
         if kind < 0.6:
@@ -101,7 +101,9 @@ class Messages:
         return [self.mutated(rng.choice(self._seeds)) for _ in range(rng.randrange(1, 4))]
 
     def made(self) -> bytes:
-        """Message from the grammar; four of five have nothing that the library leaves to the other reader."""
+        """Message from the grammar; four of five have nothing that the library leaves to the portable
+        reader.
+        """
         rng = self._random
         self._is_mild = rng.random() < 0.8
         request = ExportTraceServiceRequest()
@@ -247,7 +249,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def alone(decode: Codec, messages: Sequence[bytes], config: DecodeConfig) -> Decoded:
-    """Concatenated results of messages decoded one by one."""
+    """Results of messages decoded one by one, concatenated."""
     each = [decode([message], config) for message in messages]
     events = pa.concat_tables([one.events for one in each]).unify_dictionaries().combine_chunks()
     counts: Counter[str] = sum((Counter(one.oddities) for one in each), Counter())
@@ -257,7 +259,7 @@ def alone(decode: Codec, messages: Sequence[bytes], config: DecodeConfig) -> Dec
 
 
 def compared(seed: int, seeds: Sequence[bytes] = ()) -> Iterator[tuple[list[bytes], int, str, int]]:
-    """Per poll: its messages, the number of its settings, the difference, and the number of events."""
+    """Yield for every poll: (messages, index of the settings in CONFIGS, difference, number of events)."""
     messages, rng = Messages(seed, seeds), random.Random(seed)
     native, portable = OtlpProtoCodec().decode, OtlpProtoCodec(Found(None)).decode
     number = 0

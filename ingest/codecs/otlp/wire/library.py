@@ -24,7 +24,7 @@ _BUILD: Final = "`make native` builds it"
 
 
 class Library:
-    """Functions of the native library; they release Python's lock."""
+    """Functions of the native library, called by name; they release Python's lock."""
 
     def __init__(self, path: Path) -> None:
         """Load the library. Raises OSError for a file that is no library for this machine."""
@@ -60,18 +60,18 @@ class Found:
 
     @property
     def reader(self) -> str:
-        """Name of the reader of OTLP protobuf, for display."""
+        """Name of the reader of OTLP protobuf that is used, for display."""
         return "native reader" if self.library is not None else f"portable reader ({self.why})"
 
 
 @cache
 def native_library() -> Found:
-    """Library of this folder; searched for once per process."""
+    """Native library of this folder, or the reason for its absence; searched for once per process."""
     return find_library(FOLDER)
 
 
 def find_library(folder: Path) -> Found:
-    """Library in a folder, if its sources are absent or it was built from them."""
+    """Native library in a folder, if its sources are absent or it was built from them."""
     path = folder / LIBRARY
     has_sources = bool(source_files(folder))
     if not path.is_file():

@@ -36,28 +36,29 @@ from schemas.events import PARAM_TYPE, SPAN_KIND_BASE
 
 _SEED: Final = int.from_bytes(os.urandom(7), "little")
 _MESSAGE, _NAME = "status.message", "span.name"
-"""Parameters of a span that are not attributes."""
+"""Names of a span's parameters that are not attributes."""
 _FINE, _ERROR, _UNKNOWN = "ok", "error", "?"
 _MAX_KNOWN: Final = 1_000
-"""Maximum keys with a role; a hash table of the library has room for twice as many words before it grows."""
+"""Maximum words with a role; a hash table of the library has room for twice as many before it grows."""
 _NO_HOST: Final = 1 << 30
 _Items = message_classes("flowdiff.items", {"Items": "1 values *bytes"})["Items"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Words passed to the library, with their roles."""
+    """Words that are passed to the library, with their codes and roles."""
 
     words: dict[str, int]
-    """Word -> code."""
+    """Word -> its code."""
     roles: I8
     host_rank: I8
 
 
 @lru_cache(maxsize=16)
 def _known_words(config: DecodeConfig) -> _Known | None:
-    """Known words of the settings; None if the library cannot apply them: names of a few bytes, or too many
-    words."""
+    """Known words for some settings; None if the library cannot apply the settings: names of a few bytes, or
+    too many words.
+    """
     roles = dict.fromkeys([*FIRST_WORDS, _MESSAGE, _NAME, _FINE, _ERROR, _UNKNOWN], 0)
     of_role = {
         Role.SERVICE: ("service.name",),
@@ -85,8 +86,10 @@ def _known_words(config: DecodeConfig) -> _Known | None:
 def read_messages(
     library: Library, messages: Sequence[bytes], indexes: Sequence[int], config: DecodeConfig
 ) -> tuple[SpanResult | None, list[int]]:
-    """(Events of the messages, None without any; indexes of the messages read). indexes: payload of each
-    message. O(bytes)."""
+    """(Events of the messages, None without any; indexes of the messages that were read).
+
+    indexes: payload of each message. O(bytes).
+    """
     known = _known_words(config)
     if known is None:
         return None, []
@@ -111,7 +114,7 @@ _NO_BAD_SPANS: Final = BadSpans(np.zeros(0, np.int64), np.zeros(0, np.int64), np
 
 
 class _Columns:
-    """Converts the tables of one walk to columns of spans."""
+    """Conversion of the tables of one walk to columns of events."""
 
     def __init__(
         self, library: Library, tables: Tables, known: _Known, config: DecodeConfig, oddities: Counter[str]
@@ -125,7 +128,7 @@ class _Columns:
         """[words] text of each word."""
 
     def events(self) -> pa.Table:
-        """EVENT_SCHEMA, one row a span."""
+        """Table of EVENT_SCHEMA, one row a span."""
         spans, library = self._tables.spans, self._library
         n = len(spans)
         self._oddities["untimed"] += int((spans["start"] == NO_TIME).sum())
@@ -174,7 +177,7 @@ class _Columns:
         return event_table(columns, n)
 
     def _event_attributes(self) -> tuple[B1, _Pairs]:
-        """([attributes] True if owned by an event, keys that events add)."""
+        """([attributes] True if owned by an event, names of parameters that events add)."""
         events, attributes = self._tables.events, self._tables.attributes
         is_of_event = np.zeros(len(attributes), np.bool_)
         count = events["last"] - events["first"]
@@ -193,7 +196,7 @@ class _Columns:
         return is_of_event, _Pairs([*prefix.values()], of_event, keys, rows, of_row)
 
     def _keys(self, is_of_event: B1, pairs: _Pairs) -> tuple[wire.KeyOrder, list[str]]:
-        """Ranks of the words that are keys, and the sorted names of all kept keys."""
+        """(Ranks of the words that are keys, sorted names of all kept keys)."""
         codes = wire.keys_used(self._library, self._tables, is_of_event)
         keys = self._spelled(codes)
         privacy = privacy_of(self._config.params)
@@ -226,7 +229,7 @@ class _Columns:
         return texts
 
     def _words(self, codes: I8) -> pa.DictionaryArray:
-        """[rows] words with the given codes; null for negative codes."""
+        """[rows] words of the given codes, dictionary-encoded; null for negative codes."""
         dense, used = wire.distinct(self._library, codes, len(self._tables.words))
         return coded_words(dense, self._texts.take(pa.array(used)))
 
@@ -234,7 +237,7 @@ class _Columns:
         return clean_words(self._words(codes), self._config.max_name_bytes, self._oddities, change)
 
     def _status(self, error: I8) -> pa.DictionaryArray:
-        """`ok`; for a failed span its `error.type`, or `error` without one."""
+        """[spans] status: `ok`; for a failed span its `error.type`, or `error` without one."""
         failed = self._tables.spans["failed"] != 0
         if not failed.any():
             return constant_words(_FINE, len(failed))
@@ -243,7 +246,7 @@ class _Columns:
         return self._clean(np.where(failed, class_, fine))
 
     def _rates(self) -> pa.Array:
-        """[spans] sampling probability, from the trace state."""
+        """[spans] sampling probability, from the trace state; null if unknown."""
         states = self._tables.spans["state"]
         if not (states != EMPTY_WORD).any():
             return pa.nulls(len(states), pa.float64())
@@ -252,7 +255,7 @@ class _Columns:
         return rates.take(words.indices)
 
     def _params(self, names: list[str], found: wire.ParameterColumns) -> pa.Array:
-        """`list<PARAM_TYPE>`, one a span."""
+        """[spans] list of the span's parameters, `list<PARAM_TYPE>`."""
         n = len(self._tables.spans)
         if not len(found.key):
             return pa.nulls(n, pa.list_(PARAM_TYPE))
@@ -265,22 +268,24 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Keys added by events: one per name, one per pair of name and attribute key."""
+    """Names of parameters from span events: one per event name, one per pair of event name and
+    attribute key.
+    """
 
     event_keys: list[str]
     """[names] `event.<name>` of each distinct name."""
     of_event: I8
-    """[events] index of the event's name."""
+    """[events] index into `event_keys` of the event's name."""
     attribute_keys: list[str]
     """[pairs] `event.<name>.<key>` of each distinct pair of name and key."""
     rows: I8
-    """[attributes of events] row in the table of attributes."""
+    """[attributes of events] row of the attribute in the table of attributes."""
     of_row: I8
-    """[attributes of events] index of the pair."""
+    """[attributes of events] index into `attribute_keys` of the attribute's pair."""
 
 
 def _texts(library: Library, tables: Tables) -> pa.StringArray:
-    """[words] text: nested values as JSON, bytes as base64; empty for words that are no text of a message."""
+    """[words] text of each word: nested values as JSON, bytes as base64; empty for words of no message."""
     offsets, data = wire.texts_of_words(library, tables)
     texts = pa.StringArray.from_buffers(len(tables.words), pa.py_buffer(offsets), pa.py_buffer(data))
     flags = tables.words["flags"]

@@ -24,17 +24,20 @@ def _rows_of(columns: str) -> np.dtype[Any]:
 
 
 WORD: Final = _rows_of("at size flags kind")
-"""Row of a word: `at`, `size`: offset and number of its bytes; `flags` of FLAGS, or -1: not understood;
-`kind`: Kind."""
+"""Type of a row of `words`: `at`, `size`: offset and number of the word's bytes in the buffer; `flags`: bits
+of Flag, or -1: not understood; `kind`: Kind.
+"""
 ATTRIBUTE: Final = _rows_of("key text value")
-"""Row of an attribute: `text`: code of a word; if negative, `value` is a number, as float64 (-1) or int64
-(-2)."""
+"""Type of a row of `attributes`: `key`, `text`: codes of words; where `text` is negative, `value` is a
+number, as the bits of a float64 (-1) or as an int64 (-2).
+"""
 SPAN: Final = _rows_of(
     "start end name kind resource first last message state failed first_event last_event"
     " trace span parent first_link last_link"
 )
-"""Row of a span: `trace`, `span`, `parent`: offsets of the ids (0: no parent); `first` to `last`: rows of
-attributes."""
+"""Type of a row of `spans`: `trace`, `span`, `parent`: offsets of the ids in the buffer (0: no parent);
+`first` to `last`: rows of the span's attributes.
+"""
 RESOURCE: Final = _rows_of("first last")
 LINK: Final = _rows_of("span trace id")
 EVENT: Final = _rows_of("span time name first last")
@@ -43,17 +46,17 @@ _U1, _I4, _I8, _U8, _F8 = (np.dtype(t) for t in (np.uint8, np.int32, np.int64, n
 
 
 class Flag:
-    """Bits of a word's `flags`."""
+    """Bits of the column `flags` of a word."""
 
     NUL = 1
     LONG = 2
-    """Longer than the limit passed to the walk."""
+    """Word is longer than the limit passed to the walk."""
     ODD = 4
-    """Has a digit or a character outside ASCII: `normalise_name` may change it."""
+    """Word has a digit or a character outside ASCII: `normalise_name` may change it."""
     OPENS = 8
-    """Begins like JSON."""
+    """Word begins like JSON."""
     RAW = 16
-    """Not text: bytes, or the elements of a nested value."""
+    """Word is not text: bytes, or the elements of a nested value."""
 
 
 class Kind:
@@ -69,17 +72,17 @@ class Role:
 
 
 FIRST_WORDS: Final = ("", "service.name", "true", "false", "NaN", "Infinity", "-Infinity")
-"""Words with fixed codes, known to the library."""
+"""Words that the library knows, whose codes are their indices here."""
 EMPTY_WORD: Final = 0
 NONE: Final = -1
 NO_TIME: Final = np.iinfo(np.int64).min
 BYTES_A_WORD: Final = 8
 BYTES_A_SPAN: Final = 16
-"""Minimum bytes of a message per span: a denser message is left to the other reader."""
+"""Minimum bytes of a message per span: a denser message is left to the portable reader."""
 
 
 class Tables(NamedTuple):
-    """Rows of all messages read by the library."""
+    """Tables with the rows of all messages that the library read."""
 
     buffer: U1
     """Bytes of known words and messages, concatenated."""
@@ -93,18 +96,18 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WalkSettings:
-    """Settings of a walk."""
+    """Settings of one call of `walk`."""
 
     known: list[str]
     """Known words, whose codes are their indices: FIRST_WORDS, then further ones."""
     roles: I8
-    """[known] bits of Role."""
+    """[known] bits of Role of each known word."""
     seed: int
     """Seed of the hash, unknown to senders of messages."""
     long_bytes: int
     """Maximum bytes of a text without the flag LONG."""
     max_key_bytes: int
-    """Maximum bytes of a key; a message with a longer one is left to the other reader."""
+    """Maximum bytes of a key; a message with a longer one is left to the portable reader."""
 
 
 _WALK: Final = (
@@ -117,8 +120,8 @@ _WALK: Final = (
 def walk(library: Library, messages: Sequence[bytes], settings: WalkSettings) -> tuple[Tables, B1, I8]:
     """Read messages in one pass: `(tables, was_read, n_spans)`.
 
-    was_read: [messages] False: the message has no row, and is left to another reader. n_spans: [messages].
-    O(bytes).
+    was_read: [messages] False for a message that has no row, and is left to another reader. n_spans:
+    [messages] number of spans. O(bytes).
     """
     known = [word.encode() for word in settings.known]
     data = b"".join([*known, *messages])
@@ -162,7 +165,7 @@ def texts_of_words(library: Library, tables: Tables) -> tuple[I4, U1]:
 def distinct(library: Library, codes: I8, n_words: int) -> tuple[I4, I4]:
     """`(dense, used)`: codes renumbered in order of first occurrence, and the old code of each new one.
 
-    Negative codes are unchanged.
+    dense: [codes]; negative codes are unchanged. used: [new codes].
     """
     dense = np.full(n_words, -1, np.int32)
     used, out = np.empty(min(n_words, len(codes)), np.int32), np.empty(len(codes), np.int32)
@@ -171,8 +174,10 @@ def distinct(library: Library, codes: I8, n_words: int) -> tuple[I4, I4]:
 
 
 def keys_used(library: Library, tables: Tables, is_of_event: B1) -> I8:
-    """Words that are keys of spans or resources, ascending. is_of_event: [attributes] True if owned by an
-    event."""
+    """Codes of words that are keys of attributes of spans or resources, ascending.
+
+    is_of_event: [attributes] True if owned by an event.
+    """
     out = np.zeros(len(tables.words), np.uint8)
     types = (ATTRIBUTE, _U1, _U1)
     library.call("keys_used", types, tables.attributes, is_of_event.view(np.uint8), out)
@@ -183,9 +188,9 @@ class KeyOrder(NamedTuple):
     """Ranks of keys in the order of their names; -1: dropped."""
 
     rank: I4
-    """[words] rank."""
+    """[words] rank of the word as a key; -1: dropped, or no key."""
     roles: I8
-    """[known words] bits of Role."""
+    """[known words] bits of Role of each known word."""
     host_rank: I8
     """[known words] priority among the host keys; the first one present in a resource counts."""
 
@@ -194,12 +199,13 @@ class ResourceColumns(NamedTuple):
     """Component, host and attributes of each resource."""
 
     service: I8
+    """[resources] code of the component's name; -1: none."""
     host: I8
-    """[resources] code of the host's name (`service`: of the component's); -1: none."""
+    """[resources] code of the host's name; -1: none."""
     begin: I8
     """[resources + 1] offsets into `row`."""
     row: I8
-    """Rows of attributes, by resource and key, without component and host."""
+    """Rows of attributes, sorted by resource and key, without component and host."""
 
 
 def resource_columns(library: Library, tables: Tables, keys: KeyOrder) -> ResourceColumns:
@@ -213,12 +219,14 @@ def resource_columns(library: Library, tables: Tables, keys: KeyOrder) -> Resour
 
 
 class EventKeys(NamedTuple):
-    """Positions of span events' parameters among the kept parameter names, sorted; -1: not kept."""
+    """Ranks of the parameters of span events among the sorted parameter names that are kept; -1: not kept."""
 
     event_rank: I4
-    """[events] rank of `event.<name>`."""
+    """[events] rank of `event.<name>` among the kept names; -1: not kept."""
     row_rank: I4
-    """[attributes] rank of `event.<name>.<key>`; undefined for attributes of spans."""
+    """[attributes] rank of `event.<name>.<key>` among the kept names, -1: not kept; undefined for attributes
+    of spans.
+    """
 
 
 class ParameterRules(NamedTuple):
@@ -227,7 +235,7 @@ class ParameterRules(NamedTuple):
     message_rank: int
     """Rank of `status.message`; -1: not kept."""
     name_rank: int
-    """Rank of `span.name`."""
+    """Rank of `span.name`; -1: not kept."""
     changed: B1
     """[words] True for span names that the point name replaces, so that `span.name` is kept."""
     most: int
@@ -235,22 +243,26 @@ class ParameterRules(NamedTuple):
 
 
 class ParameterColumns(NamedTuple):
-    """Parameters of all spans, by span and key, and codes for columns of spans."""
+    """Parameters of all spans, sorted by span and key, and codes of words for columns of spans."""
 
     offsets: I4
     """[spans + 1] offsets into the parameters."""
     key: I4
-    """[parameters] rank of the key."""
+    """[parameters] rank of the parameter's key among the kept names."""
     text: I8
-    """[parameters] code of a word; -1: a number."""
+    """[parameters] code of the word that is the value; -1: the value is a number."""
     num: F8
-    """[parameters] number; 0 for text."""
+    """[parameters] value, if it is a number; 0 for text."""
     peer: I8
+    """[spans] code of the peer's name; -1: none."""
     label: I8
+    """[spans] code of the label; -1: none."""
     error: I8
-    """[spans] code of the error class (`peer`, `label`: of the peer and the label); -1: none."""
+    """[spans] code of the error class; -1: none."""
     duplicates: int
+    """Number of values dropped because their key had an earlier value in the span."""
     dropped: int
+    """Number of parameters dropped because their span had the maximum already."""
 
 
 def parameter_columns(
@@ -308,20 +320,20 @@ def parameter_columns(
 
 
 class IdColumns(NamedTuple):
-    """Concatenated bytes of ids."""
+    """Ids of all spans, as concatenated bytes."""
 
     trace: U1
-    """[32 * spans] hexadecimal digits."""
+    """[32 * spans] trace ids as hexadecimal digits."""
     span: U1
-    """[8 * spans] bytes."""
+    """[8 * spans] span ids as bytes."""
     parent: U1
-    """[8 * spans with a parent] bytes."""
+    """[8 * spans with a parent] parent ids as bytes."""
     has_parent: B1
-    """[spans] True with a parent."""
+    """[spans] True if the span has a parent."""
 
 
 def id_columns(library: Library, tables: Tables) -> IdColumns:
-    """Ids of all spans."""
+    """Extract the ids of all spans."""
     n = len(tables.spans)
     trace, span, parent = (np.empty(size * n, np.uint8) for size in (32, 8, 8))
     has_parent = np.empty(n, np.uint8)
