@@ -243,7 +243,9 @@ class Builder(LogView):
         if not len(going):
             return going
         columns = ["request_id", *COMPLETENESS_COLUMNS]
-        rows = ((table, key) for _, table, key in self._rows(self._of_window(window.start_ns), going, columns))
+        rows = (
+            (table, key) for _, table, key in self._rows(self._of_window(window.start_ns), going, columns)
+        )
         complete = np.zeros(len(going), np.bool_)
         for events, key in self._dealt(window, going, rows, self._settings.rows_looked_at):
             own, code = np.unique(key, return_inverse=True)
@@ -283,7 +285,12 @@ class Builder(LogView):
             built_at = self._built_at_ns[start]
             waited = water is None or built_at is None or water - built_at >= self._settings.rebuild_ns
             rows = windows[start].rows if start in windows else 0
-            if urgent or waited or start in moving or abs(rows - version.events) > self._settings.rebuild_share * version.events:
+            if (
+                urgent
+                or waited
+                or start in moving
+                or abs(rows - version.events) > self._settings.rebuild_share * version.events
+            ):
                 found.append(start)
         return found
 
@@ -381,7 +388,9 @@ class Builder(LogView):
             events=own["events"],
             duplicates=own["duplicates"],
             rejected=own["rejected"],
-            moved=tuple((f"{key:016x}", to) for key, to in sorted(self._plan.moved_from(window.start_ns).items())),
+            moved=tuple(
+                (f"{key:016x}", to) for key, to in sorted(self._plan.moved_from(window.start_ns).items())
+            ),
             running_to_ns=int(running["last_ns"].max()) if len(running) else None,
         )
         return version, refused
@@ -441,7 +450,9 @@ class Builder(LogView):
                 events_late=n_late,
                 flows=sum(item.rows for item in staging.items() if item.table == "flows"),
                 rejects={
-                    name.removeprefix("reject "): n for name, n in sorted(tally.items()) if name.startswith("reject ")
+                    name.removeprefix("reject "): n
+                    for name, n in sorted(tally.items())
+                    if name.startswith("reject ")
                 },
                 rejects_not_kept=n_rejected - len(letters),
             )
@@ -478,7 +489,9 @@ class Builder(LogView):
         for seq in before:
             name = f"dead_letters/{file_name(UPKEEP_LANE, seq, 0)}"
             if self._target.size(name) is not None:  # else removed as too old
-                known |= set(decode("dead_letters", self._target.read(name), ["sha256"])["sha256"].to_pylist())
+                known |= set(
+                    decode("dead_letters", self._target.read(name), ["sha256"])["sha256"].to_pylist()
+                )
         fresh = (reject for reject in refused if hashlib.sha256(reject.raw or b"").hexdigest() not in known)
         return list(islice(fresh, room))
 
@@ -495,7 +508,9 @@ class Builder(LogView):
                 total += sum(one.rows_of[start] for one in own if one.seq > through.get(one.lane, 0))
         return total
 
-    def _free_to(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> tuple[tuple[int, int], ...]:
+    def _free_to(
+        self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]
+    ) -> tuple[tuple[int, int], ...]:
         """(Lane, commit up to which no window that is to be built needs its log), once these windows are built."""
         versions = {**self._versions, **{window.start_ns: window for window in said}}
         wanted = {start for start in windows if start not in versions}
@@ -526,9 +541,7 @@ class Builder(LogView):
         to_ns = version.running_to_ns
         return to_ns is not None and to_ns < version.start_ns + self._length_ns + self._stitch.max_age_ns
 
-    def _stage_late(
-        self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]
-    ) -> int:
+    def _stage_late(self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]) -> int:
         """Stage late events of frozen windows, and say that they are accounted for; returns their number."""
         of_lane: dict[int, list[pa.Table]] = {}
         everything = tuple((lane, 0) for lane in self._log.through)

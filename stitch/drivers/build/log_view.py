@@ -204,7 +204,8 @@ class LogView:
         starts = {
             start
             for start in {*self._old_windows, *self._versions}
-            if since_ns is not None and (start + self._length_ns > since_ns or self._late_to_ns(start) > since_ns)
+            if since_ns is not None
+            and (start + self._length_ns > since_ns or self._late_to_ns(start) > since_ns)
         }
         frozen = {start for start in starts if self._is_frozen(start)}
         if frozen == {*self._frozen_keys}:
@@ -215,7 +216,9 @@ class LogView:
             windows = [Window(start, self._length_ns) for start in sorted(unread)]
             for window, files in manifest.by_window(windows).items():
                 tables = [
-                    flow_keys(manifest.decoded(file, ["request_id", "kind"])) for file in files if file.table == "flows"
+                    flow_keys(manifest.decoded(file, ["request_id", "kind"]))
+                    for file in files
+                    if file.table == "flows"
                 ]
                 self._frozen_keys[window.start_ns] = np.unique(np.concatenate([NO_KEYS, *tables]))
         keys = np.concatenate([NO_KEYS, *self._frozen_keys.values()])

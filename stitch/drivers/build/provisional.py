@@ -80,7 +80,9 @@ class _Unbuilt(LogView):
         for planned in self._plan.windows():
             if planned.start_ns in self._versions:
                 continue  # readers have its version
-            events = concat_events([table for _, table, _ in self._rows(self._of_window(planned.start_ns), planned.requests)])
+            events = concat_events(
+                [table for _, table, _ in self._rows(self._of_window(planned.start_ns), planned.requests)]
+            )
             made = stitch(events, settings.stitch, lane=UPKEEP_LANE)
             params = shared_params(made.params, settings.params_share)
             yield from cut(made.flows, made.structures, params, self._length_ns)
