@@ -182,8 +182,8 @@ def open_segment(store: Store, segment: Segment, columns: Sequence[str] | None =
 
 
 def open_index(store: Store, segment: Segment) -> SegmentReader:
-    """Segment of which only the index is read: the end of the file, at most twice. Events are not verified. Raises
-    LakeError where it is missing, or has another size or form than the commit says.
+    """Segment of which only the index is read: the end of the file, at most twice. Events are not verified.
+    Raises LakeError where it is missing, or has another size or form than the commit says.
     """
     try:
         if store.size(segment.name) != segment.size:

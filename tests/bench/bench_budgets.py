@@ -26,6 +26,7 @@ from fixtures.timed_command import Took, timed
 LIMITS_MB = "1024,512,384"
 KINDS = "heavy,light,one"
 ROUNDS = 2
+SPANS = 1_000_000
 TRACE_AND_SPAN = re.compile(rb"\x0a\x10.{16}\x12\x08", re.DOTALL)
 """Fields 1 and 2 of a span, up to the span id."""
 
@@ -44,7 +45,7 @@ def ingested(bootstrap: str, topic: str, folder: Path, limit_mb: int, checkout: 
     return timed("ingest", *words, checkout=checkout)
 
 
-def main(spans: int = 1_000_000, limits_mb: str = LIMITS_MB, kinds: str = KINDS, base: str = "") -> None:
+def main(spans: int, limits_mb: str = LIMITS_MB, kinds: str = KINDS, base: str = "") -> None:
     """Print each limit's figures, and those of the base in turns."""
     checkouts = [*([Path(base).resolve()] if base else []), HERE]
     with tempfile.TemporaryDirectory() as name, started(Path(name) / "kafka") as broker:
@@ -64,4 +65,4 @@ def main(spans: int = 1_000_000, limits_mb: str = LIMITS_MB, kinds: str = KINDS,
 
 
 if __name__ == "__main__":
-    main(*(int(word) if at == 0 else word for at, word in enumerate(sys.argv[1:])))
+    main(int((sys.argv[1:2] or [SPANS])[0]), *sys.argv[2:])

@@ -1,8 +1,8 @@
 """CPU and memory of the index of a log of hours: opened, then followed by one more commit at a time.
 
-Run: `python tests/bench/bench_log_index.py [REQUESTS] [BASE]`. One lane, commits of 14,000 requests of an event
-each and a second event of a fifth of those before, ten seconds apart, windows of five minutes; nothing is
-built. BASE: another checkout, which opens the same log.
+Run: `python tests/bench/bench_log_index.py [REQUESTS] [BASE]`. One lane, commits of 14,000 requests of an
+event each and a second event of a fifth of those before, ten seconds apart, windows of five minutes; nothing
+is built. BASE: another checkout, which opens the same log.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tempfile
 import time
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[1:3])
 if len(sys.argv) > 1 and sys.argv[1] == "open":
@@ -39,6 +40,7 @@ from stitch.scratch import Scratch
 
 HERE = Path(__file__).resolve().parents[2]
 BEGIN_NS = 1_800_000_000 * NS_PER_SECOND
+REQUESTS = 10_000_000
 PER_COMMIT, AGAIN = 14_000, 2_800
 STEP_NS = 10 * NS_PER_SECOND
 STREAM = StreamId("t", 0)
@@ -121,7 +123,7 @@ def resident_mb() -> float:
     return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def main(requests: int = 10_000_000, base: str = "") -> None:
+def main(requests: int, base: str = "") -> None:
     """Write the log, let each version open it."""
     commits = requests // PER_COMMIT
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
@@ -144,4 +146,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["open"]:
         opened(Path(sys.argv[2]), int(sys.argv[3]))
     else:
-        main(*(int(word) if at == 0 else word for at, word in enumerate(sys.argv[1:])))
+        main(int((sys.argv[1:2] or [REQUESTS])[0]), *sys.argv[2:])

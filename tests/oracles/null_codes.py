@@ -1,4 +1,6 @@
-"""Codes under nulls of dictionary columns that lie outside of their dictionary: Arrow reads memory of others by them."""
+"""Codes under nulls of dictionary columns that lie outside of their dictionary: Arrow reads memory of others
+by them.
+"""
 
 from __future__ import annotations
 

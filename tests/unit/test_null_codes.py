@@ -1,7 +1,7 @@
 """Codes under nulls point into the dictionary, whichever codec made them.
 
-Arrow 26 unifies dictionaries by `map[code]` for every row. A code of -1 under a null reads what lies before the map,
-and what was read is the code of the next time: a process ends there.
+Arrow 26 unifies dictionaries by `map[code]` for every row. A code of -1 under a null reads what lies before
+the map, and what was read is the code of the next time: a process ends there.
 """
 
 from __future__ import annotations

@@ -25,13 +25,17 @@ class BuildSettings(Config):
     """Settings of building windows from a log."""
 
     memory_bytes: int = Field(default=2**30, ge=LEAST_MEMORY_BYTES)
-    """Memory budget beside the idle process and the keys of the log's requests (8 bytes each that is kept)."""
+    """Memory budget beside the idle process and the keys of the log's requests (8 bytes each that is
+    kept).
+    """
     linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
     """A complete request is over when the watermark is this far past its last event."""
     patience_ns: int = Field(default=15 * NS_PER_SECOND, ge=0)
     """A window is built when the watermark is this far past its end, whatever still runs."""
     rebuild_ns: int = Field(default=10 * NS_PER_MINUTE, ge=0)
-    """A window that late events belong to is built again when the watermark moved so far since it was built"""
+    """A window that late events belong to is built again when the watermark moved so far since it was
+    built
+    """
     rebuild_share: float = Field(default=0.01, ge=0)
     """or earlier, if its events grew by more than this share."""
     windows_per_commit: int = Field(default=16, ge=1)
@@ -46,12 +50,16 @@ class BuildSettings(Config):
 
     @property
     def rows_looked_at(self) -> int:
-        """Maximum events at a time of which only what tells complete requests is read: an eighth of an event."""
+        """Maximum events at a time of which only what tells complete requests is read: an eighth of an
+        event.
+        """
         return 4 * self.rows_at_once
 
     @property
     def planned_in_memory(self) -> int:
-        """Requests of which all that is planned stays in memory; of others, in windows that changed before, the key."""
+        """Requests of which all that is planned stays in memory; of others, in windows that changed before,
+        the key.
+        """
         return self.memory_bytes // _PLAN_SHARE
 
     @property

@@ -1,4 +1,5 @@
-"""Build windows from the log of a lake, into it or into another one: plan, build each as a function of the log, commit.
+"""Build windows from the log of a lake, into it or into another one: plan, build each as a function of the
+log, commit.
 
 Nothing here is state. Whoever opens a `Builder` reads the indexes of the log and what commits of the upkeep
 lane say of their versions. A window whose digest is not that of its version is built again, whole; one that
@@ -88,7 +89,9 @@ class _MovedError(Exception):
 
 
 def _refuse_other_lanes(run: UpkeepRun) -> None:
-    """Raises LakeError where a lake has more than what is built: a version replaces all that its window has."""
+    """Raises LakeError where a lake has more than what is built: a version replaces all that its window
+    has.
+    """
     if others := [lane for lane in lanes(run.store) if lane != UPKEEP_LANE]:
         raise LakeError(
             f"'{run.lake}' has commits of lane {others[0]}: imported files, or live ingestion.",
@@ -110,9 +113,9 @@ class Builder(LogView):
         settings: BuildSettings,
         young: YoungSegments | None = None,
     ) -> None:
-        """source: the lake with the log; run: the lake that is built: the store of `source`, or another lake, locked by
-        the caller on a disk; scratch: folder for windows that go by way of the disk; young: segments that
-        need not be read.
+        """source: the lake with the log; run: the lake that is built: the store of `source`, or another lake,
+        locked by the caller on a disk; scratch: folder for windows that go by way of the disk; young:
+        segments that need not be read.
         """
         is_inside = source is run.store
         if not is_inside:
@@ -187,7 +190,9 @@ class Builder(LogView):
         return self._lane.sweep(now_ns - self._run.grace_ns)
 
     def sweep_ended(self) -> None:
-        """Remove segments of lanes that were ended, once their windows are built: nobody else does. Raises OSError."""
+        """Remove segments of lanes that were ended, once their windows are built: nobody else does. Raises
+        OSError.
+        """
         for lane in self._log.ended:
             sweep_segments(self._target, lane, self.built_to(lane), ())
 
@@ -225,7 +230,9 @@ class Builder(LogView):
         return found, max(ends, default=None)
 
     def _is_over(self, window: PlannedWindow, water: int | None) -> bool:
-        """True once the watermark passed a window, and its requests are quiet, or complete, or patience ends."""
+        """True once the watermark passed a window, and its requests are quiet, or complete, or patience
+        ends.
+        """
         end = window.start_ns + self._length_ns
         if water is None or water < end:
             return False
@@ -253,10 +260,11 @@ class Builder(LogView):
         return going[~complete]
 
     def _moving(self, windows: Mapping[int, PlannedWindow]) -> set[int]:
-        """Windows that must be built in one commit, as a request of one is another's now: an early event came late.
+        """Windows that must be built in one commit, as a request of one is another's now: an early event came
+        late.
 
-        Apart, readers would have it twice, or not at all. Which window took it is not looked for: all earlier ones
-        that differ are built with the one that lost it.
+        Apart, readers would have it twice, or not at all. Which window took it is not looked for: all earlier
+        ones that differ are built with the one that lost it.
         """
         differ = self._dirty(windows)
         lost = [start for start in differ if self._lost_any(windows.get(start), self._versions[start])]
@@ -276,8 +284,8 @@ class Builder(LogView):
     def _again(
         self, windows: Mapping[int, PlannedWindow], water: int | None, moving: Set[int], *, urgent: bool
     ) -> list[int]:
-        """Windows of which the log holds something else than their version, or the end of requests that ran when it
-        was built, ascending, once it is time.
+        """Windows of which the log holds something else than their version, or the end of requests that ran
+        when it was built, ascending, once it is time.
         """
         found = []
         for start in sorted({*self._dirty(windows), *self._ended(water)}):
@@ -304,11 +312,11 @@ class Builder(LogView):
             and not self._is_frozen(start)
         ]
 
-    # -- build -------------------------------------------------------------------------------------------------
+    # -- build -----------------------------------------------------------------------------------------------
 
     def _groups(self, window: PlannedWindow, large: LargeRequests) -> Iterator[pa.Table]:
-        """Events of a window in groups of whole requests that the budget is enough for, but those that large requests
-        have too many of.
+        """Events of a window in groups of whole requests that the budget is enough for, but those that large
+        requests have too many of.
         """
         segments = self._of_window(window.start_ns)
         if len(large.requests):
@@ -347,9 +355,9 @@ class Builder(LogView):
     def _stage(
         self, staging: Staging, window: PlannedWindow, water: int | None, tally: Counter[str]
     ) -> tuple[BuiltWindow, list[Reject]]:
-        """Build a window onto a stage: nothing but the log's events of its requests decides, and which of them have not
-        ended. Also returns the events refused. Raises _MovedError where flows begin in other windows: these may be of
-        the same commit.
+        """Build a window onto a stage: nothing but the log's events of its requests decides, and which of
+        them have not ended. Also returns the events refused. Raises _MovedError where flows begin in other
+        windows: these may be of the same commit.
         """
         running = self._running(window, water)
         refused: list[Reject] = []
@@ -395,7 +403,7 @@ class Builder(LogView):
         )
         return version, refused
 
-    # -- commit --------------------------------------------------------------------------------------------------
+    # -- commit ----------------------------------------------------------------------------------------------
 
     def _commit(
         self,
@@ -478,7 +486,8 @@ class Builder(LogView):
         return Step(len(first), len(again), n_late, tally["events"], missing)
 
     def _new_letters(self, refused: list[Reject], before: tuple[int, ...], n_kept: int) -> list[Reject]:
-        """Refused events of a window that no version before kept as dead letters, as far as a commit keeps them.
+        """Refused events of a window that no version before kept as dead letters, as far as a commit keeps
+        them.
 
         before: commits with those of its versions; n_kept: dead letters of the coming commit so far.
         """
@@ -511,7 +520,9 @@ class Builder(LogView):
     def _free_to(
         self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]
     ) -> tuple[tuple[int, int], ...]:
-        """(Lane, commit up to which no window that is to be built needs its log), once these windows are built."""
+        """(Lane, commit up to which no window that is to be built needs its log), once these windows are
+        built.
+        """
         versions = {**self._versions, **{window.start_ns: window for window in said}}
         wanted = {start for start in windows if start not in versions}
         free = dict(self._log.through)
@@ -535,8 +546,8 @@ class Builder(LogView):
         return min((start for start in (*own, *self._versions) if not self._is_frozen(start)), default=None)
 
     def _may_end(self, version: BuiltWindow) -> bool:
-        """True if a window is to be built again once its requests have ended. None is waited for longer than its greatest
-        age: it stays INCOMPLETE where its log goes.
+        """True if a window is to be built again once its requests have ended. None is waited for longer than
+        its greatest age: it stays INCOMPLETE where its log goes.
         """
         to_ns = version.running_to_ns
         return to_ns is not None and to_ns < version.start_ns + self._length_ns + self._stitch.max_age_ns

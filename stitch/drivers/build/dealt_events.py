@@ -8,7 +8,6 @@ groups are dealt again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -32,8 +31,8 @@ _KEY: Final = "request key"
 def dealt_in_memory(
     requests: Planned, tables: Iterable[tuple[pa.Table, U8]], n_groups: int
 ) -> Iterator[tuple[pa.Table, U8]]:
-    """Events of some requests (ascending), and the request of each, in groups of whole requests, of about as many events
-    each.
+    """Events of some requests (ascending), and the request of each, in groups of whole requests, of about as
+    many events each.
 
     tables: events, and the request of each. O(events log requests), and a copy of each event, a group at a
     time.
@@ -51,8 +50,8 @@ def dealt_in_memory(
 def dealt_on_disk(
     requests: Planned, tables: Iterable[tuple[pa.Table, U8]], rows_at_once: int, folder: Path
 ) -> Iterator[tuple[pa.Table, U8]]:
-    """Events of some requests (ascending), and the request of each, in groups of whole requests, of about `rows_at_once`
-    events each, or one request if it has more.
+    """Events of some requests (ascending), and the request of each, in groups of whole requests, of about
+    `rows_at_once` events each, or one request if it has more.
 
     tables: events, and the request of each. folder: is made, and empty at the end. Holds two runs of
     `rows_at_once` events. O(events log requests), times two for each factor of FANOUT in the groups.
@@ -63,7 +62,8 @@ def dealt_on_disk(
     path = folder / "pieces"
     places: list[list[tuple[int, int]]] = [[] for _ in range(n_groups)]
     try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
+        path.touch(FILE_MODE, exist_ok=False)
+        with path.open("wb") as file:
             for table, key in _runs(tables, rows_at_once):
                 rows, first = group_stably(_codes(requests, group_of, key, n_groups), n_groups + 1)
                 for group in np.flatnonzero(np.diff(first[:-1])).tolist():
@@ -84,18 +84,20 @@ def dealt_on_disk(
 
 
 def _group_of(requests: Planned, n_groups: int) -> I8:
-    """[requests] group of each, ascending, of about as many events each: by the middle of the request, so that
-    three groups or more never are one.
+    """[requests] group of each, ascending, of about as many events each: by the middle of the request, so
+    that three groups or more never are one.
     """
     ends = np.cumsum(requests["rows"])
     total = max(1, int(ends[-1])) if len(ends) else 1
-    return np.minimum((2 * ends - requests["rows"]) * n_groups // (2 * total), n_groups - 1)
+    group: I8 = np.minimum((2 * ends - requests["rows"]) * n_groups // (2 * total), n_groups - 1)
+    return group
 
 
 def _codes(requests: Planned, group_of: I8, key: U8, n_groups: int) -> I8:
     """[events] group of the request of each; `n_groups` for other requests."""
     place = np.minimum(np.searchsorted(requests["key"], key), len(requests) - 1)
-    return np.where(requests["key"][place] == key, group_of[place], n_groups)
+    codes: I8 = np.where(requests["key"][place] == key, group_of[place], n_groups)
+    return codes
 
 
 def _runs(tables: Iterable[tuple[pa.Table, U8]], rows_at_once: int) -> Iterator[tuple[pa.Table, U8]]:

@@ -1,9 +1,9 @@
 """Cap requests of very many events while they are read, before the kernel takes all of them at once to do so.
 
-The kernel keeps the first `max_events_per_flow` events of a request in time. Of a request with over twice as many, the
-ids of twice as many are chosen here, those with the earliest event, and only events with these ids are read:
-the kernel finds the same first ones among them, unless more than so many have one and the same time.
-The choice depends on the events alone, not on their order or on memory.
+The kernel keeps the first `max_events_per_flow` events of a request in time. Of a request with over twice as
+many, the ids of twice as many are chosen here, those with the earliest event, and only events with these ids
+are read: the kernel finds the same first ones among them, unless more than so many have one and the same
+time. The choice depends on the events alone, not on their order or on memory.
 """
 
 from __future__ import annotations

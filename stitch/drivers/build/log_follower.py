@@ -226,7 +226,9 @@ class LogFollower:
             raise self._noted(segment, error) from error
 
     def index(self, segment: LogSegment) -> Index:
-        """Index of a segment's requests with an id. Raises UnreadableSegmentError where it is gone or damaged."""
+        """Index of a segment's requests with an id. Raises UnreadableSegmentError where it is gone or
+        damaged.
+        """
         try:
             return open_index(self._store, segment.file).index
         except LakeError as error:

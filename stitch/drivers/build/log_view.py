@@ -1,6 +1,7 @@
 """The log of a lake beside the versions of its windows: which requests begin where, and what no version has.
 
-Reads only; a builder adds the writing, and whoever reads windows that are not built yet makes them of it in memory.
+Reads only; a builder adds the writing, and whoever reads windows that are not built yet makes them of it in
+memory.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ NO_KEYS: Final = np.zeros(0, np.uint64)
 
 
 class LogView:
-    """Windows of one lake as its log, or that of another lake, makes them. Used by one thread. Raises LakeError, OSError."""
+    """Windows of one lake as its log, or that of another lake, makes them. Used by one thread. Raises
+    LakeError, OSError.
+    """
 
     def __init__(
         self,
@@ -69,8 +72,8 @@ class LogView:
         flows = manifest.of_table("flows")
         built = flows.filter(pc.equal(flows["lane"], UPKEEP_LANE))
         self._old_windows = frozenset(built["window_ns"].to_pylist())
-        """Windows with a version, of which the log may hold nothing any more, or published by lanes of an earlier
-        version."""
+        """Windows with a version, of which the log may hold nothing any more, or published by lanes of an
+        earlier version."""
         if is_inside and (before := sealed_by_lanes(source)) is not None:
             by_lanes = flows.filter(
                 pc.and_(pc.greater(flows["lane"], 0), pc.less(flows["window_ns"], before))
@@ -115,13 +118,17 @@ class LogView:
         )
 
     def _horizon_ns(self) -> int | None:
-        """Time at or before which requests ended that the log knows nothing more of; None: it has no times."""
+        """Time at or before which requests ended that the log knows nothing more of; None: it has no
+        times.
+        """
         first = min((window.first_ns for window in self._plan.windows()), default=None)
         # A flow lasts no longer without an event.
         return None if first is None else first - self._stitch.max_age_ns
 
     def _unbuilt_at(self, through: Mapping[int, int]) -> int:
-        """Number of events up to some commits that no version has, as planned when nothing after them was read."""
+        """Number of events up to some commits that no version has, as planned when nothing after them was
+        read.
+        """
         every = [*self._log.segments.values()]
         there = [one for one in every if one.seq <= through.get(one.lane, 0)]
         if len(there) == len(every):
@@ -199,7 +206,9 @@ class LogView:
         return any(since < self._log.start(lane) for lane, since in version.since)
 
     def _bind_frozen(self) -> None:
-        """Let requests of frozen windows that may still go on be theirs, whatever the log still has of them."""
+        """Let requests of frozen windows that may still go on be theirs, whatever the log still has of
+        them.
+        """
         since_ns = self._horizon_ns()
         starts = {
             start
@@ -243,12 +252,14 @@ class LogView:
         return self._log.open(segment, columns).read() if young is None else young.events.select(columns)
 
     def refuse_lost(self) -> None:
-        """Raises LakeError where a segment is lost that no window was built from: a person decides what is done without."""
+        """Raises LakeError where a segment is lost that no window was built from: a person decides what is
+        done without.
+        """
         for lane, seq in self._log.lost():
             if seq > self.built_to(lane):
                 raise LakeError(
-                    f"The segment of commit {seq} of lane {lane} is missing or damaged: events of windows that are to "
-                    "be built are in it.",
+                    f"The segment of commit {seq} of lane {lane} is missing or damaged: events of windows "
+                    "that are to be built are in it.",
                     remedy="Restore it from a backup, or let `flowdiff repair --lane` read them again: "
                     "docs/internals/runbook.md#a-damaged-segment.",
                 )

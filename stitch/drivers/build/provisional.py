@@ -1,7 +1,7 @@
 """Write the flows of windows that are not built yet, for readers that asked for them (`--unsealed`).
 
-The log of live lanes is stitched as it is, by the function that builders use, into a folder outside of the lake.
-Nothing is committed, and no lane is touched.
+The log of live lanes is stitched as it is, by the function that builders use, into a folder outside of the
+lake. Nothing is committed, and no lane is touched.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ A request begins at its earliest event, over all segments of all lanes. The dige
 its requests and of the segments that contain them, independent of the order of segments: a built version is
 current if and only if its digest equals that of the log.
 
-Requests are held by window, so that what came costs what it touches: a segment is looked up in the keys of each window,
-and copied into those that it has requests of. Of a segment only the number of events a window stays in memory; its
-index is read again, from its footer, where requests change their window.
+Requests are held by window, so that what came costs what it touches: a segment is looked up in the keys of
+each window, and copied into those that it has requests of. Of a segment only the number of events a window
+stays in memory; its index is read again, from its footer, where requests change their window.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class PlannedWindow:
     requests: Planned
 
     def mapped(self, folder: Path) -> PlannedWindow:
-        """Same window with all but its keys in a file that is mapped, and gone with the window. Raises OSError."""
+        """Same window with all but its keys in a file that is mapped, and gone with the window. Raises
+        OSError.
+        """
         path = folder / f"plan-{self.start_ns:d}"
         path.write_bytes(self.requests.tobytes())
         try:
@@ -91,7 +93,9 @@ class PlannedWindow:
 
 
 class RequestPlan:
-    """All requests of a log: 48 bytes each in the windows that changed last, 8 and a place in a file in others."""
+    """All requests of a log: 48 bytes each in the windows that changed last, 8 and a place in a file in
+    others.
+    """
 
     def __init__(
         self,
@@ -100,8 +104,8 @@ class RequestPlan:
         scratch: Scratch | None = None,
         in_memory: int = 0,
     ) -> None:
-        """entries: reads the requests of a segment that is planned. Where it raises, the plan is to be `reset`.
-        scratch: takes windows past `in_memory` requests, but for one; None: all are in memory.
+        """entries: reads the requests of a segment that is planned. Where it raises, the plan is to be
+        `reset`. scratch: takes windows past `in_memory` requests, but for one; None: all are in memory.
         """
         self._length_ns = length_ns
         self._entries = entries
@@ -119,7 +123,9 @@ class RequestPlan:
         """(Keys, ascending; start of the window of each, whatever its first event)."""
 
     def add(self, segments: Iterable[LogSegment]) -> None:
-        """Add segments. O(requests of these segments log requests + requests of the windows that they touch)."""
+        """Add segments. O(requests of these segments log requests + requests of the windows that they
+        touch).
+        """
         for some in _batches(segments):
             parts = [self._entries(one) for one in some]
             merged = merge_requests(parts)
@@ -146,8 +152,8 @@ class RequestPlan:
         self.add(segments)
 
     def remove(self, segments: Iterable[LogSegment], is_kept: Callable[[int], bool]) -> None:
-        """Remove segments. Of a window for which `is_kept` is true, all requests stay known while a segment has some
-        of them; the others are planned anew, as segments that remain show.
+        """Remove segments. Of a window for which `is_kept` is true, all requests stay known while a segment
+        has some of them; the others are planned anew, as segments that remain show.
         """
         touched: set[int] = set()
         for one in segments:
@@ -176,7 +182,9 @@ class RequestPlan:
             self._relocate(np.array(sorted(moved), np.uint64))
 
     def bind(self, keys: U8, starts: I8) -> None:
-        """Record the requests (ascending) that belong to windows whatever their first event; replaces those before."""
+        """Record the requests (ascending) that belong to windows whatever their first event; replaces those
+        before.
+        """
         before, self._bound = self._bound[0], (keys, starts)
         self._relocate(np.union1d(before, keys))
 
