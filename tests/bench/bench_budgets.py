@@ -65,4 +65,4 @@ def main(spans: int, limits_mb: str = LIMITS_MB, kinds: str = KINDS, base: str =
 
 
 if __name__ == "__main__":
-    main(int((sys.argv[1:2] or [SPANS])[0]), *sys.argv[2:])
+    main(int(sys.argv[1]) if sys.argv[1:] else SPANS, *sys.argv[2:])

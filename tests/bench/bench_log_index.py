@@ -95,7 +95,7 @@ def opened(folder: Path, commits: int, steps: int = 12) -> None:
     before_mb = resident_mb()
     begin = time.process_time()
     # Older versions have all of it in memory.
-    more = (
+    more: dict[str, Any] = (
         {} if "scratch" not in signature(LogView).parameters else {"scratch": Scratch(), "in_memory": 2**19}
     )
     view = LogView(store, open_manifest(store), YoungSegments(0), is_inside=True, **more)
@@ -146,4 +146,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["open"]:
         opened(Path(sys.argv[2]), int(sys.argv[3]))
     else:
-        main(int((sys.argv[1:2] or [REQUESTS])[0]), *sys.argv[2:])
+        main(int(sys.argv[1]) if sys.argv[1:] else REQUESTS, *sys.argv[2:])
