@@ -40,6 +40,8 @@ _LANE: Final = np.uint64(0x9E3779B97F4A7C15)
 _NO_KEYS: Final = np.zeros(0, np.uint64)
 _AT_ONCE: Final = 1 << 18
 """Requests of segments that are planned in one go."""
+_SLOTS: Final = 2
+"""Slots of the sieve a request at least, and four times as many at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +117,8 @@ class RequestPlan:
         self._windows: dict[int, PlannedWindow] = {}
         """Start -> window with requests; NEVER: those without a time."""
         self._segments: dict[tuple[int, int], LogSegment] = {}
+        self._sieve: B1 = np.zeros(1, np.bool_)
+        """[slots] True where a request may be known: most that come are new, and looked up in no window."""
         self._moved: dict[int, int] = {}
         """Request key -> start, ns, of the window in which its flow begins, if not the window of its first
         event.
@@ -149,6 +153,7 @@ class RequestPlan:
     def reset(self, segments: Iterable[LogSegment]) -> None:
         """Replace all requests of the plan by those of the given segments."""
         self._windows, self._segments, self._warm = {}, {}, {}
+        self._sieve = np.zeros(1, np.bool_)
         self.add(segments)
 
     def remove(self, segments: Iterable[LogSegment], is_kept: Callable[[int], bool]) -> None:
@@ -226,13 +231,16 @@ class RequestPlan:
         starts = np.zeros(len(requests), np.int64)
         is_new = np.ones(len(requests), np.bool_)
         keys = np.ascontiguousarray(requests["key"])
+        maybe = np.flatnonzero(self._sieve[keys & self._slots])
         leaving = []
         for start, window in [*self._windows.items()]:
-            place = np.minimum(np.searchsorted(window.keys, keys), len(window.keys) - 1)
-            known = np.flatnonzero(window.keys[place] == keys)
+            own_place = np.minimum(np.searchsorted(window.keys, keys[maybe]), len(window.keys) - 1)
+            is_known = window.keys[own_place] == keys[maybe]
+            known, place = maybe[is_known], own_place[is_known]
             if not len(known):
                 continue
-            at, more, own = place[known], requests[known], window.requests
+            maybe = maybe[~is_known]
+            at, more, own = place, requests[known], window.requests
             own["first_ns"][at] = np.minimum(own["first_ns"][at], more["first_ns"])
             own["last_ns"][at] = np.maximum(own["last_ns"][at], more["last_ns"])
             own["rows"][at] += more["rows"]
@@ -252,7 +260,21 @@ class RequestPlan:
         fresh = requests[is_new]
         starts[is_new] = self._starts(fresh)
         self._insert(fresh, starts[is_new])
+        self._sift(keys[is_new])
         return starts
+
+    def _sift(self, keys: U8) -> None:
+        """Add keys to the sieve, which is made anew once it is too small."""
+        n = sum(len(window.requests) for window in self._windows.values())
+        if _SLOTS * n > len(self._sieve):
+            self._sieve = np.zeros(1 << (2 * _SLOTS * n - 1).bit_length(), np.bool_)
+            keys = np.concatenate([window.keys for window in self._windows.values()])
+        self._sieve[keys & self._slots] = True
+
+    @property
+    def _slots(self) -> np.uint64:
+        """Bits of a key that are its slot in the sieve."""
+        return np.uint64(len(self._sieve) - 1)
 
     def _insert(self, requests: Planned, starts: I8) -> None:
         """Add requests (ascending) that are in no window."""
