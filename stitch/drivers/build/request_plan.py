@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from schemas.arrays import B1, I8, U8
+from schemas.arrays import B1, I8, U1, U8
 from stitch.closing import NEVER
 from stitch.columnar.hashing import mix
 from stitch.columnar.runs import run_starts
@@ -40,8 +40,8 @@ _LANE: Final = np.uint64(0x9E3779B97F4A7C15)
 _NO_KEYS: Final = np.zeros(0, np.uint64)
 _AT_ONCE: Final = 1 << 18
 """Requests of segments that are planned in one go."""
-_SLOTS: Final = 2
-"""Slots of the sieve a request at least, and four times as many at most."""
+_SLOTS: Final = 4
+"""Slots of the sieve a request at least, and four times as many at most: up to two bytes a request."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class PlannedWindow:
 
 
 class RequestPlan:
-    """All requests of a log: 48 bytes each in the windows that changed last, 8 and a place in a file in
+    """All requests of a log: 50 bytes each in the windows that changed last, 10 and a place in a file in
     others.
     """
 
@@ -117,8 +117,10 @@ class RequestPlan:
         self._windows: dict[int, PlannedWindow] = {}
         """Start -> window with requests; NEVER: those without a time."""
         self._segments: dict[tuple[int, int], LogSegment] = {}
-        self._sieve: B1 = np.zeros(1, np.bool_)
-        """[slots] True where a request may be known: most that come are new, and looked up in no window."""
+        self._sieve: U1 = np.zeros(1, np.uint8)
+        """A bit for each slot, set where a request may be known: most that come are new, and looked up in no
+        window.
+        """
         self._moved: dict[int, int] = {}
         """Request key -> start, ns, of the window in which its flow begins, if not the window of its first
         event.
@@ -153,7 +155,7 @@ class RequestPlan:
     def reset(self, segments: Iterable[LogSegment]) -> None:
         """Replace all requests of the plan by those of the given segments."""
         self._windows, self._segments, self._warm = {}, {}, {}
-        self._sieve = np.zeros(1, np.bool_)
+        self._sieve = np.zeros(1, np.uint8)
         self.add(segments)
 
     def remove(self, segments: Iterable[LogSegment], is_kept: Callable[[int], bool]) -> None:
@@ -231,7 +233,7 @@ class RequestPlan:
         starts = np.zeros(len(requests), np.int64)
         is_new = np.ones(len(requests), np.bool_)
         keys = np.ascontiguousarray(requests["key"])
-        maybe = np.flatnonzero(self._sieve[keys & self._slots])
+        maybe = np.flatnonzero(self._may_know(keys))
         leaving = []
         for start, window in [*self._windows.items()]:
             own_place = np.minimum(np.searchsorted(window.keys, keys[maybe]), len(window.keys) - 1)
@@ -263,18 +265,24 @@ class RequestPlan:
         self._sift(keys[is_new])
         return starts
 
+    def _may_know(self, keys: U8) -> B1:
+        """[keys] False for requests that are in no window; true for some of these, too."""
+        byte, bit = self._slot(keys)
+        found: B1 = self._sieve[byte] & bit != 0
+        return found
+
     def _sift(self, keys: U8) -> None:
         """Add keys to the sieve, which is made anew once it is too small."""
         n = sum(len(window.requests) for window in self._windows.values())
-        if _SLOTS * n > len(self._sieve):
-            self._sieve = np.zeros(1 << (2 * _SLOTS * n - 1).bit_length(), np.bool_)
+        if _SLOTS * n > 8 * len(self._sieve):
+            self._sieve = np.zeros(max(1, 1 << (2 * _SLOTS * n - 1).bit_length() >> 3), np.uint8)
             keys = np.concatenate([window.keys for window in self._windows.values()])
-        self._sieve[keys & self._slots] = True
+        np.bitwise_or.at(self._sieve, *self._slot(keys))
 
-    @property
-    def _slots(self) -> np.uint64:
-        """Bits of a key that are its slot in the sieve."""
-        return np.uint64(len(self._sieve) - 1)
+    def _slot(self, keys: U8) -> tuple[I8, U1]:
+        """[keys] (byte of the sieve, bit in it)."""
+        slots = (keys & np.uint64(8 * len(self._sieve) - 1)).astype(np.int64)
+        return slots >> 3, np.left_shift(np.uint8(1), (slots & 7).astype(np.uint8))
 
     def _insert(self, requests: Planned, starts: I8) -> None:
         """Add requests (ascending) that are in no window."""
