@@ -174,7 +174,7 @@ def test_a_crash_at_any_operation_of_the_takeover_loses_and_doubles_nothing(
     whole = world_of(shared_data, name)
     began = whole.disk.steps
     live(whole, "new")
-    for at in random.Random(f"{name} {ending}").sample(range(began + 1, whole.disk.steps + 1), 8):
+    for at in random.Random(f"{name} {ending}").sample(range(began + 1, whole.disk.steps + 1), 5):
         world = world_of(shared_data, name)
         world.disk.crash_at = at
         try:
