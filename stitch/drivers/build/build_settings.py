@@ -25,7 +25,7 @@ class BuildSettings(Config):
     """Settings of building windows from a log."""
 
     memory_bytes: int = Field(default=2**30, ge=LEAST_MEMORY_BYTES)
-    """Memory budget beside the idle process and the keys of the log's requests (8 bytes each that is
+    """Memory budget beside the idle process and the keys of the log's requests (12 bytes each that is
     kept).
     """
     linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
