@@ -478,8 +478,8 @@ class Builder(LogView):
                 self.last = self._lane.commit(staging, counters=counters, built=built)
             finally:
                 if self._lane.seq > seq:  # it stands, published or not
-                    self._versions |= {window.start_ns: window for window in said}
-                    self._built_at_ns |= dict.fromkeys((window.start_ns for window in said), water)
+                    for window in said:
+                        self._know(window, build, seq)
                     self._sealed_to_ns = seal
                     self._log.missing = 0
         self._lane.set_aside(replaced)
@@ -524,7 +524,11 @@ class Builder(LogView):
         built.
         """
         versions = {**self._versions, **{window.start_ns: window for window in said}}
-        wanted = {start for start in windows if start not in versions}
+        wanted = {
+            start
+            for start, window in windows.items()
+            if start not in versions or versions[start].digest != window.digest
+        }
         free = dict(self._log.through)
         for (lane, seq), one in self._log.segments.items():
             if lane in free and not wanted.isdisjoint(one.rows_of):

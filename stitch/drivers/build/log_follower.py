@@ -49,7 +49,9 @@ class _LaneLog:
     kept_from: int = 1
     """First commit whose segment the lane says is kept."""
     lost: dict[int, int] = field(default_factory=dict)
-    """Commit of a segment that is gone or damaged -> its events that were counted as missing."""
+    """Commit of a segment that is gone or damaged -> its events that were counted as missing. Those before
+    `kept_from` are forgotten when the lane is read next.
+    """
     watermark_ns: int | None = None
     ended: bool = False
     has_positions: bool = False
@@ -148,6 +150,7 @@ class LogFollower:
         # Whole segments before one that is gone stay: windows that nobody built need them.
         replaced = {(lane, one.seq) for one in fresh}
         log.lost |= {seq: 0 for at, seq in gone if (at, seq) not in replaced}
+        log.lost = {seq: events for seq, events in log.lost.items() if seq >= kept_from}
         for at in gone:
             self.segments.pop(at, None)
         self.segments |= {(lane, one.seq): one for one in fresh}

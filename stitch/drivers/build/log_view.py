@@ -67,11 +67,17 @@ class LogView:
         """Start -> built window, as commits say, of windows that the log may hold events of."""
         self._built_at_ns: dict[int, int | None] = {}
         """Start -> watermark when it was built; None: there was none any more."""
+        self._said_in: dict[int, int] = {}
+        """Start -> commit that says the version of `_versions`."""
+        self._past: dict[int, int] = {}
+        """Start -> commit that says the version of another window: of none in `_versions`."""
+        self._unread = 0
+        """Last commit that was not looked at for versions, nor any before it."""
         self._frozen_keys: dict[int, U8] = {}
         """Start of a frozen window -> requests of its version, ascending."""
         flows = manifest.of_table("flows")
         built = flows.filter(pc.equal(flows["lane"], UPKEEP_LANE))
-        self._old_windows = frozenset(built["window_ns"].to_pylist())
+        self._old_windows = {*built["window_ns"].to_pylist()}
         """Windows with a version, of which the log may hold nothing any more, or published by lanes of an
         earlier version."""
         if is_inside and (before := sealed_by_lanes(source)) is not None:
@@ -95,8 +101,8 @@ class LogView:
                 self._follow(dict(build.through))
             for window in build.windows:
                 if window.start_ns not in self._versions:
-                    self._versions[window.start_ns] = window
-                    self._built_at_ns[window.start_ns] = build.watermark_ns
+                    self._know(window, build, seq)
+            self._unread = seq - 1
             if all(at < self._log.first(lane) for lane, at in build.through) and self._is_past(build):
                 break
         if last is None:
@@ -109,6 +115,41 @@ class LogView:
                 self._log.missing += last.waiting - self._unbuilt_at(dict(last.through))
             except UnreadableSegmentError:
                 self._follow()
+
+    def _know(self, version: BuiltWindow, build: Build, seq: int) -> None:
+        """Take the version of a window that a commit says."""
+        self._versions[version.start_ns] = version
+        self._built_at_ns[version.start_ns] = build.watermark_ns
+        self._said_in[version.start_ns] = seq
+
+    def _forget_past(self) -> None:
+        """Forget versions of windows that the log has no events of and cannot be built again."""
+        horizon = self._horizon_ns()
+        for start in [*self._versions]:
+            end = max(start + self._length_ns, self._late_to_ns(start))
+            is_past = horizon is None or end <= horizon
+            if is_past and self._plan.window(start) is None and self._is_frozen(start):
+                del self._versions[start], self._built_at_ns[start]
+                self._past[start] = self._said_in.pop(start)
+                self._old_windows.add(start)
+
+    def _recall(self) -> None:
+        """Know the versions of all windows that the log has events of: late ones may be of any window."""
+        for window in self._plan.windows():
+            start = window.start_ns
+            if start not in self._old_windows or start in self._versions:
+                continue
+            while start not in self._past and self._unread:
+                build = read_record(self._target, UPKEEP_LANE, self._unread).record.build
+                for version in () if build is None else build.windows:
+                    if version.start_ns not in self._versions:
+                        self._past.setdefault(version.start_ns, self._unread)
+                self._unread -= 1
+            if start in self._past:
+                seq = self._past.pop(start)
+                said = read_record(self._target, UPKEEP_LANE, seq).record.build
+                assert said is not None
+                self._know(next(one for one in said.windows if one.start_ns == start), said, seq)
 
     def _is_past(self, build: Build) -> bool:
         """True if no request may go on of windows that an earlier build names."""
@@ -166,6 +207,8 @@ class LogView:
             self._plan.remove([one for one in left if one not in replaced], self._is_frozen)
             self._plan.add(fresh)
         self._plan_is_whole = True
+        if left:
+            self._forget_past()
 
     def _requests_of(self, segment: LogSegment) -> Planned:
         return requests_of(segment, self._log.index(segment))
@@ -209,6 +252,7 @@ class LogView:
         """Let requests of frozen windows that may still go on be theirs, whatever the log still has of
         them.
         """
+        self._recall()
         since_ns = self._horizon_ns()
         starts = {
             start

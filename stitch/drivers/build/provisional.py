@@ -78,8 +78,8 @@ class _Unbuilt(LogView):
         settings = recorded_settings(self._log.config)
         self._bind_frozen()
         for planned in self._plan.windows():
-            if planned.start_ns in self._versions:
-                continue  # readers have its version
+            if planned.start_ns in self._versions or self._is_frozen(planned.start_ns):
+                continue  # readers have its version; of a frozen window the rest is late
             events = concat_events(
                 [table for _, table, _ in self._rows(self._of_window(planned.start_ns), planned.requests)]
             )

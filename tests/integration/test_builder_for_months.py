@@ -1,0 +1,103 @@
+"""A builder at work for long: what it remembers is bounded, and what comes very late is accounted for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from integration.test_build_windows import START, S, child, trace
+from oracles.logged_lake import LIVE, BuiltLake, LoggingLane, made_lake
+from oracles.memory_disk import MemoryDisk
+from oracles.span_events import batch
+
+from schemas.windows import NS_PER_MINUTE
+from stitch.drivers.build.build_settings import BuildSettings
+from stitch.drivers.build.provisional import write_provisional
+from stitch.lake.fsck import check
+from stitch.lake.manifest import open_manifest
+from stitch.lake.store import LocalStore
+from stitch.lake.upkeep.retention import retire
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
+
+
+class LiveLake:
+    """A lake whose windows are built into it."""
+
+    def __init__(self, scratch: Path, keep_minutes: int = 5) -> None:
+        self.source = made_lake(LocalStore(MemoryDisk()))
+        settings = LIVE.model_copy(update={"keep_events_ns": keep_minutes * NS_PER_MINUTE})
+        self.lanes = [LoggingLane(self.source, number, settings) for number in (1, 2)]
+        self.built = BuiltLake(self.source, scratch, BuildSettings(), self.source)
+
+    def log(self, number: int, events: pa.Table, at_s: float) -> None:
+        lane = self.lanes[number - 1]
+        lane.polls.append((events, START + int(at_s * S)))
+        lane.take()
+        lane.commit()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LiveLake:
+    """An hour of windows, a request each."""
+    made = LiveLake(tmp_path)
+    for minute in range(60):
+        made.log(1, trace(f"t{minute}", 60 * minute), 60 * minute + 2)
+        made.built.step()
+    return made
+
+
+def test_what_is_known_of_windows_and_segments_does_not_grow(lake: LiveLake) -> None:
+    """The log has 5 minutes, a request lasts 15 at most."""
+    builder = lake.built.builder
+    assert len(builder._log._lanes[1].lost) <= 1
+    assert len(builder._versions) < 25
+    assert len(builder._built_at_ns) == len(builder._said_in) == len(builder._versions)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_very_late_events_leave_the_ledger_of_their_window_as_it_is(lake: LiveLake, restarts: bool) -> None:
+    if restarts:
+        lake.built.start()
+    for number, at_s in enumerate((1.5, 61.5, 62)):
+        lake.log(1, batch(child(f"t{int(at_s // 60)}", at_s, own=f"c{number}")), 3600 + number)
+        assert [lake.built.step().late for _ in range(2)] == [1, 0]
+    assert lake.built.ledger() == {"events": 58, "duplicates": 0, "rejected": 0, "late": 3, "missing": 0}
+    assert check(lake.built.store) == []
+    lake.log(1, trace("end", 3700), 3702)
+    lake.built.step()
+    assert check(lake.built.store) == []
+
+
+def test_a_late_event_stays_in_the_log_until_its_window_is_built_again(tmp_path: Path) -> None:
+    """By a lane that had none of the window before; the log is kept for less than live.rebuild."""
+    lake = LiveLake(tmp_path, keep_minutes=4)
+    lake.log(1, trace("many", 1, *(child("many", 1 + n / 1000, own=f"c{n}") for n in range(300))), 2)
+    for number in (1, 2):
+        lake.log(number, trace(f"first{number}", 80), 81)
+    assert lake.built.step().built == 1
+    lake.log(2, batch(child("many", 1.2, own="late")), 90)
+    again = 0
+    for minute in range(2, 14):
+        for number in (1, 2):
+            lake.log(number, trace(f"{minute} {number}", 60 * minute + 20), 60 * minute + 21)
+        again += lake.built.step().again
+    assert again == 1
+    assert lake.built.ledger()["missing"] == lake.built.ledger()["late"] == 0
+    assert check(lake.built.store) == []
+
+
+def test_what_comes_of_a_retired_window_is_not_shown_before_it_is_late(tmp_path: Path) -> None:
+    lake = LiveLake(tmp_path)
+    for minute in (1, *range(20, 30)):
+        lake.log(1, trace(f"t{minute}", 60 * minute), 60 * minute + 2)
+        lake.built.step()
+    retire(
+        UpkeepRun(lake.built.store, "lake", START + 30 * NS_PER_MINUTE, 0, "o", "t"),
+        keep_ns=5 * NS_PER_MINUTE,
+    )
+    lake.log(1, trace("retired", 600), 1800)
+    written = write_provisional(open_manifest(lake.built.store), tmp_path / "provisional")
+    assert {file.window.start_ns for file in written} == {START + at * NS_PER_MINUTE for at in (28, 29)}
+    lake.built.start()
+    assert lake.built.step().late == 1
