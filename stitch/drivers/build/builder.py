@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import islice
 
@@ -84,6 +84,10 @@ class Step:
         return bool(self.built or self.again or self.late or self.missing)
 
 
+class _StoppedError(Exception):
+    """Nothing more is to be built."""
+
+
 class _MovedError(Exception):
     """Requests are of other windows than their events' times say: plan again."""
 
@@ -112,10 +116,11 @@ class Builder(LogView):
         scratch: Scratch,
         settings: BuildSettings,
         young: YoungSegments | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         """source: the lake with the log; run: the lake that is built: the store of `source`, or another lake,
         locked by the caller on a disk; scratch: folder for windows that go by way of the disk; young:
-        segments that need not be read.
+        segments that need not be read; is_stopping: asked before each window, whose commit is then left.
         """
         is_inside = source is run.store
         if not is_inside:
@@ -123,6 +128,7 @@ class Builder(LogView):
         self._run = run
         self._settings = settings
         self._scratch = scratch
+        self._is_stopping = is_stopping
         self._lane_of_flows = UPKEEP_LANE if is_inside else 0
         self._memo = StructureMemo(settings.remembered)
         self.last: CommitRecord | None = None
@@ -153,6 +159,8 @@ class Builder(LogView):
                 return self._step(now_ns, finished=finished, urgent=urgent)
             except (UnreadableSegmentError, _MovedError):  # swept just now, or lost; planned otherwise
                 continue
+            except _StoppedError:
+                return Step()
 
     def _step(self, now_ns: int, *, finished: bool, urgent: bool) -> Step:
         self._follow()
@@ -425,6 +433,8 @@ class Builder(LogView):
         letters: list[Reject] = []
         with self._lane.stage() as staging:
             for start in [*first, *again]:
+                if self._is_stopping():
+                    raise _StoppedError
                 empty = PlannedWindow(start, merge_requests([]))
                 made, refused = self._stage(staging, windows.get(start, empty), water, tally)
                 version = self._versions.get(start)

@@ -8,6 +8,7 @@ there: nothing is lost by it. A stage that somebody else has written is left alo
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
@@ -33,6 +34,8 @@ from stitch.scratch import Scratch
 
 STANDS_STILL_NS: Final = 10 * NS_PER_SECOND
 """Time for which a stage must not change until it counts as left behind by a process that is gone."""
+FINISH_LOOK_S: Final = 0.2
+"""Between two looks whether a process that builds is gone, at the end."""
 LOOK_NS: Final = NS_PER_SECOND
 """Between two looks at the lanes of other processes, where ours committed nothing."""
 RETRY_NS: Final = 5 * NS_PER_SECOND
@@ -78,6 +81,7 @@ class BuildWork:
         self._held = ExitStack()
         self._is_elected = False
         self._scratch = Scratch()
+        self._stops = threading.Event()
         self._work: Future[None] | None = None
         self._wakes_ns = 0
         self._swept_ns = 0
@@ -105,11 +109,21 @@ class BuildWork:
         self.rest()
         return None if self._builder is None else self._builder.latest_ns
 
+    def stop(self) -> None:
+        """Let it build no further window."""
+        self._stops.set()
+
     def finish(self) -> None:
-        """Build all that can be built, windows with late events too; waits for it."""
+        """Build all that can be built, windows with late events too, unless another process does; waits for
+        it. `status` says whether it could.
+        """
         self.rest()
-        for _ in range(2):  # the number may be taken by another builder, once
+        until_s = time.monotonic() + self._election.patience_s
+        self._go_on(urgent=True)
+        while not self._is_elected and time.monotonic() < until_s:
+            time.sleep(FINISH_LOOK_S)
             self._go_on(urgent=True)
+        self._go_on(urgent=True)  # the number may be taken by another builder, once
 
     def rest(self) -> None:
         """Wait until it is done with its step."""
@@ -136,12 +150,16 @@ class BuildWork:
                 self._status = BuildStatus()
                 return
             if self._builder is None:
-                if self._others_build(now_ns):
+                # At the end nobody is waited for: who builds is settled, and upkeep can be run again.
+                if not urgent and self._others_build(now_ns):
                     return
                 run = UpkeepRun(self._store, self._lake, now_ns, GRACE_NS, self._owner, self._created_by)
-                self._builder = Builder(self._store, run, self._scratch, self._settings, self.young)
+                self._builder = Builder(
+                    self._store, run, self._scratch, self._settings, self.young, self._stops.is_set
+                )
             while self._step(self._builder, now_ns, urgent=urgent).did_anything:
-                pass
+                if self._stops.is_set():
+                    break
             if now_ns - self._swept_ns >= GRACE_NS:
                 self._builder.sweep(now_ns)
                 self._builder.sweep_ended()

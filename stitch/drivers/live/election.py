@@ -23,6 +23,9 @@ LEASE_S: Final = 6.0
 class Election(Protocol):
     """Who of several processes builds."""
 
+    patience_s: float
+    """Time after which a process that built and is gone has been found out."""
+
     def take(self, held: ExitStack) -> bool:
         """True if it is us, until `held` is closed. Raises OSError."""
         ...
@@ -30,6 +33,8 @@ class Election(Protocol):
 
 class NoElection:
     """Everybody builds: put-if-absent decides."""
+
+    patience_s = 0.0
 
     def take(self, held: ExitStack) -> bool:
         """See Election."""
@@ -39,6 +44,8 @@ class NoElection:
 
 class LockElection:
     """Whoever holds a lock of the folder builds; the lock goes with its process."""
+
+    patience_s = 0.0
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -54,6 +61,8 @@ class LockElection:
 
 class LeaseElection:
     """Whoever renews a lease in the bucket builds. One that lost it goes on until another one commits."""
+
+    patience_s = 1.5 * LEASE_S
 
     def __init__(self, store: Store, owner: str) -> None:
         self._lease = Lease(store, LEASE, owner, LEASE_S)

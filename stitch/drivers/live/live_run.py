@@ -179,22 +179,25 @@ class LiveRun:
         self._collect()
         self._build.turn(committed=self._committed)
         self._committed = False
-        if self._build.status.trouble != self._build_trouble:
-            self._build_trouble = self._build.status.trouble
-            self._watch.building(self._build_trouble)
+        self._tell_build()
         self._hold_back()
         self._tell()
 
     def stop(self, *, whole: bool = False) -> bool:
         """Commit what came, give the lanes up and leave the group. `whole`: nothing more is to come.
 
-        Returns whether all of it was committed; where not, it is read again by whoever comes next.
+        Returns whether all of it was committed, and, if `whole`, built; where not, whoever comes next does
+        that.
         """
         self._stopping = True
         self._tell()
+        latest_ns = None
+        if not whole:
+            self._build.stop()
         self._settle()
-        times = [self._build.latest_ns(), *(lane.latest_ns for lane in self._lanes.values())]
-        latest_ns = max((at for at in times if at is not None), default=None)
+        if whole:
+            times = [self._build.latest_ns(), *(lane.latest_ns for lane in self._lanes.values())]
+            latest_ns = max((at for at in times if at is not None), default=None)
         for number in sorted(self._lanes):
             self._work.commit(self._lanes[number], whole=whole, latest_ns=latest_ns)
         self._work.rest()
@@ -208,9 +211,11 @@ class LiveRun:
         self._source.close()
         if whole:
             self._build.finish()
+            self._tell_build()
         self._build.close()
         self._tell()
-        return is_whole and not self._later
+        is_built = not whole or self._build.status.trouble is None
+        return is_whole and is_built and not self._later
 
     # -- ownership ------------------------------------------------------------------------------------------
 
@@ -481,6 +486,11 @@ class LiveRun:
     def _held(self) -> int:
         """Bytes of what lanes hold and of what waits for them."""
         return self._work.bytes + sum(lane.bytes for lane in self._lanes.values())
+
+    def _tell_build(self) -> None:
+        if self._build.status.trouble != self._build_trouble:
+            self._build_trouble = self._build.status.trouble
+            self._watch.building(self._build_trouble)
 
     def _tell(self) -> None:
         ends = self._source.ends() if not self._stopping else {}
