@@ -101,3 +101,28 @@ def test_what_comes_of_a_retired_window_is_not_shown_before_it_is_late(tmp_path:
     assert {file.window.start_ns for file in written} == {START + at * NS_PER_MINUTE for at in (28, 29)}
     lake.built.start()
     assert lake.built.step().late == 1
+
+
+def test_a_sweep_looks_through_windows_once(lake: LiveLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a bucket each look is a request."""
+    store, looks = lake.built.store, []
+    names = store.names
+
+    def counted(folder: str, **how: str) -> list[str]:
+        looks.append(folder)
+        return names(folder, **how)
+
+    monkeypatch.setattr(store, "names", counted)
+    lake.log(1, batch(child("t59", 3541, own="late")), 3600)
+    lake.log(1, trace("end", 3700), 3702)
+    lake.built.step(urgent=True)
+    lake.log(1, batch(child("t59", 3542, own="later")), 3703)
+    lake.built.step(urgent=True)
+    assert lake.built.builder.sweep(lake.built.now_ns + 1) == 2
+    looks.clear()
+    assert lake.built.builder.sweep(lake.built.now_ns + 1) == 0
+    assert len(looks) < 20
+    lake.log(1, batch(child("t59", 3543, own="latest")), 3704)
+    lake.built.step(urgent=True)
+    assert lake.built.builder.sweep(lake.built.now_ns + 1) > 0
+    assert check(store) == []

@@ -31,7 +31,7 @@ from stitch.lake.layout import ASIDE, DATA, SIDE_TABLES, WINDOW_TABLES, LakeInfo
 from stitch.lake.manifest import LakeFile, Manifest
 from stitch.lake.staging import Staging
 from stitch.lake.stats_files import SPANS, STATS
-from stitch.lake.store import Move, Store
+from stitch.lake.store import Move, Store, map_concurrently
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden, upkeep_of
 
 
@@ -79,6 +79,8 @@ class UpkeepLane:
         self._grace_ns = run.grace_ns
         self._length_ns = info.window_length_ns
         self._lane = Lane(run.store, info, owner=run.owner, created_by=run.created_by, lane=UPKEEP_LANE)
+        self._set_aside_to = self._swept_to = 0
+        """Last commit whose windows this process looked through, for files to rename and to delete."""
 
     @property
     def seq(self) -> int:
@@ -155,11 +157,15 @@ class UpkeepLane:
 
         Raises OSError: the rest is done next time.
         """
-        left = swept(self._store, replace(read_hidden(self._store, self._length_ns), retired_to_ns=None))
+        hidden = replace(read_hidden(self._store, self._length_ns), retired_to_ns=None)
+        left = swept(self._store, hidden, after=self._set_aside_to)
         _set_aside(self._store, (name for name in left if name.endswith(DATA)))
-        names = swept(self._store, read_hidden(self._store, self._length_ns, until_ns=until_ns))
+        self._set_aside_to = int(hidden.seqs.max(initial=self._set_aside_to))
+        hidden = read_hidden(self._store, self._length_ns, until_ns=until_ns)
+        names = swept(self._store, hidden, after=self._swept_to)
         for name in names:
             self._store.remove(name)
+        self._swept_to = int(hidden.seqs.max(initial=self._swept_to))
         return len(names)
 
 
@@ -209,14 +215,16 @@ def _and_replaced(before: Upkeep, latest: Replaced, grace_ns: int) -> Upkeep:
     return before.model_copy(update={"replaced": (*kept, whole)})
 
 
-def swept(store: Store, hidden: Hidden) -> list[str]:
+def swept(store: Store, hidden: Hidden, after: int = 0) -> list[str]:
     """Names of existing files and folders that are hidden; nothing is deleted.
 
-    A folder is named where it goes whole, a file by its current name. O(windows + files of rewritten
-    windows).
+    after: leave out windows that no later commit wrote anew: a window that is built from a log is one, even
+    if nothing was replaced. A folder is named where it goes whole, a file by its current name. O(windows +
+    files of rewritten windows), a request of a bucket for each of these.
     """
     found: list[str] = []
-    anew = frozenset(hidden.starts_ns.tolist())
+    anew = frozenset(hidden.starts_ns[hidden.seqs > after].tolist())
+    folders: list[tuple[str, int]] = []
     for table in (*WINDOW_TABLES, STATS):
         for name in store.names(table):
             start = _start_ns(name, hidden.length_ns)
@@ -225,7 +233,9 @@ def swept(store: Store, hidden: Hidden) -> list[str]:
             if hidden.retired_to_ns is not None and start + hidden.length_ns <= hidden.retired_to_ns:
                 found.append(f"{table}/{name}")
             elif table != STATS and start in anew:
-                found += _replaced(store, hidden, f"{table}/{name}", start)
+                folders.append((f"{table}/{name}", start))
+    for names in map_concurrently(store, lambda at: _replaced(store, hidden, *at), folders):
+        found += names
     for table in SIDE_TABLES:
         if table in hidden.sides:
             origins = ((name, origin(name.removesuffix(ASIDE))) for name in store.names(table))
