@@ -182,7 +182,9 @@ class StatusCollector(Collector):
         doubt_s = (now.latest_ns - now.earliest_ns) / _NS_PER_S
         yield _gauge("clock_doubt_seconds", "How far the clock jumped, until it is believed.", doubt_s)
         yield _gauge("memory_limit_bytes", "What the process may take (live.memory).", self._limit_bytes)
-        yield _gauge("memory_budget_bytes", "What lanes may hold together.", self._budget_bytes)
+        yield _gauge(
+            "memory_budget_bytes", "What lanes may hold together until reading pauses.", self._budget_bytes
+        )
         yield _states(status)
         yield from _builder(status, now)
         yield from _streams(status)

@@ -161,3 +161,5 @@ def test_what_prometheus_has_is_what_was_published(scraped: Prometheus) -> None:
     assert value("sum(flowdiff_lag_messages)") == 0
     assert Path("/proc").exists()
     assert value("min(process_resident_memory_bytes)") > 50e6
+    # reading pauses there: FlowdiffMemoryNearBudget
+    assert value("max(flowdiff_memory_budget_bytes / flowdiff_memory_limit_bytes)") <= 0.25
