@@ -9,8 +9,8 @@ parent of a CONSUMER, so every message sent was received.
 Records: the request has an `end` record; every strand was ended, or joined by another; every strand that a
 split or a join names has a record, and so has every declared parent; every record lies on a strand.
 
-Both criteria may be wrong: no event refers to a service that has yet to report. Lingering (`linger_ns`) allows
-for that; events after it are late.
+Both criteria may be wrong: no event refers to a service that has yet to report. Lingering (`linger_ns`)
+allows for that; events after it are late.
 """
 
 from __future__ import annotations
