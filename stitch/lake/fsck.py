@@ -249,7 +249,7 @@ def _damaged(names: Iterator[str], folder: str, invariant: str) -> Iterator[Viol
 
 
 def _reports(store: Store) -> Iterator[Violation]:
-    """Yield violations in reports. No commit lists a report; the report lists its own files with their hashes.
+    """Yield violations in reports. No commit lists a report; a report lists its own files with their hashes.
 
     A report without its JSON file is being written, or its writer died: it is skipped, as readers do.
     """

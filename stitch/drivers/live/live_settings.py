@@ -35,8 +35,8 @@ class LiveSettings(Config):
     """Time since a window was built, by the watermark, after which it is built again if late events belong
     to it."""
     rebuild_share: float = Field(default=0.01, ge=0)
-    """Growth of a window's number of events, as a share, above which it is built again before
-    `rebuild_ns` is over."""
+    """Growth of a window's number of events, as a share, above which it is built again before `live.rebuild`
+    is over."""
     max_future_ns: int = Field(default=5 * NS_PER_MINUTE, gt=0)
     """Maximum time by which an event may be ahead of this process's clock; events further ahead become dead
     letters, as the sender's clock must be wrong."""
@@ -47,12 +47,12 @@ class LiveSettings(Config):
     """Memory budget of the process; minimum 352 MB. What the loaded process leaves is shared by events read
     since the last commits and by the windows being built; streams pause when it is used up."""
     keep_freed_share: Expert[float] = Field(default=0.7, ge=0, le=1)
-    """Share of `memory_bytes` up to which the process keeps freed memory instead of returning it to the
+    """Share of `live.memory` up to which the process keeps freed memory instead of returning it to the
     system. The system clears returned pages before they are used again: an eighth to a quarter of the CPU
     time while a backlog is read, if memory is returned every second."""
     keep_freed_ns: Expert[int] = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND)
     """Time between two returns of freed memory to the system while the process uses less than
-    `keep_freed_share`: an idle process returns all of it."""
+    `live.keep_freed_share`: an idle process returns all of it."""
     keep_events_ns: int = Field(default=120 * NS_PER_MINUTE, ge=0)
     """Minimum time for which raw events stay in the lake after they were read; they always stay until their
     windows are built. Late events can join their requests during this time. 0: only until built."""
