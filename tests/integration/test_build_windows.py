@@ -21,8 +21,9 @@ from oracles.quiet_import import Quiet
 from oracles.span_events import T0, batch, span
 
 from flowdiff.__main__ import main
+from schemas.config import StitchConfig
 from schemas.errors import LakeError
-from schemas.events import with_text_ids
+from schemas.events import concat_events, with_text_ids
 from schemas.quality import Quality
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.batch import import_files
@@ -269,8 +270,29 @@ def test_a_window_of_more_events_than_are_stitched_at_once_is_the_same(
             30,
         )
         lakes.built.finish()
-        rows.append([as_rows(lakes.built.table(name)) for name in ("flows", "structures")])
+        flows, structures = (as_rows(lakes.built.table(name)) for name in ("flows", "structures"))
+        rows.append((flows, {*structures}))  # each part has all of its flows
     assert rows[0] == rows[1]
+
+
+def test_a_request_of_very_many_events_is_capped_and_all_of_them_are_accounted_for(tmp_path: Path) -> None:
+    config = StitchConfig(max_events_per_flow=3)
+    lakes = Lakes(tmp_path, LIVE.model_copy(update={"stitch": config}))
+    events = trace("large", 1, *(child("large", 1 + n / 100, f"b{n:02d}") for n in range(30)))
+    lakes.log(concat_events([events.slice(10), trace("small", 2)]), 30)
+    lakes.log(concat_events([events.slice(0, 10)]), 40)
+    lakes.built.finish()
+    flows = sorted(lakes.built.table("flows").to_pylist(), key=lambda flow: flow["request_id"])
+    assert [(flow["request_id"], flow["n_nodes"]) for flow in flows] == [("large", 6), ("small", 2)]
+    assert [flow["quality"] for flow in flows] == [int(Quality.CAPPED), 0]
+    expected = stitch(concat_events([events]), config).flows.to_pylist()[0]
+    assert {name: flows[0][name] for name in ("category", "offset_ns", "start_ns")} == {
+        name: expected[name] for name in ("category", "offset_ns", "start_ns")
+    }
+    build = read_tail(lakes.built.store, UPKEEP_LANE).records[-1].record.build
+    assert build is not None
+    assert [window.events for window in build.windows] == [events.num_rows + 1]
+    assert check(lakes.source) == []
 
 
 def test_a_lake_is_built_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

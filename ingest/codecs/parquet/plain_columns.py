@@ -151,7 +151,8 @@ def _with_used_words(column: pa.DictionaryArray, min_repetition: float) -> pa.Ar
         return column.dictionary_decode()
     if len(kept) == len(words):
         return column
-    numbers = (np.cumsum(used) - 1)[pc.fill_null(indices, 0).to_numpy()]
+    # Never -1, also under nulls: Arrow looks them up where it unifies dictionaries.
+    numbers = np.maximum(np.cumsum(used) - 1, 0)[pc.fill_null(indices, 0).to_numpy()]
     places = pa.array(numbers.astype(np.int32), mask=mask(indices.is_null()))
     return pa.DictionaryArray.from_arrays(places, kept)
 

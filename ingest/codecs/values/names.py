@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -75,6 +76,18 @@ def constant_words(word: str | None, n: int) -> pa.DictionaryArray:
     if word is None:
         return pa.DictionaryArray.from_arrays(pa.nulls(n, pa.int32()), pa.array([], pa.string()))
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([word]))
+
+
+def coded_words(codes: npt.NDArray[np.int32], texts: pa.StringArray) -> pa.DictionaryArray:
+    """Words with the given codes; null for negative codes.
+
+    Codes of nulls become 0: where Arrow unifies dictionaries it looks up the codes under nulls too, wherever
+    they point, and a second time with what it read there.
+    """
+    missing = codes < 0
+    if missing.any():
+        return pa.DictionaryArray.from_arrays(pa.array(np.where(missing, 0, codes), mask=missing), texts)
+    return pa.DictionaryArray.from_arrays(pa.array(codes), texts)
 
 
 def map_words(column: pa.DictionaryArray, change: Callable[[str], str]) -> pa.DictionaryArray:

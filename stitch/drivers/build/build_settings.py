@@ -11,11 +11,11 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 """Minimum of `BuildSettings.memory_bytes`."""
-_PAYLOAD_SHARE: Final = 8
-"""Bytes of the memory budget per byte of events held in memory: events stitched at a time are half of these,
-and the kernel takes six times the size of its input."""
 _ROW_SHARE: Final = 4_096
 """Bytes of the memory budget per event stitched at a time: the kernel's peak is a third of that budget."""
+_PLAN_SHARE: Final = 768
+"""Bytes of the memory budget per request planned in memory; a request takes 48 bytes, so the plan a
+sixteenth."""
 _LEAST_AT_ONCE: Final = 16_384
 """Lower bound of `BuildSettings.rows_at_once`."""
 _MOST_AT_ONCE: Final = 250_000
@@ -30,8 +30,8 @@ class BuildSettings(Config):
     """Settings of building windows from the log of a lake."""
 
     memory_bytes: int = Field(default=2**30, ge=LEAST_MEMORY_BYTES)
-    """Memory budget of building, in addition to the idle process and the log's index (40 bytes per request in
-    the log)."""
+    """Memory budget of building, in addition to the idle process and the keys of the log's requests (12 bytes
+    per request)."""
     linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
     """Time after the last event of a complete request, by the watermark, until the request counts as over."""
     patience_ns: int = Field(default=15 * NS_PER_SECOND, ge=0)
@@ -54,9 +54,18 @@ class BuildSettings(Config):
         return min(_MOST_AT_ONCE, max(_LEAST_AT_ONCE, self.memory_bytes // _ROW_SHARE))
 
     @property
-    def payload_bytes(self) -> int:
-        """Maximum size, bytes, of a window's events held in memory; a larger window is partitioned on disk."""
-        return self.memory_bytes // _PAYLOAD_SHARE
+    def rows_looked_at(self) -> int:
+        """Maximum number of events read at a time to find complete requests: only the columns needed for that
+        are read, an eighth of an event's size.
+        """
+        return 4 * self.rows_at_once
+
+    @property
+    def planned_in_memory(self) -> int:
+        """Maximum number of requests whose plan stays in memory; of requests in windows that changed less
+        recently only the key does, and the rest is in a file.
+        """
+        return self.memory_bytes // _PLAN_SHARE
 
     @property
     def remembered(self) -> int:

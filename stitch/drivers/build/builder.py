@@ -1,4 +1,5 @@
-"""Build windows from the log of a lake, into it or into another one: plan, build each as a function of the log, commit.
+"""Build windows from the log of a lake, into it or into another one: plan, build each as a function of the
+log, commit.
 
 Nothing here is state. Whoever opens a `Builder` reads the indexes of the log and what commits of the upkeep
 lane say of their versions. A window whose digest is not that of its version is built again, whole; one that
@@ -12,16 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import islice
-from types import MappingProxyType
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from schemas.arrays import I8, U8
+from schemas.arrays import U8
 from schemas.commits import Build, BuiltWindow, CommitRecord, Counters
-from schemas.config import StitchConfig
 from schemas.errors import LakeError
 from schemas.events import concat_events, with_text_ids
 from schemas.quality import Quality
@@ -29,22 +26,24 @@ from schemas.rejects import Reject, rejects_table
 from schemas.windows import Window
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, event_times
 from stitch.drivers.build.build_settings import BuildSettings
+from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk, joined
+from stitch.drivers.build.large_requests import COLUMNS as CHOOSING_COLUMNS
+from stitch.drivers.build.large_requests import LargeRequests
 from stitch.drivers.build.log_follower import LogSegment, UnreadableSegmentError
-from stitch.drivers.build.log_view import NO_KEYS, LogView
-from stitch.drivers.build.loose_records import LooseRecords, row_keys
-from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, among
-from stitch.drivers.live.keys import flow_keys, request_keys
+from stitch.drivers.build.log_view import LogView
+from stitch.drivers.build.loose_records import row_keys
+from stitch.drivers.build.request_plan import Planned, PlannedWindow, among, merge_requests
+from stitch.drivers.live.keys import flow_keys
 from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
 from stitch.drivers.partition import shared_params
 from stitch.drivers.refusals import KERNEL_SOURCE
-from stitch.drivers.spill import EventSpill
 from stitch.kernel import stitch
-from stitch.lake.chain import lanes, read_record, read_tail, taken
-from stitch.lake.event_log import sweep_segments
+from stitch.lake.chain import lanes, taken
 from stitch.lake.encoding import decode
+from stitch.lake.event_log import sweep_segments
 from stitch.lake.layout import file_name, segment_seq
-from stitch.lake.manifest import LakeFile, open_manifest, sealed_by_lanes
+from stitch.lake.manifest import LakeFile, open_manifest
 from stitch.lake.staging import Staging
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
@@ -52,7 +51,6 @@ from stitch.lake.upkeep.upkeep_lane import Built, UpkeepLane, UpkeepRun
 from stitch.lake.windowing import cut
 from stitch.scratch import Scratch
 from stitch.structures import StructureMemo
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,9 @@ class _MovedError(Exception):
 
 
 def _refuse_other_lanes(run: UpkeepRun) -> None:
-    """Raises LakeError where a lake has more than what is built: a version replaces all that its window has."""
+    """Raises LakeError where a lake has more than what is built: a version replaces all that its window
+    has.
+    """
     if others := [lane for lane in lanes(run.store) if lane != UPKEEP_LANE]:
         raise LakeError(
             f"'{run.lake}' has commits of lane {others[0]}: imported files, or live ingestion.",
@@ -113,9 +113,9 @@ class Builder(LogView):
         settings: BuildSettings,
         young: YoungSegments | None = None,
     ) -> None:
-        """source: the lake with the log; run: the lake that is built: the store of `source`, or another lake, locked by
-        the caller on a disk; scratch: folder for windows that go by way of the disk; young: segments that
-        need not be read.
+        """source: the lake with the log; run: the lake that is built: the store of `source`, or another lake,
+        locked by the caller on a disk; scratch: folder for windows that go by way of the disk; young:
+        segments that need not be read.
         """
         is_inside = source is run.store
         if not is_inside:
@@ -125,8 +125,6 @@ class Builder(LogView):
         self._scratch = scratch
         self._lane_of_flows = UPKEEP_LANE if is_inside else 0
         self._memo = StructureMemo(settings.remembered)
-        self._built_to: dict[int, int] = {}
-        """Lane -> commit up to which no segment has anything of a window to be built, as far as is known."""
         self.last: CommitRecord | None = None
         """Last commit of this builder."""
         self.n_waiting = 0
@@ -134,7 +132,14 @@ class Builder(LogView):
         # Opening finishes what the last builder committed.
         self._lane = UpkeepLane(run, open_manifest(run.store, run.lake).info)
         manifest = open_manifest(run.store, run.lake)
-        super().__init__(source, manifest, young or YoungSegments(0), is_inside=is_inside)
+        super().__init__(
+            source,
+            manifest,
+            young or YoungSegments(0),
+            is_inside=is_inside,
+            scratch=scratch,
+            in_memory=settings.planned_in_memory,
+        )
 
     # -- plan ------------------------------------------------------------------------------------------------
 
@@ -155,8 +160,11 @@ class Builder(LogView):
             self.refuse_lost()
         finished = finished or self._log.over
         water = None if finished else self._log.watermark_ns
-        late, settled = self._late()
-        windows = {window.start_ns: window for window in self._plan.windows(settled)}
+        self._bind_frozen()
+        late = self._late()
+        windows = {
+            window.start_ns: window for window in self._plan.windows() if not self._is_frozen(window.start_ns)
+        }
         moving = self._moving(windows)
         first, seal = self._first(windows, water, moving, finished=finished)
         again = self._again(windows, water, moving, urgent=urgent or finished)
@@ -182,33 +190,25 @@ class Builder(LogView):
         return self._lane.sweep(now_ns - self._run.grace_ns)
 
     def sweep_ended(self) -> None:
-        """Remove segments of lanes that were ended, once their windows are built: nobody else does. Raises OSError."""
+        """Remove segments of lanes that were ended, once their windows are built: nobody else does. Raises
+        OSError.
+        """
         for lane in self._log.ended:
             sweep_segments(self._target, lane, self.built_to(lane), ())
 
-    def _late(self) -> tuple[dict[int, Planned], U8]:
-        """(Start of a frozen window -> requests of the log that belong to it, all of these, ascending)."""
-        requests = self._plan.requests
-        starts = self._starts_ns()
-        distinct, code = np.unique(starts, return_inverse=True)
-        frozen = np.array([start != NEVER and self._is_frozen(start) for start in distinct.tolist()], np.bool_)
-        bound = frozen[code] if len(code) else np.zeros(0, np.bool_)
-        if not bound.any():
-            return {}, NO_KEYS
-        late = {}
-        for start in np.unique(starts[bound]).tolist():
-            own = requests[bound & (starts == start)]
-            if any(True for _ in self._unsettled(start, own["key"])):
-                late[start] = own
-        return late, requests["key"][bound]
+    def _late(self) -> dict[int, Planned]:
+        """Start of a frozen window with events that came after it -> its requests in the log, ascending."""
+        return {
+            window.start_ns: window.requests
+            for window in self._plan.windows()
+            if self._is_frozen(window.start_ns) and self._unsettled(window.start_ns)
+        }
 
-    def _unsettled(self, start_ns: int, keys: U8) -> Iterator[LogSegment]:
-        """Segments later than a frozen window's last build, with events of the requests `keys`."""
+    def _unsettled(self, start_ns: int) -> list[LogSegment]:
+        """Segments later than a frozen window's last build, with events of it."""
         version = self._versions.get(start_ns)
         through = {} if version is None else dict(version.through)
-        for (lane, seq), segment in sorted(self._log.segments.items()):
-            if seq > through.get(lane, 0) and among(keys, segment.entries["key"]).any():
-                yield segment
+        return [one for one in self._of_window(start_ns) if one.seq > through.get(one.lane, 0)]
 
     def _first(
         self, windows: Mapping[int, PlannedWindow], water: int | None, moving: Set[int], *, finished: bool
@@ -230,7 +230,9 @@ class Builder(LogView):
         return found, max(ends, default=None)
 
     def _is_over(self, window: PlannedWindow, water: int | None) -> bool:
-        """True once the watermark passed a window, and its requests are quiet, or complete, or patience ends."""
+        """True once the watermark passed a window, and its requests are quiet, or complete, or patience
+        ends.
+        """
         end = window.start_ns + self._length_ns
         if water is None or water < end:
             return False
@@ -247,16 +249,22 @@ class Builder(LogView):
         going = window.requests[window.requests["last_ns"] > water - self._stitch.idle_ns]
         if not len(going):
             return going
-        parts = [(table, key) for _, table, key in self._rows(going, ["request_id", *COMPLETENESS_COLUMNS])]
-        events = pa.concat_tables([table for table, _ in parts]).combine_chunks()
-        code = np.searchsorted(going["key"], np.concatenate([key for _, key in parts]))
-        return going[~complete_requests(code, len(going), events)]
+        columns = ["request_id", *COMPLETENESS_COLUMNS]
+        rows = (
+            (table, key) for _, table, key in self._rows(self._of_window(window.start_ns), going, columns)
+        )
+        complete = np.zeros(len(going), np.bool_)
+        for events, key in self._dealt(window, going, rows, self._settings.rows_looked_at):
+            own, code = np.unique(key, return_inverse=True)
+            complete[np.searchsorted(going["key"], own)] = complete_requests(code, len(own), events)
+        return going[~complete]
 
     def _moving(self, windows: Mapping[int, PlannedWindow]) -> set[int]:
-        """Windows that must be built in one commit, as a request of one is another's now: an early event came late.
+        """Windows that must be built in one commit, as a request of one is another's now: an early event came
+        late.
 
-        Apart, readers would have it twice, or not at all. Which window took it is not looked for: all earlier ones
-        that differ are built with the one that lost it.
+        Apart, readers would have it twice, or not at all. Which window took it is not looked for: all earlier
+        ones that differ are built with the one that lost it.
         """
         differ = self._dirty(windows)
         lost = [start for start in differ if self._lost_any(windows.get(start), self._versions[start])]
@@ -269,18 +277,15 @@ class Builder(LogView):
         """True if the log plans fewer of a version's events in its window than it was built from."""
         if window is None:
             return version.events > 0
-        through, keys = dict(version.through), window.requests["key"]
-        rows = 0
-        for (lane, seq), segment in self._log.segments.items():
-            if seq <= through.get(lane, 0):
-                rows += int(segment.entries["rows"][among(keys, segment.entries["key"])].sum())
+        through, own = dict(version.through), self._of_window(window.start_ns)
+        rows = sum(one.rows_of[window.start_ns] for one in own if one.seq <= through.get(one.lane, 0))
         return rows < version.events
 
     def _again(
         self, windows: Mapping[int, PlannedWindow], water: int | None, moving: Set[int], *, urgent: bool
     ) -> list[int]:
-        """Windows of which the log holds something else than their version, or the end of requests that ran when it
-        was built, ascending, once it is time.
+        """Windows of which the log holds something else than their version, or the end of requests that ran
+        when it was built, ascending, once it is time.
         """
         found = []
         for start in sorted({*self._dirty(windows), *self._ended(water)}):
@@ -288,7 +293,12 @@ class Builder(LogView):
             built_at = self._built_at_ns[start]
             waited = water is None or built_at is None or water - built_at >= self._settings.rebuild_ns
             rows = windows[start].rows if start in windows else 0
-            if urgent or waited or start in moving or abs(rows - version.events) > self._settings.rebuild_share * version.events:
+            if (
+                urgent
+                or waited
+                or start in moving
+                or abs(rows - version.events) > self._settings.rebuild_share * version.events
+            ):
                 found.append(start)
         return found
 
@@ -302,58 +312,64 @@ class Builder(LogView):
             and not self._is_frozen(start)
         ]
 
-    # -- build -------------------------------------------------------------------------------------------------
+    # -- build -----------------------------------------------------------------------------------------------
 
-    def _groups(self, window: PlannedWindow, since: dict[int, int]) -> Iterator[pa.Table]:
-        """Events of a window in groups of whole requests that the budget is enough for: one, or dealt by way of
-        the disk. Into `since` goes the first segment of each lane that has some.
+    def _groups(self, window: PlannedWindow, large: LargeRequests) -> Iterator[pa.Table]:
+        """Events of a window in groups of whole requests that the budget is enough for, but those that large
+        requests have too many of.
         """
-        n_groups = -(-window.rows // self._settings.rows_at_once)
-        if n_groups > 1 and (young := self._all_young(window)) is not None:
-            for lane, seq in young:
-                since.setdefault(lane, seq)
-            yield from _dealt(window.requests, [*young.values()], n_groups)
-            return
-        held: list[pa.Table] = []
-        folder = self._scratch.folder / f"{window.start_ns:d}" if n_groups > 1 else None
-        spill = None if folder is None else EventSpill(folder, self._settings.payload_bytes)
-        for segment, table, _ in self._rows(window.requests):
-            since.setdefault(segment.lane, segment.seq)
-            (held.append if spill is None else spill.add)(table)
-        if held:
-            yield concat_events(held)
-        for group in () if spill is None else spill.groups():
-            yield group.load()
-            group.forget()
+        segments = self._of_window(window.start_ns)
+        if len(large.requests):
+            chosen_from = self._rows(segments, large.requests, CHOOSING_COLUMNS)
+            large.choose((table, key) for _, table, key in chosen_from)
+        requests, most = large.capped(window.requests), self._settings.rows_at_once
+        n_groups = -(-int(requests["rows"].sum()) // most)
+        young = self._all_young(segments) if n_groups > 1 else None
+        if young is not None:
+            groups = dealt_in_memory(requests, large.kept(young), n_groups)
+        else:
+            rows = large.kept((table, key) for _, table, key in self._rows(segments, window.requests))
+            groups = self._dealt(window, requests, rows, most)
+        for events, _ in groups:
+            if events.num_rows:
+                yield events
 
-    def _all_young(self, window: PlannedWindow) -> dict[tuple[int, int], tuple[pa.Table, U8]] | None:
-        """(Lane, commit) -> events of a segment with some of a window, and the request of each event; None where one of
-        these segments must be read.
-        """
-        found: dict[tuple[int, int], tuple[pa.Table, U8]] = {}
-        for at, segment in sorted(self._log.segments.items()):
-            if among(window.requests["key"], segment.entries["key"]).any():
-                young = self._young.get(segment.file.name)
-                if young is None:
-                    return None
-                found[at] = young.events, row_keys(young.key, young.loose, segment.loose_key)
+    def _dealt(
+        self, window: PlannedWindow, requests: Planned, rows: Iterator[tuple[pa.Table, U8]], most: int
+    ) -> Iterator[tuple[pa.Table, U8]]:
+        """Events of some requests of a window, and the request of each, `most` at a time."""
+        if int(requests["rows"].sum()) <= most:
+            return iter([joined([*rows])])
+        return dealt_on_disk(requests, rows, most, self._scratch.folder / f"{window.start_ns:d}")
+
+    def _all_young(self, segments: list[LogSegment]) -> list[tuple[pa.Table, U8]] | None:
+        """Events of segments, and the request of each; None where one of them must be read."""
+        found: list[tuple[pa.Table, U8]] = []
+        for segment in segments:
+            young = self._young.get(segment.file.name)
+            if young is None:
+                return None
+            found.append((young.events, row_keys(young.key, young.loose, segment.loose_key)))
         return found
 
     def _stage(
         self, staging: Staging, window: PlannedWindow, water: int | None, tally: Counter[str]
     ) -> tuple[BuiltWindow, list[Reject]]:
-        """Build a window onto a stage: nothing but the log's events of its requests decides, and which of them have not
-        ended. Also returns the events refused. Raises _MovedError where flows begin in other windows: these may be of
-        the same commit.
+        """Build a window onto a stage: nothing but the log's events of its requests decides, and which of
+        them have not ended. Also returns the events refused. Raises _MovedError where flows begin in other
+        windows: these may be of the same commit.
         """
         running = self._running(window, water)
         refused: list[Reject] = []
         lake_window = Window(window.start_ns, self._length_ns)
         settings = recorded_settings(self._log.config)
         since: dict[int, int] = {}
+        for segment in self._of_window(window.start_ns) if len(window.requests) else ():
+            since.setdefault(segment.lane, segment.seq)
         own: Counter[str] = Counter()
         moved: dict[int, int] = {}
-        for part, events in enumerate(self._groups(window, since)):
+        large = LargeRequests(window.requests, settings.stitch.max_events_per_flow)
+        for part, events in enumerate(self._groups(window, large)):
             made = stitch(events, settings.stitch, lane=self._lane_of_flows, memo=self._memo)
             own.update(made.counts)
             own.update(f"reject {reject.reason.value}" for reject in made.rejects)
@@ -369,6 +385,7 @@ class Builder(LogView):
         if moved:
             self._plan.move(moved)
             raise _MovedError
+        own.update(events=large.n_dropped, capped=large.n_dropped)
         tally.update(own)
         version = BuiltWindow(
             start_ns=window.start_ns,
@@ -379,12 +396,14 @@ class Builder(LogView):
             events=own["events"],
             duplicates=own["duplicates"],
             rejected=own["rejected"],
-            moved=tuple((f"{key:016x}", to) for key, to in sorted(self._plan.moved_from(window.start_ns).items())),
+            moved=tuple(
+                (f"{key:016x}", to) for key, to in sorted(self._plan.moved_from(window.start_ns).items())
+            ),
             running_to_ns=int(running["last_ns"].max()) if len(running) else None,
         )
         return version, refused
 
-    # -- commit --------------------------------------------------------------------------------------------------
+    # -- commit ----------------------------------------------------------------------------------------------
 
     def _commit(
         self,
@@ -406,7 +425,7 @@ class Builder(LogView):
         letters: list[Reject] = []
         with self._lane.stage() as staging:
             for start in [*first, *again]:
-                empty = PlannedWindow(start, self._plan.requests[:0])
+                empty = PlannedWindow(start, merge_requests([]))
                 made, refused = self._stage(staging, windows.get(start, empty), water, tally)
                 version = self._versions.get(start)
                 if version is not None:
@@ -439,7 +458,9 @@ class Builder(LogView):
                 events_late=n_late,
                 flows=sum(item.rows for item in staging.items() if item.table == "flows"),
                 rejects={
-                    name.removeprefix("reject "): n for name, n in sorted(tally.items()) if name.startswith("reject ")
+                    name.removeprefix("reject "): n
+                    for name, n in sorted(tally.items())
+                    if name.startswith("reject ")
                 },
                 rejects_not_kept=n_rejected - len(letters),
             )
@@ -465,7 +486,8 @@ class Builder(LogView):
         return Step(len(first), len(again), n_late, tally["events"], missing)
 
     def _new_letters(self, refused: list[Reject], before: tuple[int, ...], n_kept: int) -> list[Reject]:
-        """Refused events of a window that no version before kept as dead letters, as far as a commit keeps them.
+        """Refused events of a window that no version before kept as dead letters, as far as a commit keeps
+        them.
 
         before: commits with those of its versions; n_kept: dead letters of the coming commit so far.
         """
@@ -476,7 +498,9 @@ class Builder(LogView):
         for seq in before:
             name = f"dead_letters/{file_name(UPKEEP_LANE, seq, 0)}"
             if self._target.size(name) is not None:  # else removed as too old
-                known |= set(decode("dead_letters", self._target.read(name), ["sha256"])["sha256"].to_pylist())
+                known |= set(
+                    decode("dead_letters", self._target.read(name), ["sha256"])["sha256"].to_pylist()
+                )
         fresh = (reject for reject in refused if hashlib.sha256(reject.raw or b"").hexdigest() not in known)
         return list(islice(fresh, room))
 
@@ -489,29 +513,22 @@ class Builder(LogView):
             if version is None:
                 total += window.rows
             elif version.digest != window.digest:
-                through, keys = dict(version.through), window.requests["key"]
-                for (lane, seq), segment in self._log.segments.items():
-                    if seq > through.get(lane, 0):
-                        entries = segment.entries
-                        total += int(entries["rows"][among(keys, entries["key"])].sum())
+                through, own = dict(version.through), self._of_window(start)
+                total += sum(one.rows_of[start] for one in own if one.seq > through.get(one.lane, 0))
         return total
 
-    def _free_to(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> tuple[tuple[int, int], ...]:
-        """(Lane, commit up to which no window that is to be built needs its log), once these windows are built."""
+    def _free_to(
+        self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]
+    ) -> tuple[tuple[int, int], ...]:
+        """(Lane, commit up to which no window that is to be built needs its log), once these windows are
+        built.
+        """
         versions = {**self._versions, **{window.start_ns: window for window in said}}
-        wanted = [window.requests["key"] for start, window in windows.items() if start not in versions]
-        if any(start < (self._sealed_to_ns or 0) for start in windows if start not in versions):
-            self._built_to = {}  # requests of segments that are known may be in it
-        keys = np.sort(np.concatenate([NO_KEYS, *wanted]))
+        wanted = {start for start in windows if start not in versions}
         free = dict(self._log.through)
-        for lane in free:
-            done = self._built_to.get(lane, 0)
-            own = sorted(seq for at, seq in self._log.segments if at == lane and seq > done)
-            free[lane] = next(
-                (seq - 1 for seq in own if among(keys, self._log.segments[lane, seq].entries["key"]).any()),
-                free[lane],
-            )
-        self._built_to = {**free}
+        for (lane, seq), one in self._log.segments.items():
+            if lane in free and not wanted.isdisjoint(one.rows_of):
+                free[lane] = min(free[lane], seq - 1)
         for start, window in windows.items():
             version = versions.get(start)
             if version is not None and (version.digest != window.digest or self._may_end(version)):
@@ -529,27 +546,23 @@ class Builder(LogView):
         return min((start for start in (*own, *self._versions) if not self._is_frozen(start)), default=None)
 
     def _may_end(self, version: BuiltWindow) -> bool:
-        """True if a window is to be built again once its requests have ended. None is waited for longer than its greatest
-        age: it stays INCOMPLETE where its log goes.
+        """True if a window is to be built again once its requests have ended. None is waited for longer than
+        its greatest age: it stays INCOMPLETE where its log goes.
         """
         to_ns = version.running_to_ns
         return to_ns is not None and to_ns < version.start_ns + self._length_ns + self._stitch.max_age_ns
 
-    def _stage_late(
-        self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]
-    ) -> int:
+    def _stage_late(self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]) -> int:
         """Stage late events of frozen windows, and say that they are accounted for; returns their number."""
         of_lane: dict[int, list[pa.Table]] = {}
         everything = tuple((lane, 0) for lane in self._log.through)
         total = 0
         for start, requests in late.items():
-            unsettled = {id(segment) for segment in self._unsettled(start, requests["key"])}
             n, last_ns = 0, self._late_to_ns(start)
-            for segment, table, _ in self._rows(requests):
-                if id(segment) in unsettled:
-                    of_lane.setdefault(segment.lane, []).append(concat_events([table]))
-                    n += table.num_rows
-                    last_ns = max(last_ns, *(int(times.max()) for times in event_times(table)))
+            for segment, table, _ in self._rows(self._unsettled(start), requests):
+                of_lane.setdefault(segment.lane, []).append(concat_events([table]))
+                n += table.num_rows
+                last_ns = max(last_ns, *(int(times.max()) for times in event_times(table)))
             version = self._versions.get(start) or BuiltWindow(
                 start_ns=start, version=0, digest="", through=(), since=everything, events=0
             )
@@ -573,28 +586,6 @@ def _flagged(flows: pa.Table, running: U8) -> pa.Table:
     quality = flows["quality"].to_numpy().copy()
     quality[among(running, flow_keys(flows))] |= np.int32(Quality.INCOMPLETE)
     return flows.set_column(at, flows.schema.field(at), pa.array(quality))
-
-
-def _dealt(requests: Planned, tables: list[tuple[pa.Table, U8]], n_groups: int) -> Iterator[pa.Table]:
-    """Events of some requests (ascending) in groups of whole requests, of about as many events each.
-
-    tables: events, and the request of each. O(events log requests), and a copy of each event, a group at a time.
-    """
-    ends = np.cumsum(requests["rows"])
-    group_of = np.minimum((ends - requests["rows"]) * n_groups // max(1, int(ends[-1])), n_groups - 1)
-    dealt = []
-    for table, key in tables:
-        place = np.minimum(np.searchsorted(requests["key"], key), len(requests) - 1)
-        code = np.where(requests["key"][place] == key, group_of[place], n_groups)
-        order = np.argsort(code, kind="stable")
-        dealt.append((table, order, np.searchsorted(code[order], np.arange(n_groups + 1))))
-    for number in range(n_groups):
-        own = [
-            table.take(pa.array(order[begin[number] : begin[number + 1]]))
-            for table, order, begin in dealt
-            if begin[number] < begin[number + 1]
-        ]
-        yield concat_events(own)
 
 
 def _place(segment: str) -> tuple[int, int]:

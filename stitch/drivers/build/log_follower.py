@@ -12,7 +12,7 @@ from schemas.arrays import U8
 from schemas.commits import CommitRecord, Segment
 from schemas.errors import LakeError
 from stitch.lake.chain import lanes, last_number, read_records, read_tail
-from stitch.lake.event_log import INDEX_TYPE, Index, SegmentReader, open_segment
+from stitch.lake.event_log import INDEX_TYPE, Index, SegmentReader, open_index, open_segment
 from stitch.lake.layout import segment_folder, segment_seq
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
@@ -28,19 +28,14 @@ class LogSegment:
     seq: int
     """Commit whose events it holds."""
     file: Segment
-    index: Index
-    """Index of the requests whose events carry a request id."""
     n_loose: int
     """Records without a request id."""
     loose: Index = field(default_factory=lambda: np.zeros(0, INDEX_TYPE))
     """Requests of these records, as linked records show."""
     loose_key: U8 = field(default_factory=lambda: _NO_KEYS)
     """[records without a request id, in order] their request."""
-
-    @property
-    def entries(self) -> Index:
-        """Requests of all events; one that is in both indexes comes twice."""
-        return np.concatenate((self.index, self.loose)) if len(self.loose) else self.index
+    rows_of: dict[int, int] = field(default_factory=dict)
+    """Start of a window -> events of requests that begin in it, as planned."""
 
 
 class UnreadableSegmentError(LakeError):
@@ -143,7 +138,7 @@ class LogFollower:
             is_kept = seq >= kept_from and _file(segment) in there
             opened = self._opened(segment) if is_kept else None
             if opened is not None:
-                fresh.append(LogSegment(lane, seq, segment, opened.index, opened.n_loose))
+                fresh.append(LogSegment(lane, seq, segment, opened.n_loose))
                 self.missing -= log.lost.pop(seq, 0)  # it was read again
                 if before is not None:
                     gone[lane, seq] = before
@@ -161,7 +156,10 @@ class LogFollower:
     def lost(self) -> list[tuple[int, int]]:
         """(Lane, commit) of segments that lanes say are kept, and that are missing or damaged."""
         return [
-            (lane, seq) for lane, log in self._lanes.items() for seq in sorted(log.lost) if seq >= log.kept_from
+            (lane, seq)
+            for lane, log in self._lanes.items()
+            for seq in sorted(log.lost)
+            if seq >= log.kept_from
         ]
 
     def lose(self, segment: LogSegment, events: int) -> None:
@@ -172,7 +170,7 @@ class LogFollower:
     def _opened(self, segment: Segment) -> SegmentReader | None:
         """A segment, to read its index; None where it is gone or damaged."""
         try:
-            opened = open_segment(self._store, segment, [])
+            opened = open_index(self._store, segment)
         except LakeError:
             return None
         if not opened.has_index:
@@ -225,8 +223,20 @@ class LogFollower:
         try:
             return open_segment(self._store, segment.file, columns)
         except LakeError as error:
-            self._unreadable.add((segment.lane, segment.seq))
-            raise UnreadableSegmentError(error.message, remedy=error.remedy) from error
+            raise self._noted(segment, error) from error
+
+    def index(self, segment: LogSegment) -> Index:
+        """Index of a segment's requests with an id. Raises UnreadableSegmentError where it is gone or
+        damaged.
+        """
+        try:
+            return open_index(self._store, segment.file).index
+        except LakeError as error:
+            raise self._noted(segment, error) from error
+
+    def _noted(self, segment: LogSegment, error: LakeError) -> UnreadableSegmentError:
+        self._unreadable.add((segment.lane, segment.seq))
+        return UnreadableSegmentError(error.message, remedy=error.remedy)
 
 
 def _seq(segment: Segment) -> int:

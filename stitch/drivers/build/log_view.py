@@ -1,6 +1,7 @@
 """The log of a lake beside the versions of its windows: which requests begin where, and what no version has.
 
-Reads only; a builder adds the writing, and whoever reads windows that are not built yet makes them of it in memory.
+Reads only; a builder adds the writing, and whoever reads windows that are not built yet makes them of it in
+memory.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import I8, U8
+from schemas.arrays import U8
 from schemas.commits import Build, BuiltWindow
 from schemas.config import StitchConfig
 from schemas.errors import LakeError
@@ -21,7 +22,7 @@ from schemas.windows import Window
 from stitch.closing import NEVER
 from stitch.drivers.build.log_follower import LogFollower, LogSegment, UnreadableSegmentError
 from stitch.drivers.build.loose_records import LooseRecords, row_keys
-from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, among
+from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, among, requests_of
 from stitch.drivers.live.keys import flow_keys, request_keys
 from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
@@ -29,12 +30,15 @@ from stitch.lake.chain import read_record, read_tail
 from stitch.lake.manifest import Manifest, open_manifest, sealed_by_lanes
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
+from stitch.scratch import Scratch
 
 NO_KEYS: Final = np.zeros(0, np.uint64)
 
 
 class LogView:
-    """Windows of one lake as its log, or that of another lake, makes them. Used by one thread. Raises LakeError, OSError."""
+    """Windows of one lake as its log, or that of another lake, makes them. Used by one thread. Raises
+    LakeError, OSError.
+    """
 
     def __init__(
         self,
@@ -44,16 +48,20 @@ class LogView:
         *,
         is_inside: bool,
         head: int | None = None,
+        scratch: Scratch | None = None,
+        in_memory: int = 0,
     ) -> None:
         """source: the lake with the log; manifest: of the lake with the windows, the same one where
-        `is_inside`. head: last commit whose versions count; None: all.
+        `is_inside`. head: last commit whose versions count; None: all. scratch, in_memory: as of RequestPlan.
         """
         self._young = young
         self._target, self._lake = manifest.store, manifest.lake
         self._length_ns = manifest.info.window_length_ns
         self._retired_to_ns = manifest.retired_to_ns
         self._log = LogFollower(source, only_logging=is_inside)
-        self._plan = RequestPlan(self._length_ns)
+        self._plan = RequestPlan(self._length_ns, self._requests_of, scratch, in_memory)
+        self._plan_is_whole = True
+        """False if a segment could not be read while it was planned."""
         self._loose = LooseRecords(self._read)
         self._versions: dict[int, BuiltWindow] = {}
         """Start -> built window, as commits say, of windows that the log may hold events of."""
@@ -64,10 +72,12 @@ class LogView:
         flows = manifest.of_table("flows")
         built = flows.filter(pc.equal(flows["lane"], UPKEEP_LANE))
         self._old_windows = frozenset(built["window_ns"].to_pylist())
-        """Windows with a version, of which the log may hold nothing any more, or published by lanes of an earlier
-        version."""
+        """Windows with a version, of which the log may hold nothing any more, or published by lanes of an
+        earlier version."""
         if is_inside and (before := sealed_by_lanes(source)) is not None:
-            by_lanes = flows.filter(pc.and_(pc.greater(flows["lane"], 0), pc.less(flows["window_ns"], before)))
+            by_lanes = flows.filter(
+                pc.and_(pc.greater(flows["lane"], 0), pc.less(flows["window_ns"], before))
+            )
             self._old_windows |= frozenset(by_lanes["window_ns"].to_pylist())
         tail = read_tail(self._target, UPKEEP_LANE)
         self._sealed_to_ns = tail.standing.sealed_to_ns
@@ -95,6 +105,7 @@ class LogView:
             self._plan.move({int(key, 16): start_ns for key, start_ns in window.moved})
         if last is not None and last.waiting is not None:
             try:  # less than nothing is missing where a damaged segment was read again
+                self._bind_frozen()
                 self._log.missing += last.waiting - self._unbuilt_at(dict(last.through))
             except UnreadableSegmentError:
                 self._follow()
@@ -107,14 +118,17 @@ class LogView:
         )
 
     def _horizon_ns(self) -> int | None:
-        """Time at or before which requests ended that the log knows nothing more of; None: it has no times."""
-        first = self._plan.requests["first_ns"]
-        known = first[first != NEVER]
+        """Time at or before which requests ended that the log knows nothing more of; None: it has no
+        times.
+        """
+        first = min((window.first_ns for window in self._plan.windows()), default=None)
         # A flow lasts no longer without an event.
-        return int(known.min()) - self._stitch.max_age_ns if len(known) else None
+        return None if first is None else first - self._stitch.max_age_ns
 
     def _unbuilt_at(self, through: Mapping[int, int]) -> int:
-        """Number of events up to some commits that no version has, as planned when nothing after them was read."""
+        """Number of events up to some commits that no version has, as planned when nothing after them was
+        read.
+        """
         every = [*self._log.segments.values()]
         there = [one for one in every if one.seq <= through.get(one.lane, 0)]
         if len(there) == len(every):
@@ -143,37 +157,35 @@ class LogView:
             if (one.lane, one.seq) not in self._log.segments:
                 self._log.lose(one, self._unbuilt([one]))
         segments = [*self._log.segments.values()]
-        if self._loose.name(segments) or left:
+        replaced = [one for one in left if (one.lane, one.seq) in self._log.segments]
+        is_loose, was_whole, self._plan_is_whole = self._loose.name(segments), self._plan_is_whole, False
+        if is_loose or not was_whole:
             self._plan.reset(segments)
         else:
+            self._plan.remove(replaced, lambda _: False)
+            self._plan.remove([one for one in left if one not in replaced], self._is_frozen)
             self._plan.add(fresh)
+        self._plan_is_whole = True
+
+    def _requests_of(self, segment: LogSegment) -> Planned:
+        return requests_of(segment, self._log.index(segment))
 
     def _unbuilt(self, segments: list[LogSegment]) -> int:
         """Number of planned events of some segments which neither a version has nor late events."""
-        if not segments:
-            return 0
-        starts = self._starts_ns()
         total = 0
         for segment in segments:
-            of_entry = starts[np.searchsorted(self._plan.requests["key"], segment.entries["key"])]
-            for start in np.unique(of_entry[of_entry != NEVER]).tolist():
+            for start, rows in segment.rows_of.items():
                 version = self._versions.get(start)
-                if version is None or dict(version.through).get(segment.lane, 0) < segment.seq:
-                    total += int(segment.entries["rows"][of_entry == start].sum())
+                if start != NEVER and (
+                    version is None or dict(version.through).get(segment.lane, 0) < segment.seq
+                ):
+                    total += rows
         return total
-
-    def _starts_ns(self) -> I8:
-        """[planned requests] start of the window of each; of one that a frozen window has, of that."""
-        starts = self._plan.starts_ns()
-        keys, of_key = self._frozen()
-        known = among(keys, self._plan.requests["key"])
-        starts[known] = of_key[np.searchsorted(keys, self._plan.requests["key"][known])]
-        return starts
 
     def dirty(self) -> list[int]:
         """Starts of windows of which the log holds something else than their version, ascending."""
-        keys, _ = self._frozen()
-        return self._dirty({window.start_ns: window for window in self._plan.windows(keys)})
+        self._bind_frozen()
+        return self._dirty({window.start_ns: window for window in self._plan.windows()})
 
     def _dirty(self, windows: Mapping[int, PlannedWindow]) -> list[int]:
         return [
@@ -193,24 +205,29 @@ class LogView:
             return start_ns in self._old_windows
         return any(since < self._log.start(lane) for lane, since in version.since)
 
-    def _frozen(self) -> tuple[U8, I8]:
-        """(Requests of frozen windows that may still go on, ascending; start of the window of each)."""
+    def _bind_frozen(self) -> None:
+        """Let requests of frozen windows that may still go on be theirs, whatever the log still has of
+        them.
+        """
         since_ns = self._horizon_ns()
-        if since_ns is None:
-            return NO_KEYS, np.zeros(0, np.int64)
         starts = {
             start
             for start in {*self._old_windows, *self._versions}
-            if start + self._length_ns > since_ns or self._late_to_ns(start) > since_ns
+            if since_ns is not None
+            and (start + self._length_ns > since_ns or self._late_to_ns(start) > since_ns)
         }
         frozen = {start for start in starts if self._is_frozen(start)}
+        if frozen == {*self._frozen_keys}:
+            return
         self._frozen_keys = {start: own for start, own in self._frozen_keys.items() if start in frozen}
         if unread := frozen - {*self._frozen_keys}:
             manifest = open_manifest(self._target, self._lake)
             windows = [Window(start, self._length_ns) for start in sorted(unread)]
             for window, files in manifest.by_window(windows).items():
                 tables = [
-                    flow_keys(manifest.decoded(file, ["request_id", "kind"])) for file in files if file.table == "flows"
+                    flow_keys(manifest.decoded(file, ["request_id", "kind"]))
+                    for file in files
+                    if file.table == "flows"
                 ]
                 self._frozen_keys[window.start_ns] = np.unique(np.concatenate([NO_KEYS, *tables]))
         keys = np.concatenate([NO_KEYS, *self._frozen_keys.values()])
@@ -218,7 +235,7 @@ class LogView:
             np.array([*self._frozen_keys], np.int64), [len(own) for own in self._frozen_keys.values()]
         )
         order = np.argsort(keys, kind="stable")
-        return keys[order], of_key[order]
+        self._plan.bind(keys[order], of_key[order])
 
     def _late_to_ns(self, start_ns: int) -> int:
         """Latest time of a late event of a window; -NEVER without one."""
@@ -235,12 +252,14 @@ class LogView:
         return self._log.open(segment, columns).read() if young is None else young.events.select(columns)
 
     def refuse_lost(self) -> None:
-        """Raises LakeError where a segment is lost that no window was built from: a person decides what is done without."""
+        """Raises LakeError where a segment is lost that no window was built from: a person decides what is
+        done without.
+        """
         for lane, seq in self._log.lost():
             if seq > self.built_to(lane):
                 raise LakeError(
-                    f"The segment of commit {seq} of lane {lane} is missing or damaged: events of windows that are to "
-                    "be built are in it.",
+                    f"The segment of commit {seq} of lane {lane} is missing or damaged: events of windows "
+                    "that are to be built are in it.",
                     remedy="Restore it from a backup, or let `flowdiff repair --lane` read them again: "
                     "docs/internals/runbook.md#a-damaged-segment.",
                 )
@@ -253,36 +272,35 @@ class LogView:
     @property
     def latest_ns(self) -> int | None:
         """Latest time of an event in the log; None without one."""
-        last = self._plan.requests["last_ns"]
-        known = last[last != -NEVER]
-        return int(known.max()) if len(known) else None
+        last = max((window.last_ns for window in self._plan.windows()), default=-NEVER)
+        return None if last == -NEVER else int(last)
 
     @property
     def sealed_to_ns(self) -> int | None:
         """Every window that ends here or before has been built; None: none yet."""
         return self._sealed_to_ns
 
+    def _of_window(self, start_ns: int) -> list[LogSegment]:
+        """Segments with events of a window, ascending."""
+        return [one for _, one in sorted(self._log.segments.items()) if start_ns in one.rows_of]
+
     def _rows(
-        self, requests: Planned, columns: list[str] | None = None
+        self, segments: list[LogSegment], requests: Planned, columns: list[str] | None = None
     ) -> Iterator[tuple[LogSegment, pa.Table, U8]]:
         """`(segment, events, request of each)` of some requests (ascending), some columns or all."""
-        keys = requests["key"]
+        keys = np.ascontiguousarray(requests["key"])
         timed = requests[requests["first_ns"] != NEVER]
         span = (int(timed["first_ns"].min()), int(timed["last_ns"].max())) if len(timed) else (-NEVER, NEVER)
-        for _, segment in sorted(self._log.segments.items()):
-            wanted = among(keys, segment.entries["key"])
-            if not wanted.any():
-                continue
+        for segment in segments:
             young, at = self._young.get(segment.file.name), 0
             if young is not None:
                 key = row_keys(young.key, young.loose, segment.loose_key)
-                kept = None if wanted.all() else among(keys, key)
+                kept = among(keys, key)
                 events = young.events if columns is None else young.events.select(columns)
-                yield (
-                    (segment, events, key)
-                    if kept is None
-                    else (segment, events.filter(pa.array(kept)), key[kept])
-                )
+                if kept.all():
+                    yield segment, events, key
+                elif kept.any():
+                    yield segment, events.filter(pa.array(kept)), key[kept]
                 continue
             opened = self._log.open(segment, columns)
             # Records without an id are known by their place among all of them.

@@ -1,7 +1,7 @@
 """Write the flows of windows that are not built yet, for readers that asked for them (`--unsealed`).
 
-The log of live lanes is stitched as it is, by the function that builders use, into a folder outside of the lake.
-Nothing is committed, and no lane is touched.
+The log of live lanes is stitched as it is, by the function that builders use, into a folder outside of the
+lake. Nothing is committed, and no lane is touched.
 """
 
 from __future__ import annotations
@@ -76,11 +76,13 @@ class _Unbuilt(LogView):
     def parts(self) -> Iterator[WindowPart]:
         """Rows of these windows, a window at a time."""
         settings = recorded_settings(self._log.config)
-        keys, _ = self._frozen()
-        for planned in self._plan.windows(keys):
+        self._bind_frozen()
+        for planned in self._plan.windows():
             if planned.start_ns in self._versions:
                 continue  # readers have its version
-            events = concat_events([table for _, table, _ in self._rows(planned.requests)])
+            events = concat_events(
+                [table for _, table, _ in self._rows(self._of_window(planned.start_ns), planned.requests)]
+            )
             made = stitch(events, settings.stitch, lane=UPKEEP_LANE)
             params = shared_params(made.params, settings.params_share)
             yield from cut(made.flows, made.structures, params, self._length_ns)

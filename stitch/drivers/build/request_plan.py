@@ -3,22 +3,31 @@
 A request begins at its earliest event, over all segments of all lanes. The digest of a window is a hash of
 its requests and of the segments that contain them, independent of the order of segments: a built version is
 current if and only if its digest equals that of the log.
+
+Requests are held by window, so that what came costs what it touches: a segment is looked up in the keys of
+each window, and copied into those that it has requests of. Of a segment only the number of events a window
+stays in memory; its index is read again, from its footer, where requests change their window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from schemas.arrays import B1, I8, U8
+from schemas.arrays import B1, I8, U1, U8
 from stitch.closing import NEVER
 from stitch.columnar.hashing import mix
 from stitch.columnar.runs import run_starts
 from stitch.drivers.build.log_follower import LogSegment
+from stitch.lake.event_log import Index
+from stitch.scratch import Scratch
 
 _PLANNED: Final = np.dtype(
     [("key", "<u8"), ("first_ns", "<i8"), ("last_ns", "<i8"), ("rows", "<i8"), ("digest", "<u8")]
@@ -28,82 +37,313 @@ Planned = npt.NDArray[np.void]
 over the segments that contain the request.
 """
 _LANE: Final = np.uint64(0x9E3779B97F4A7C15)
+_NO_KEYS: Final = np.zeros(0, np.uint64)
+_AT_ONCE: Final = 1 << 18
+"""Requests of segments that are planned in one go."""
+_SLOTS: Final = 4
+"""Slots of the sieve a request at least, and four times as many at most: up to two bytes a request."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PlannedWindow:
     """Requests of a log that begin in one window."""
 
     start_ns: int
+    """NEVER: requests without any time."""
     requests: Planned
-    """The window's requests, ascending by key."""
 
-    @property
+    def mapped(self, folder: Path) -> PlannedWindow:
+        """Same window with all but its keys in a file that is mapped, and gone with the window. Raises
+        OSError.
+        """
+        path = folder / f"plan-{self.start_ns:d}"
+        path.write_bytes(self.requests.tobytes())
+        try:
+            requests = np.asarray(np.memmap(path, self.requests.dtype, "r+"))
+        finally:
+            path.unlink()
+        window = PlannedWindow(self.start_ns, requests)
+        for name in ("keys", "rows", "digest", "first_ns", "last_ns"):
+            window.__dict__[name] = getattr(self, name)  # to compute them would read the file
+        return window
+
+    @cached_property
+    def keys(self) -> U8:
+        """[requests] keys, contiguous."""
+        return np.ascontiguousarray(self.requests["key"])
+
+    @cached_property
     def rows(self) -> int:
         """Number of events of the window's requests."""
         return int(self.requests["rows"].sum())
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Digest of requests and segments, 16 hex digits; see the module docstring."""
         with np.errstate(over="ignore"):
             return f"{int(mix(self.requests['digest'] ^ mix(self.requests['key'])).sum()):016x}"
 
+    @cached_property
+    def first_ns(self) -> int:
+        """Time of the first event."""
+        return int(self.requests["first_ns"].min())
+
+    @cached_property
+    def last_ns(self) -> int:
+        """Time of the last event."""
+        return int(self.requests["last_ns"].max())
+
 
 class RequestPlan:
-    """All requests of a log, 40 bytes each. Adding a segment copies the whole array."""
+    """All requests of a log: 50 bytes each in the windows that changed last, 10 and a place in a file in
+    others.
+    """
 
-    def __init__(self, length_ns: int) -> None:
+    def __init__(
+        self,
+        length_ns: int,
+        entries: Callable[[LogSegment], Planned],
+        scratch: Scratch | None = None,
+        in_memory: int = 0,
+    ) -> None:
+        """entries: reads the requests of a segment that is planned. Where it raises, the plan is to be
+        `reset`. scratch: takes windows past `in_memory` requests, but for one; None: all are in memory.
+        """
         self._length_ns = length_ns
-        self.requests: Planned = np.zeros(0, _PLANNED)
+        self._entries = entries
+        self._scratch, self._in_memory = scratch, in_memory
+        self._warm: dict[int, None] = {}
+        """Windows in memory, the one that changed last behind."""
+        self._windows: dict[int, PlannedWindow] = {}
+        """Start -> window with requests; NEVER: those without a time."""
+        self._segments: dict[tuple[int, int], LogSegment] = {}
+        self._sieve: U1 = np.zeros(1, np.uint8)
+        """A bit for each slot, set where a request may be known: most that come are new, and looked up in no
+        window.
+        """
         self._moved: dict[int, int] = {}
         """Request key -> start, ns, of the window in which its flow begins, if not the window of its first
         event.
         """
+        self._bound: tuple[U8, I8] = _NO_KEYS, np.zeros(0, np.int64)
+        """(Keys, ascending; start of the window of each, whatever its first event)."""
 
     def add(self, segments: Iterable[LogSegment]) -> None:
-        """Add segments. O(requests log requests)."""
-        self.requests = _merged([self.requests, *(_entries(one) for one in segments)])
+        """Add segments. O(requests of these segments log requests + requests of the windows that they
+        touch).
+        """
+        for some in _batches(segments):
+            parts = [self._entries(one) for one in some]
+            merged = merge_requests(parts)
+            starts = self._place(merged)
+            for one, own in zip(some, parts, strict=True):
+                one.rows_of = _rows_by_start(starts[np.searchsorted(merged["key"], own["key"])], own["rows"])
+                self._segments[one.lane, one.seq] = one
+            self._map()
+
+    def _map(self) -> None:
+        """Let files have the windows that memory is not meant for."""
+        if self._scratch is None:
+            return
+        n = sum(len(self._windows[start].requests) for start in self._warm)
+        while n > self._in_memory and len(self._warm) > 1:
+            start = next(iter(self._warm))
+            del self._warm[start]
+            n -= len(self._windows[start].requests)
+            self._windows[start] = self._windows[start].mapped(self._scratch.folder)
 
     def reset(self, segments: Iterable[LogSegment]) -> None:
         """Replace all requests of the plan by those of the given segments."""
-        self.requests = np.zeros(0, _PLANNED)
+        self._windows, self._segments, self._warm = {}, {}, {}
+        self._sieve = np.zeros(1, np.uint8)
         self.add(segments)
+
+    def remove(self, segments: Iterable[LogSegment], is_kept: Callable[[int], bool]) -> None:
+        """Remove segments. Of a window for which `is_kept` is true, all requests stay known while a segment
+        has some of them; the others are planned anew, as segments that remain show.
+        """
+        touched: set[int] = set()
+        for one in segments:
+            touched |= {*one.rows_of}
+            self._segments.pop((one.lane, one.seq), None)
+        there = {start for one in self._segments.values() for start in one.rows_of}
+        for start in touched:
+            window = self._windows.get(start)
+            if window is not None and not (is_kept(start) and start in there):
+                own = [one for one in self._segments.values() if start in one.rows_of]
+                parts = [self._entries(one) for one in own]
+                for one in own:
+                    del one.rows_of[start]
+                self._keep(start, merge_requests([]))
+                mine = [part[among(window.keys, part["key"])] for part in parts]
+                merged = merge_requests(mine)
+                starts = self._place(merged)
+                for one, part in zip(own, mine, strict=True):
+                    rows = _rows_by_start(starts[np.searchsorted(merged["key"], part["key"])], part["rows"])
+                    one.rows_of = _sum(one.rows_of, rows)
 
     def move(self, moved: Mapping[int, int]) -> None:
         """Record requests whose window is not that of their first event: key -> start of their window."""
-        self._moved |= moved
+        if moved:
+            self._moved |= moved
+            self._relocate(np.array(sorted(moved), np.uint64))
+
+    def bind(self, keys: U8, starts: I8) -> None:
+        """Record the requests (ascending) that belong to windows whatever their first event; replaces those
+        before.
+        """
+        before, self._bound = self._bound[0], (keys, starts)
+        self._relocate(np.union1d(before, keys))
 
     def moved_from(self, start_ns: int) -> dict[int, int]:
         """Requests moved out of a window that contains their first event: key -> start of the new window."""
         found = {}
         for key, to in self._moved.items():
-            place = int(np.searchsorted(self.requests["key"], np.uint64(key)))
-            if place < len(self.requests) and self.requests["key"][place] == key:
-                first = int(self.requests["first_ns"][place])
-                if first // self._length_ns * self._length_ns == start_ns != to:
+            window = self._windows.get(to)
+            if window is not None and to != start_ns:
+                own = window.requests[among(np.array([key], np.uint64), window.keys)]
+                if len(own) and self._window_of(int(own["first_ns"][0])) == start_ns:
                     found[key] = to
         return found
 
-    def starts_ns(self) -> I8:
-        """[requests] start of the window in which each request begins, ns; NEVER without a time."""
-        first = self.requests["first_ns"]
-        starts = np.where(first == NEVER, NEVER, first // self._length_ns * self._length_ns)
-        for key, start_ns in self._moved.items():
-            place = int(np.searchsorted(self.requests["key"], np.uint64(key)))
-            if place < len(starts) and self.requests["key"][place] == key:
-                starts[place] = start_ns
+    def windows(self) -> list[PlannedWindow]:
+        """Windows with requests that have a time, ascending. O(windows)."""
+        return [window for start, window in sorted(self._windows.items()) if start != NEVER]
+
+    def window(self, start_ns: int) -> PlannedWindow | None:
+        """One window; None where no request begins in it."""
+        return self._windows.get(start_ns)
+
+    def _window_of(self, first_ns: int) -> int:
+        return int(NEVER) if first_ns == NEVER else first_ns // self._length_ns * self._length_ns
+
+    def _starts(self, requests: Planned) -> I8:
+        """[requests] start of the window of each."""
+        first = requests["first_ns"]
+        starts: I8 = np.where(first == NEVER, NEVER, first // self._length_ns * self._length_ns)
+        moved = np.array(sorted(self._moved), np.uint64)
+        to = np.array([self._moved[key] for key in moved.tolist()], np.int64)
+        for keys, own in ((moved, to), self._bound):
+            known = among(keys, requests["key"])
+            starts[known] = own[np.searchsorted(keys, requests["key"][known])]
         return starts
 
-    def windows(self, without: U8) -> list[PlannedWindow]:
-        """Windows with requests, ascending, leaving out the requests `without` (keys, ascending). O(requests
-        log requests)."""
-        starts = self.starts_ns()
-        kept = np.flatnonzero((starts != NEVER) & ~among(without, self.requests["key"]))
-        order = kept[np.argsort(starts[kept], kind="stable")]
-        begins = np.flatnonzero(run_starts(starts[order])) if len(order) else np.zeros(0, np.int64)
-        parts = np.split(order, begins[1:])
-        return [PlannedWindow(int(starts[own[0]]), self.requests[own]) for own in parts if len(own)]
+    def _place(self, requests: Planned) -> I8:
+        """Add requests to those that are known; returns the start of the window of each."""
+        starts = np.zeros(len(requests), np.int64)
+        is_new = np.ones(len(requests), np.bool_)
+        keys = np.ascontiguousarray(requests["key"])
+        maybe = np.flatnonzero(self._may_know(keys))
+        leaving = []
+        for start, window in [*self._windows.items()]:
+            own_place = np.minimum(np.searchsorted(window.keys, keys[maybe]), len(window.keys) - 1)
+            is_known = window.keys[own_place] == keys[maybe]
+            known, place = maybe[is_known], own_place[is_known]
+            if not len(known):
+                continue
+            maybe = maybe[~is_known]
+            at, more, own = place, requests[known], window.requests
+            own["first_ns"][at] = np.minimum(own["first_ns"][at], more["first_ns"])
+            own["last_ns"][at] = np.maximum(own["last_ns"][at], more["last_ns"])
+            own["rows"][at] += more["rows"]
+            own["digest"][at] += more["digest"]
+            changed = PlannedWindow(start, own)
+            changed.__dict__["keys"] = window.keys
+            self._windows[start] = changed
+            is_new[known] = False
+            starts[known] = self._starts(own[at])
+            gone = at[starts[known] != start]
+            if len(gone):
+                leaving.append((start, own[gone]))
+                self._keep(start, np.delete(own, gone))
+        for start, gone_requests in leaving:
+            self._recount(start, gone_requests)
+            self._insert(gone_requests, self._starts(gone_requests))
+        fresh = requests[is_new]
+        starts[is_new] = self._starts(fresh)
+        self._insert(fresh, starts[is_new])
+        self._sift(keys[is_new])
+        return starts
+
+    def _may_know(self, keys: U8) -> B1:
+        """[keys] False for requests that are in no window; true for some of these, too."""
+        byte, bit = self._slot(keys)
+        found: B1 = self._sieve[byte] & bit != 0
+        return found
+
+    def _sift(self, keys: U8) -> None:
+        """Add keys to the sieve, which is made anew once it is too small."""
+        n = sum(len(window.requests) for window in self._windows.values())
+        if _SLOTS * n > 8 * len(self._sieve):
+            self._sieve = np.zeros(max(1, 1 << (2 * _SLOTS * n - 1).bit_length() >> 3), np.uint8)
+            keys = np.concatenate([window.keys for window in self._windows.values()])
+        np.bitwise_or.at(self._sieve, *self._slot(keys))
+
+    def _slot(self, keys: U8) -> tuple[I8, U1]:
+        """[keys] (byte of the sieve, bit in it)."""
+        slots = (keys & np.uint64(8 * len(self._sieve) - 1)).astype(np.int64)
+        return slots >> 3, np.left_shift(np.uint8(1), (slots & 7).astype(np.uint8))
+
+    def _insert(self, requests: Planned, starts: I8) -> None:
+        """Add requests (ascending) that are in no window."""
+        for start in np.unique(starts).tolist():
+            own, window = requests[starts == start], self._windows.get(start)
+            if window is not None:
+                own = np.insert(window.requests, np.searchsorted(window.keys, own["key"]), own)
+            self._keep(start, own)
+
+    def _keep(self, start: int, requests: Planned) -> None:
+        self._windows.pop(start, None)
+        self._warm.pop(start, None)
+        if len(requests):
+            self._windows[start] = PlannedWindow(start, requests)
+            self._warm[start] = None
+
+    def _relocate(self, keys: U8) -> None:
+        """Move requests (ascending) to the windows that they are of now."""
+        for start, window in [*self._windows.items()]:
+            known = np.flatnonzero(among(keys, window.keys))
+            gone = known[self._starts(window.requests[known]) != start]
+            if len(gone):
+                own = window.requests[gone]
+                self._keep(start, np.delete(window.requests, gone))
+                self._recount(start, own)
+                self._insert(own, self._starts(own))
+
+    def _recount(self, start: int, requests: Planned) -> None:
+        """Count events of requests (ascending) that were of a window under their new one, in all segments."""
+        keys, starts = np.ascontiguousarray(requests["key"]), self._starts(requests)
+        for one in self._segments.values():
+            if start in one.rows_of:
+                entries = self._entries(one)
+                entries = entries[among(keys, entries["key"])]
+                rows = _rows_by_start(starts[np.searchsorted(keys, entries["key"])], entries["rows"])
+                rows[start] = rows.get(start, 0) - int(entries["rows"].sum())
+                one.rows_of = _sum(one.rows_of, rows)
+
+
+def _batches(segments: Iterable[LogSegment]) -> Iterator[list[LogSegment]]:
+    """Segments, not more in one go than have _AT_ONCE requests, by a guess: a request an event."""
+    held: list[LogSegment] = []
+    for one in segments:
+        held.append(one)
+        if sum(each.file.rows for each in held) >= _AT_ONCE:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _rows_by_start(starts: I8, rows: I8) -> dict[int, int]:
+    """Start -> sum of rows, where it is not 0."""
+    distinct, code = np.unique(starts, return_inverse=True)
+    sums = np.bincount(code, rows, len(distinct)).astype(np.int64)
+    return dict(zip(distinct.tolist(), sums.tolist(), strict=True))
+
+
+def _sum(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    sums = {start: one.get(start, 0) + other.get(start, 0) for start in chain(one, other)}
+    return {start: rows for start, rows in sums.items() if rows}
 
 
 def among(known: U8, keys: U8) -> B1:
@@ -115,8 +355,9 @@ def among(known: U8, keys: U8) -> B1:
     return found
 
 
-def _entries(segment: LogSegment) -> Planned:
-    entries = segment.entries
+def requests_of(segment: LogSegment, index: Index) -> Planned:
+    """Requests of one segment. index: of those with an id."""
+    entries = np.concatenate((index, segment.loose)) if len(segment.loose) else index
     found = np.zeros(len(entries), _PLANNED)
     for name in ("key", "first_ns", "last_ns", "rows"):
         found[name] = entries[name]
@@ -124,11 +365,12 @@ def _entries(segment: LogSegment) -> Planned:
         origin = mix(np.array([segment.lane], np.uint64) * _LANE + np.uint64(segment.seq))
         # Rows are counted in: a request that is in both indexes of a segment adds up.
         found["digest"] = mix(entries["key"] ^ origin) * entries["rows"].astype(np.uint64)
-    return found
+    return merge_requests([found]) if len(segment.loose) else found
 
 
-def _merged(parts: Sequence[Planned]) -> Planned:
-    every = np.concatenate(parts)
+def merge_requests(parts: Sequence[Planned]) -> Planned:
+    """Requests of all parts, each once."""
+    every = np.concatenate([np.zeros(0, _PLANNED), *parts])
     every = every[np.argsort(every["key"], kind="stable")]
     starts = np.flatnonzero(run_starts(every["key"])) if len(every) else np.zeros(0, np.int64)
     found = every[starts]

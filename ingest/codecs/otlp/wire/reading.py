@@ -27,7 +27,7 @@ from ingest.codecs.spans.span_batch import BadSpans
 from ingest.codecs.spans.spans_to_events import SpanResult, event_key, probability_of_tracestate, time_column
 from ingest.codecs.values.columns import event_table, list_column
 from ingest.codecs.values.ids import fixed_values
-from ingest.codecs.values.names import clean_word, clean_words, constant_words, point_name
+from ingest.codecs.values.names import clean_word, clean_words, coded_words, constant_words, point_name
 from ingest.codecs.values.params import param_values
 from ingest.codecs.values.protobuf import message_classes
 from schemas.arrays import B1, I8
@@ -231,9 +231,7 @@ class _Columns:
     def _words(self, codes: I8) -> pa.DictionaryArray:
         """[rows] words of the given codes, dictionary-encoded; null for negative codes."""
         dense, used = wire.distinct(self._library, codes, len(self._tables.words))
-        missing = dense < 0
-        indices = pa.array(dense, mask=missing) if missing.any() else pa.array(dense)
-        return pa.DictionaryArray.from_arrays(indices, self._texts.take(pa.array(used)))
+        return coded_words(dense, self._texts.take(pa.array(used)))
 
     def _clean(self, codes: I8, change: Callable[[str], str] = str) -> pa.DictionaryArray:
         return clean_words(self._words(codes), self._config.max_name_bytes, self._oddities, change)
@@ -262,12 +260,8 @@ class _Columns:
         if not len(found.key):
             return pa.nulls(n, pa.list_(PARAM_TYPE))
         dense, used = wire.distinct(self._library, found.text, len(self._tables.words))
-        is_text = np.packbits(dense >= 0, bitorder="little")
-        num = pa.Array.from_buffers(
-            pa.float64(), len(dense), [pa.py_buffer(~is_text), pa.py_buffer(found.num)]
-        )
-        codes = pa.Array.from_buffers(pa.int32(), len(dense), [pa.py_buffer(is_text), pa.py_buffer(dense)])
-        text = pa.DictionaryArray.from_arrays(codes, self._texts.take(pa.array(used)))
+        num = pa.array(found.num, mask=dense >= 0)
+        text = coded_words(dense, self._texts.take(pa.array(used)))
         values = param_values(names, found.key, num, text, self._config, self._oddities)
         return list_column(np.diff(found.offsets).astype(np.int64), values)
 

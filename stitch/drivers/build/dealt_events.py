@@ -1,0 +1,134 @@
+"""Deal the events of many requests into groups of whole requests, in memory or by way of a scratch folder.
+
+On disk as in an external hash join: events are read once, in runs of as many as a group has, and each run is
+cut into a piece a group. A piece is an Arrow IPC stream (lz4) with no other words than its own, so the
+cost of a group is that of its rows, however many words a run has. With more groups than FANOUT, groups of
+groups are dealt again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.arrays import I8, U8
+from schemas.events import concat_events
+from stitch.columnar.runs import group_stably, own_words, whole
+from stitch.drivers.build.request_plan import Planned
+from stitch.lake.disk import FILE_MODE, FOLDER_MODE
+
+FANOUT: Final = 32
+"""Maximum groups that a run is dealt into at a time: a piece takes a millisecond, whatever its rows."""
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_ONE_THREAD: Final = pa.ipc.IpcReadOptions(use_threads=False)
+_KEY: Final = "request key"
+
+
+def dealt_in_memory(
+    requests: Planned, tables: Iterable[tuple[pa.Table, U8]], n_groups: int
+) -> Iterator[tuple[pa.Table, U8]]:
+    """Events of some requests (ascending), and the request of each, in groups of whole requests, of about as
+    many events each.
+
+    tables: events, and the request of each. O(events log requests), and a copy of each event, a group at a
+    time.
+    """
+    group_of = _group_of(requests, n_groups)
+    dealt = []
+    for table, key in tables:
+        rows, first = group_stably(_codes(requests, group_of, key, n_groups), n_groups + 1)
+        dealt.append((table, key, rows, first))
+    for number in range(n_groups):
+        parts = ((table, key, rows[first[number] : first[number + 1]]) for table, key, rows, first in dealt)
+        yield joined([(table.take(pa.array(own)), key[own]) for table, key, own in parts if len(own)])
+
+
+def dealt_on_disk(
+    requests: Planned, tables: Iterable[tuple[pa.Table, U8]], rows_at_once: int, folder: Path
+) -> Iterator[tuple[pa.Table, U8]]:
+    """Events of some requests (ascending), and the request of each, in groups of whole requests, of about
+    `rows_at_once` events each, or one request if it has more.
+
+    tables: events, and the request of each. folder: is made, and empty at the end. Holds two runs of
+    `rows_at_once` events. O(events log requests), times two for each factor of FANOUT in the groups.
+    """
+    n_groups = min(FANOUT, -(-int(requests["rows"].sum()) // rows_at_once))
+    group_of = _group_of(requests, n_groups)
+    folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    path = folder / "pieces"
+    places: list[list[tuple[int, int]]] = [[] for _ in range(n_groups)]
+    try:
+        path.touch(FILE_MODE, exist_ok=False)
+        with path.open("wb") as file:
+            for table, key in _runs(tables, rows_at_once):
+                rows, first = group_stably(_codes(requests, group_of, key, n_groups), n_groups + 1)
+                for group in np.flatnonzero(np.diff(first[:-1])).tolist():
+                    own = rows[first[group] : first[group + 1]]
+                    begin = file.tell()
+                    file.write(_encoded(table.take(pa.array(own)), key[own]))
+                    places[group].append((begin, file.tell() - begin))
+        with pa.OSFile(str(path)) as pieces:
+            for group, own_places in enumerate(places):
+                read = (_decoded(pieces.read_at(size, begin)) for begin, size in own_places)
+                own_requests = requests[group_of == group]
+                if len(own_requests) > 1 and int(own_requests["rows"].sum()) > 2 * rows_at_once:
+                    yield from dealt_on_disk(own_requests, read, rows_at_once, folder / f"{group:d}")
+                else:
+                    yield joined([*read])
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _group_of(requests: Planned, n_groups: int) -> I8:
+    """[requests] group of each, ascending, of about as many events each: by the middle of the request, so
+    that three groups or more never are one.
+    """
+    ends = np.cumsum(requests["rows"])
+    total = max(1, int(ends[-1])) if len(ends) else 1
+    group: I8 = np.minimum((2 * ends - requests["rows"]) * n_groups // (2 * total), n_groups - 1)
+    return group
+
+
+def _codes(requests: Planned, group_of: I8, key: U8, n_groups: int) -> I8:
+    """[events] group of the request of each; `n_groups` for other requests."""
+    place = np.minimum(np.searchsorted(requests["key"], key), len(requests) - 1)
+    codes: I8 = np.where(requests["key"][place] == key, group_of[place], n_groups)
+    return codes
+
+
+def _runs(tables: Iterable[tuple[pa.Table, U8]], rows_at_once: int) -> Iterator[tuple[pa.Table, U8]]:
+    """Tables joined to one chunk a column, `rows_at_once` events or more each but for the last."""
+    held: list[tuple[pa.Table, U8]] = []
+    for part in tables:
+        held.append(part)
+        if sum(len(key) for _, key in held) >= rows_at_once:
+            yield joined(held)
+            held = []
+    if held:
+        yield joined(held)
+
+
+def joined(parts: list[tuple[pa.Table, U8]]) -> tuple[pa.Table, U8]:
+    """Events of all parts, one chunk a column, and the request of each."""
+    keys = [np.zeros(0, np.uint64), *(key for _, key in parts)]
+    return concat_events([table for table, _ in parts]), np.concatenate(keys)
+
+
+def _encoded(events: pa.Table, key: U8) -> pa.Buffer:
+    """Bytes of a piece."""
+    piece = own_words(events).append_column(_KEY, pa.array(key))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, piece.schema, options=_OPTIONS) as writer:
+        writer.write_table(piece)
+    return sink.getvalue()
+
+
+def _decoded(data: pa.Buffer) -> tuple[pa.Table, U8]:
+    """(Events of a piece, request of each)."""
+    with pa.ipc.open_stream(data, options=_ONE_THREAD) as stream:
+        piece = stream.read_all()
+    return piece.drop_columns(_KEY), whole(piece[_KEY]).to_numpy()
