@@ -107,7 +107,7 @@ class Segment(Closed):
 
 
 class PartitionRange(Closed):
-    """Offsets `[start, end)` of one topic partition."""
+    """Range of offsets of one topic partition: from `start` to before `end`."""
 
     topic: str
     topic_id: str | None = None
@@ -410,8 +410,12 @@ class CommitBody(Closed):
     """Part of a commit record that the writer provides; `Lane` adds owner, number and predecessor."""
 
     kind: Literal["import", "live", "takeover", "upkeep", "build"]
+    """Kind of commit: files were imported; a live lane read its streams; a live lane was taken over; upkeep
+    hid or rewrote files; windows were built from a log."""
     inputs: tuple[InputFile, ...] = ()
+    """Files imported by the commit; empty for other kinds."""
     counters: Counters = Counters()
+    """Ledger of the commit."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Settings of decoder and stitcher at the commit, as JSON values."""
     gaps: tuple[PartitionRange, ...] = ()

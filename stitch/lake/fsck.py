@@ -169,6 +169,7 @@ def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Violation]:
 
 
 def _ledger(commits: list[CommitRecord]) -> Iterator[Violation]:
+    """Yield violations for commits whose counters do not balance or differ from the rows of their files."""
     for record in commits:
         counters = record.counters
         if not counters.balanced:
@@ -182,6 +183,7 @@ def _ledger(commits: list[CommitRecord]) -> Iterator[Violation]:
 
 
 def _unnamed_files(store: Store, commits: list[CommitRecord], hidden: Hidden) -> Iterator[Violation]:
+    """Yield violations for data files that no commit lists, and renamed files that nothing replaces."""
     named = {item.final: item for record in commits for item in record.publish}
     for name in [*data_files(store)]:
         item = named.get(name.removesuffix(ASIDE))
@@ -192,6 +194,7 @@ def _unnamed_files(store: Store, commits: list[CommitRecord], hidden: Hidden) ->
 
 
 def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Violation]:
+    """Yield violations of one published file: missing, or content, metadata or counts not as committed."""
     if store.size(item.final) is None:
         if not hidden.hides(item):  # else it was swept
             yield Violation("I3", f"'{item.final}' was committed and is not there")

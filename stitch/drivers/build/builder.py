@@ -157,6 +157,7 @@ class Builder(LogView):
                 continue
 
     def _step(self, now_ns: int, *, finished: bool, urgent: bool) -> Step:
+        """Try `step` once. Raises UnreadableSegmentError, _MovedError: try again."""
         self._follow()
         if self._lane_of_flows:
             self.refuse_lost()
@@ -426,6 +427,12 @@ class Builder(LogView):
         water: int | None,
         now_ns: int,
     ) -> Step:
+        """Build and commit windows.
+
+        windows: start -> window that is not frozen. first, again: starts of windows to build, and to rebuild.
+        late: start of a frozen window -> requests with late events. seal: time up to which all windows are
+        built afterwards. water: watermark; None: the log has ended. All times in ns.
+        """
         through = tuple(self._log.through.items())
         manifest = open_manifest(self._run.store, self._run.lake)
         before = manifest.by_window(Window(start, self._length_ns) for start in again)

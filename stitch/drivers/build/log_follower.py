@@ -47,6 +47,8 @@ class UnreadableSegmentError(LakeError):
 
 @dataclass(slots=True)
 class _LaneLog:
+    """State of following one lane's log."""
+
     head: int = 0
     """Number of the last commit read; 0: none."""
     kept_from: int = 1
@@ -54,9 +56,13 @@ class _LaneLog:
     lost: dict[int, int] = field(default_factory=dict)
     """Commit of a segment that is gone or damaged -> number of its events that were counted as missing."""
     watermark_ns: int | None = None
+    """Watermark of the last commit read, ns; None: not known yet."""
     ended: bool = False
+    """True if the lane was ended by an operator."""
     has_positions: bool = False
+    """True if the lane reads partitions; False for a lane of imported files."""
     config: dict[str, Any] = field(default_factory=dict)
+    """Settings of the last commit read that records them."""
 
     @property
     def start(self) -> int:
@@ -107,6 +113,7 @@ class LogFollower:
         return fresh, left
 
     def _follow_lane(self, lane: int, known: int) -> tuple[list[LogSegment], list[LogSegment]]:
+        """As `follow`, for one lane; known: commit of the lane up to which the last build had read the log."""
         log = self._lanes.setdefault(lane, _LaneLog())
         lost = {at for at in self._unreadable if at[0] == lane}
         if last_number(self._store, lane, log.head) == log.head and not lost:

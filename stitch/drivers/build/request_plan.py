@@ -306,6 +306,8 @@ class RequestPlan:
             self._keep(start, own)
 
     def _keep(self, start: int, requests: Planned) -> None:
+        """Replace the requests of the window at `start`, and mark it as the latest changed; remove it if there
+        are none."""
         self._windows.pop(start, None)
         self._warm.pop(start, None)
         if len(requests):

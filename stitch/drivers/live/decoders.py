@@ -37,9 +37,13 @@ class _Gathering:
     """Messages of one stream, in one format, that were polled since the last decode of the stream."""
 
     since_ns: int
+    """Time of the first poll, ns."""
     polls: list[Payloads]
+    """Messages in the order of their polls, all in one format."""
     bytes: int = 0
+    """Total size of the messages."""
     messages: int = 0
+    """Total number of messages."""
 
     def is_enough(self, now_ns: int, n_bytes: int) -> bool:
         """True if enough bytes, messages or time have been gathered to decode."""

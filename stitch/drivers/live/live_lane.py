@@ -301,8 +301,8 @@ class LiveLane:
         return dict(built_to).get(self.number, 0)
 
     def _refuse_own_clock(self, now_ns: int) -> None:
-        """Raise LakeError if every buffered event is ahead of the clock and there are more of them than dead
-        letters are stored: then this host's clock is likely wrong."""
+        """Raise LakeError if every event since the last commit is ahead of the clock, and there are more than
+        `max_dead_letters_per_commit`: this host's clock is likely wrong."""
         read, absurd = self._arrivals.n_read, self._arrivals.refused[Reason.ABSURD_TIME.value]
         if absurd == read > self._settings.max_dead_letters_per_commit:
             raise LakeError(

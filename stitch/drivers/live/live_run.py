@@ -57,7 +57,7 @@ class LiveIdentity:
     owner: str
     """Unique name of the process."""
     created_by: str
-    """Program and version, such as `flowdiff 0.9.0`."""
+    """Program and version, as in `flowdiff 0.9.0`."""
 
 
 def start_stream(source: LiveSource, lane: LiveLane, stream: StreamId, *, accept_gaps: bool) -> Place:
@@ -223,6 +223,7 @@ class LiveRun:
     # -- ownership ------------------------------------------------------------------------------------------
 
     def _own(self, change: StreamChange) -> None:
+        """Apply a change of the streams assigned to this process: lost, asked back, gained."""
         if not change:
             return
         self._settle()
@@ -322,6 +323,7 @@ class LiveRun:
                 self._drop(number, "released")
 
     def _drop(self, number: int, how: str, why: str = "") -> None:
+        """Discard a lane without committing, and report the state `how` to the watch."""
         lane = self._lanes.pop(number, None)
         self._work.forget(number)
         if lane is not None:
@@ -341,6 +343,8 @@ class LiveRun:
     # -- payloads -------------------------------------------------------------------------------------------
 
     def _poll(self, timeout_s: float) -> Payloads | None:
+        """Poll the source; None: no messages. An error of a stream halts its lane, or has it taken over again
+        if gaps are accepted."""
         try:
             payloads = self._source.poll(timeout_s)
         except StreamError as error:
@@ -491,6 +495,7 @@ class LiveRun:
         return self._work.bytes + sum(lane.bytes for lane in self._lanes.values())
 
     def _tell(self) -> None:
+        """Update `status`."""
         ends = self._source.ends() if not self._stopping else {}
         statuses = {n: LaneStatus(n, LaneState.WAITING, why) for n, why in self._later.items()}
         statuses |= {number: lane.status(ends) for number, lane in self._lanes.items()}

@@ -91,7 +91,7 @@ class Settled:
         last = np.ones(len(keys), dtype=np.bool_)
         last[:-1] = keys[1:] != keys[:-1]
         self.keys: U8 = keys[last]
-        """Distinct hashes of requests that some segment lists as published or rejected, ascending."""
+        """Distinct hashes of requests that a segment lists as published or rejected, ascending."""
         self._by: I8 = number[last]
         """[keys] index of the last segment that lists the hash in `keys`."""
 

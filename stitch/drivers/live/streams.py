@@ -63,7 +63,7 @@ class Watermark:
     ns: int | None
     """Time before which no more events are expected, ns; None: not yet known."""
     idle: tuple[StreamId, ...]
-    """Silent streams, for which the clock stands in for their event time, sorted."""
+    """Silent streams, for which the clock replaces event time, sorted."""
 
 
 class StreamTimes:

@@ -48,6 +48,7 @@ class LaneStatus:
     streams: tuple[StreamStatus, ...] = ()
     """Streams of the lane; empty if it could not be taken over yet: all fields below are then defaults."""
     watermark_ns: int | None = None
+    """Watermark of the lane, ns since the epoch; None: not known yet."""
     bytes: int = 0
     """Bytes of events that the lane buffers since its last commit."""
     commit: int = 0
@@ -64,11 +65,13 @@ class LiveStatus:
     now_ns: int
     """Time of the last turn, ns (`Moment.now_ns`); compare it with times of that clock only."""
     lanes: tuple[LaneStatus, ...]
+    """Lanes assigned to this process that are not halted, ascending."""
     paused: bool
     """True if reading is paused, as memory is used up or commits fail."""
     trouble: str | None
     """Reason why the log cannot be read; None: it can."""
     stopping: bool
+    """True from the request to stop on."""
     halted: tuple[tuple[int, str], ...] = ()
     """(lane, reason) of each lane that halted and needs an operator."""
     build: BuildStatus = BuildStatus()  # noqa: RUF009 - frozen

@@ -127,6 +127,7 @@ def rewrite(
 
 
 def _verify(store: Store, staging: Staging, window: Window, tables: Mapping[str, list[pa.Table]]) -> None:
+    """Read staged files of a window back; raise LakeError unless they have exactly the rows of `tables`."""
     staged = [item for item in staging.items() if item.window == window.name]
     store.persist([item.stage for item in staged])
     for item in staged:
@@ -172,7 +173,9 @@ class Compacted:
     """Result of a run of compaction, or of a dry run."""
 
     windows: int
+    """Number of windows compacted, or to be compacted in a dry run."""
     files_before: int
+    """Number of files of these windows before compaction."""
     files_after: int
     """Number of files after compaction; 0 in a dry run, which cannot know it."""
     bytes_before: int

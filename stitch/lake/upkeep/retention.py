@@ -1,9 +1,9 @@
 """Retire windows above an age: readers stop seeing them at once, and their files are deleted after a grace
 period.
 
-Late events and dead letters, which belong to no window, are retired likewise, by the time at which the store
-wrote their file, as commits and dead letters have no event time. Events in such a file are older than its
-time of writing. Reports are deleted at once, if asked for: no reader keeps one open.
+Late events and dead letters, which belong to no window, are retired by the time at which the store wrote
+their file, as commits and dead letters have no event time; events are older than their file. Reports are
+deleted at once, if asked for: no reader keeps one open.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class AgedSide:
     through: tuple[tuple[int, int], ...]
     """(lane, commit), ascending: files of the lane up to this commit are past the maximum age."""
     files: int
-    """Number of these files."""
+    """Number of files past the maximum age."""
     rows: int
-    """Number of rows in these files."""
+    """Number of rows in the files past the maximum age."""
 
 
 def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSide]:

@@ -204,8 +204,8 @@ def _and_retired(before: Upkeep, retirement: Retirement, grace_ns: int) -> Upkee
 
 
 def _and_replaced(before: Upkeep, latest: Replaced, grace_ns: int) -> Upkeep:
-    """Add replaced files of a table to the upkeep state; the table's entries older than the grace period are
-    merged into the latest of these."""
+    """Add replaced files of a table to the upkeep state; of the table's entries older than the grace period
+    only the latest stays, which includes the others."""
     own = [at for at in before.replaced if at.table == latest.table]
     past = [at for at in own if at.at_ns <= latest.at_ns - grace_ns]
     through = dict(own[-1].through) if own else {}
