@@ -62,7 +62,7 @@ class Step:
     again: int = 0
     """Number of windows rebuilt."""
     late: int = 0
-    """Number of events of frozen windows that were stored as late."""
+    """Number of events stored as late, as their window is frozen: a segment it was built from is gone."""
     events: int = 0
     """Number of events in the windows that were built or rebuilt."""
     missing: int = 0
@@ -157,7 +157,7 @@ class Builder(LogView):
                 continue
 
     def _step(self, now_ns: int, *, finished: bool, urgent: bool) -> Step:
-        """Try `step` once. Raises UnreadableSegmentError, _MovedError: try again."""
+        """Attempt one step. Raises UnreadableSegmentError or _MovedError if windows must be planned again."""
         self._follow()
         if self._lane_of_flows:
             self.refuse_lost()

@@ -71,7 +71,8 @@ class LogView:
         self._built_at_ns: dict[int, int | None] = {}
         """Start, ns -> watermark, ns, when the latest version was built; None: all lanes had ended."""
         self._frozen_keys: dict[int, U8] = {}
-        """Start, ns, of a frozen window -> keys of the requests of its version, ascending."""
+        """Start, ns, of a window that cannot be rebuilt (`_is_frozen`) -> keys of the requests of its version,
+        ascending."""
         flows = manifest.of_table("flows")
         built = flows.filter(pc.equal(flows["lane"], UPKEEP_LANE))
         self._old_windows = frozenset(built["window_ns"].to_pylist())

@@ -33,7 +33,7 @@ class Hidden:
     """Rules, by window, lane and commit, that say which files of a lake upkeep has hidden."""
 
     retired_to_ns: int | None
-    """Windows that end at or before this time, ns since the epoch, are retired; None: no window is."""
+    """Time, ns since the epoch: windows that end at or before it are retired; None: no window is."""
     length_ns: int
     """Length of the lake's windows, ns."""
     starts_ns: I8
@@ -50,7 +50,8 @@ class Hidden:
 
     @property
     def live_seqs(self) -> I8:
-        """Numbers of the upkeep commits that wrote the current generation of a window not retired."""
+        """[commits] numbers of upkeep commits that wrote the current generation of a window that is not
+        retired, distinct, ascending."""
         inside = self.starts_ns + self.length_ns > (
             _BEFORE if self.retired_to_ns is None else self.retired_to_ns
         )
