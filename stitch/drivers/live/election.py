@@ -1,5 +1,6 @@
-"""Which of several processes builds the windows of a lake: settled to save work, as put-if-absent decides
-whatever is settled.
+"""Elect the one process that builds the windows of a lake.
+
+The election only saves work: two builders at once do no harm, as put-if-absent lets one of their commits win.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ from stitch.lake.store import Store
 LOCK: Final = "build-lock"
 LEASE: Final = "control/build-lease"
 LEASE_S: Final = 6.0
-"""Time without a sign of life after which another process builds."""
+"""Time, s, without renewal after which a lease expires and another process may take it."""
 
 
 class Election(Protocol):
-    """Who of several processes builds."""
+    """Election of the process that builds the windows of a lake."""
 
     def take(self, held: ExitStack) -> bool:
-        """True if it is us, until `held` is closed. Raises OSError."""
+        """Try to become the builder; True if this process is elected, until `held` is closed. Raises
+        OSError."""
         ...
 
 
 class NoElection:
-    """Everybody builds: put-if-absent decides."""
+    """Election that every process wins: put-if-absent decides which commits stand."""
 
     def take(self, held: ExitStack) -> bool:
         """See Election."""
@@ -38,7 +40,7 @@ class NoElection:
 
 
 class LockElection:
-    """Whoever holds a lock of the folder builds; the lock goes with its process."""
+    """Election by an exclusive lock on the lake's folder; the lock ends with the process that holds it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -53,7 +55,7 @@ class LockElection:
 
 
 class LeaseElection:
-    """Whoever renews a lease in the bucket builds. One that lost it goes on until another one commits."""
+    """Election by a lease in the bucket. A builder whose lease expired goes on until another one commits."""
 
     def __init__(self, store: Store, owner: str) -> None:
         self._lease = Lease(store, LEASE, owner, LEASE_S)
@@ -67,6 +69,9 @@ class LeaseElection:
 
 
 def election(store: Store, lake: str, owner: str) -> Election:
-    """Election among the processes of a lake, by its name."""
+    """Election among the processes of the lake named `lake`: by lock in a folder, by lease in a bucket.
+
+    owner: unique name of this process.
+    """
     folder = local_path(lake)
     return LeaseElection(store, owner) if folder is None else LockElection(folder)
