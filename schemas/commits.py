@@ -305,7 +305,7 @@ class Standing(Closed):
     idle: tuple[str, ...] = ()
     """Idle streams (`topic/partition`), for which the watermark followed the clock."""
     segments: tuple[Segment, ...] = ()
-    """Segments that the commit names: its own, or, of earlier versions, all with open events."""
+    """Segments that the commit names: its own; in commits of older flowdiff versions all with open events."""
     kept_from: int | None = None
     """Number of the first commit whose segment, like those of all later commits, is retained for a repair;
     None: none is.
@@ -428,7 +428,7 @@ class CommitBody(Closed):
     repair: Repair | None = None
     """Effect on late events; None unless an upkeep commit repaired windows."""
     build: Build | None = None
-    """Windows built from a log; None unless an upkeep commit built windows."""
+    """Windows built from a log; None unless `kind` is `build`."""
 
 
 class CommitRecord(CommitBody):

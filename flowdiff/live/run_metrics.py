@@ -133,14 +133,14 @@ class RunMetrics(Watch):
             self._changes.labels(change)
 
     def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:  # noqa: ARG002 - as Watch has it
-        """See Watch. `refused` is ignored: rejected items are counted when they are committed."""
+        """Count decoded messages. `refused` is ignored: rejected items are counted when committed."""
         topic, _, partition = stream.rpartition("/")
         self._messages.labels(topic, partition).inc(messages)
         self._bytes.labels(topic, partition).inc(size)
         self._events.labels(topic, partition).inc(events)
 
     def committed(self, record: CommitRecord, took_s: float) -> None:
-        """See Watch."""
+        """Count a commit and what its counters say; observe its duration."""
         counters = record.counters
         self._commits.inc()
         self._commit_s.observe(took_s)
@@ -156,11 +156,11 @@ class RunMetrics(Watch):
         self._gaps.inc(sum(gap.end - gap.start for gap in record.gaps))
 
     def lane(self, lane: int, state: str, why: str) -> None:  # noqa: ARG002 - as Watch has it
-        """See Watch."""
+        """Count a change of a lane's state."""
         self._changes.labels(state).inc()
 
     def trouble(self, why: str | None) -> None:
-        """See Watch."""
+        """Set the gauge of source trouble: 1 with a reason `why`, 0 for None."""
         self._trouble.set(why is not None)
 
 

@@ -47,7 +47,7 @@ class _RetryState:
     losses: int = 0
     """Number of times another process took the lane."""
     commits: int = 0
-    """Number of commits since the last loss."""
+    """Number of commits since another process last took the lane."""
     is_away: bool = False
     """True if this process does not hold the lane and is to take it over at `retry_at_ns`."""
 
