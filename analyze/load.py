@@ -150,9 +150,14 @@ def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
         return pa.concat_tables(tables)
     if refused is not None:
         raise refused
+    raise no_request(parts)
+
+
+def no_request(parts: Sequence[LakePeriod]) -> PeriodError:
+    """Error for a sample of which no request matches its filter, with names that there are."""
     where = parts[0].period.where
     filtered = "" if where is None else f" where {where.text}"
-    raise PeriodError(
+    return PeriodError(
         f"Period {ranges_text([part.period for part in parts])}{filtered} holds no request.",
         remedy=unknown_name(parts[0]),
     )

@@ -50,12 +50,14 @@ COMMANDS: Final = {
     "sql": "Query a lake in SQL.",
     "export": "Export flows as DOT graphs, OTLP spans or native records.",
     "summarize": "Compute the statistics of every window in advance, so that histories are read in seconds.",
-    "repair": "Build windows again that late events belong to, now, under readers and live ingestion.",
+    "repair": "Rebuild windows that have late events now, even while they are read and live ingestion runs.",
     "retain": "Remove windows above an age from a lake, also during ingestion and while it is read.",
     "compact": "Rewrite sealed windows of many small files as one file per table, with the same rows.",
-    "build": "Build the windows of another lake from the events that live lanes of a lake log.",
+    "build": "Build the windows of another lake from the events that live ingestion logs in a lake.",
     "publish": "Publish a lake's tables to an Iceberg catalog, without copying a row.",
-    "end-lane": ("End a lane whose partitions are gone for good, and build what waited for it."),
+    "end-lane": (
+        "End a lane whose partitions were deleted for good, and build the windows that waited for it."
+    ),
     "calibrate": (
         "Compare ordinary periods of a lake with each other and count the findings, all of which are false."
     ),

@@ -1,7 +1,7 @@
 """Commit record of a lane, version 2: work done, files published, and state of the lane.
 
-An existing record is authoritative: its files belong to the lake even before they are moved there.
-`stitch.lake.chain` describes how records are chained and hashed.
+A record is authoritative once it exists: its files belong to the lake even before they are moved to their
+final names. `stitch.lake.chain` describes how records are chained and hashed.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ NO_COMMIT: Final = "0" * 64
 
 
 class InputFile(Closed):
-    """One imported file, or part of a topic, identified by `sha256`; the name is for people."""
+    """One imported file, or range of a topic, identified by `sha256`; `name` is only for display."""
 
     name: Annotated[str, BeforeValidator(lambda name: readable_name(name) if isinstance(name, str) else name)]
     sha256: str
     size: int
-    """Bytes; 0 for a part of a topic."""
+    """Size of the file, bytes; 0 for a range of a topic."""
     format: str | None = None
-    """Requested format; None: recognised by content."""
+    """Format given by the user; None: recognised by content."""
     columns: str = ""
-    """Configured columns of a table of spans (`SpanColumns.told`)."""
+    """Configured column mapping of a table of spans (`SpanColumns.told`); empty for other formats."""
     events: int | None = None
-    """Events read from it; None: not recorded, at least one."""
+    """Number of events read from the file; None: not recorded, at least one."""
     quarantined: int = 0
-    """Number of these events that were refused for an absurd time."""
+    """Number of the file's events that were rejected for an absurd time."""
 
     def is_settled(self, format_: str | None, columns: str, *, any_time: bool = False) -> bool:
         """True if importing the file again, as `format_` with `columns`, would only repeat the import.
@@ -46,114 +46,137 @@ class InputFile(Closed):
 
 
 class FlowCounts(Closed):
-    """Counts of a file of flows, so that windows are listed without reading it."""
+    """Aggregates over a file of flows, so that windows are listed without reading the file."""
 
     weight: float
     """Sum of the flows' weights."""
     weighted_ns: float
-    """Sum of weight times response time."""
+    """Sum over flows of weight times response time, ns."""
     errors: int
     """Number of flows with a failed root."""
     failed_weight: float
-    """Sum of these flows' weights."""
+    """Sum of the weights of flows with a failed root."""
     flagged: int
-    """Number of flows with a quality flag."""
+    """Number of flows with at least one quality flag."""
     flags: tuple[int, ...]
     """Number of flows by quality flag, in the order of `Quality`, up to the last one that occurs."""
     categories: tuple[int, ...]
-    """Smallest hashes of their categories, ascending: see `stitch.lake.flow_counts`."""
+    """Sketch for the number of distinct categories: the smallest category hashes, ascending
+    (`stitch.lake.flow_counts`)."""
 
 
 class Publish(Closed):
-    """One file to be moved from the stage to its final name."""
+    """One Parquet file that a commit publishes, by moving it from its staged to its final name."""
 
     table: str
+    """Name of the table, such as `flows` or `late`."""
     window: str | None
-    """Name of the window; None for late and dead letters."""
+    """Name of the window; None for tables without windows, such as late events and dead letters."""
     stage: str
+    """Path of the staged file in the lake."""
     final: str
+    """Path of the published file in the lake."""
     sha256: str
+    """Hash of the file, hex."""
     size: int
+    """Size of the file, bytes."""
     rows: int
+    """Number of rows in the file."""
     footer_size: int
-    """Bytes of the footer, which locates all other data and has no page checksum."""
+    """Size, bytes, of the Parquet footer, which locates all other data and has no page checksum."""
     footer_sha256: str
+    """Hash of the footer, hex."""
     last_ns: int | None = None
-    """`flows`: last end of a response in the file; `late`: its latest time; else None."""
+    """Latest time in the file, ns since the epoch: end of a response in `flows`, event time in `late`; None
+    for other tables."""
     counts: FlowCounts | None = None
-    """Counts of `flows`; None for other tables."""
+    """Aggregates over the file's flows; None for other tables than `flows`."""
 
 
 class Segment(Closed):
-    """A file of a lane's log: events that one commit read (`stitch.lake.event_log`)."""
+    """A file of a lane's log: the events that one commit read (`stitch.lake.event_log`)."""
 
     name: str
+    """Path of the file in the lake."""
     sha256: str
+    """Hash of the file, hex."""
     size: int
+    """Size of the file, bytes."""
     rows: int
+    """Number of events in the file."""
 
 
 class PartitionRange(Closed):
-    """Offsets `[start, end)` of one topic partition."""
+    """Range of offsets of one topic partition: from `start` to before `end`."""
 
     topic: str
     topic_id: str | None = None
-    """Distinguishes a topic from another one made under the same name."""
+    """Kafka's id of the topic, which differs if the topic was deleted and created again; None: unknown."""
     partition: int = Field(ge=0)
     start: int = Field(ge=0)
     end: int = Field(ge=0)
     epoch: int | None = None
-    """Largest leader epoch before `end`, or larger: distinguishes a log from its state before a truncation.
-    None: the log has none.
+    """Leader epoch, at least that of the last message before `end`: distinguishes the log from its state
+    before a truncation. None: the log has no epochs.
     """
 
 
 class Counters(Closed):
-    """The ledger of one commit (I1 of `flowdiff fsck`); events are rows of batches that codecs made."""
+    """Ledger of one commit, balanced by invariant I1 of `flowdiff fsck`. An event is a row that a codec
+    decoded."""
 
     events_read: int = 0
+    """Events decoded from the input of this commit."""
     events_published: int = 0
     """Events in flows of this commit, or dropped by the kernel with a quality flag (CAPPED)."""
     events_duplicate: int = 0
-    """Exact copies inside this import, and events of requests that are in the lake already, unchanged."""
+    """Events dropped as duplicates: exact copies inside this import, and events of requests that are in the
+    lake already with the same content."""
     events_rejected: int = 0
-    """Events that became dead letters: the same id with other content, no time to go by, an absurd time."""
+    """Events that became dead letters: same id with different content, no time, or an absurd time."""
     events_late: int = 0
-    """Events of requests that are in the lake already with other content, or that came after their window was
-    sealed: stored under `late/`.
+    """Events stored under `late/`: their request is in the lake already with different content, or their
+    window was sealed before they were read.
     """
     events_carried: int = 0
     """Events read by earlier commits of the lane and open when this one began; 0 for an import."""
     events_lost: int = 0
     """Carried events that were in a damaged segment and will not be read again."""
     events_unlogged: int = 0
-    """Events read that the lane's log does not hold, refused ones aside: settled by the commit that read
-    them, and older than `live.keep_events`.
+    """Events read and accepted that the lane's log does not hold, as the commit handled them itself and they
+    are older than `live.keep_events`; builders count them as missing. Written by earlier versions only.
     """
     events_open: int = 0
-    """Events open after this commit, in the lane's segments: of requests or windows that are not complete; 0
-    for a lane that logs.
+    """Events still open after this commit, in the lane's segments: their request or window is not complete; 0
+    for a lane whose windows are built from its log.
     """
     events_logged: int = 0
-    """Events in the segment of this commit, from which builders make windows."""
+    """Events in the log segment of this commit, from which windows are built."""
     messages: int = 0
-    """Messages read from a log, whatever their fate. `positions` covers them and gaps between them."""
+    """Messages read from a log, including rejected ones; their offsets lie in `Standing.positions`."""
     flows: int = 0
+    """Flows published by this commit."""
     flows_duplicate: int = 0
+    """Flows dropped because the lake has the request already with the same content."""
     flows_late: int = 0
+    """Flows not published because the lake has the request already with different content; their events are
+    late."""
     rejects: dict[str, int] = Field(default_factory=dict)
-    """Dead letters by reason: items that codecs refused (never counted as events), and `events_rejected`."""
+    """Reason -> number of dead letters: items that codecs rejected (not counted as events), and
+    `events_rejected`."""
     rejects_not_kept: int = 0
-    """Number of `rejects` that were counted but not stored: beyond the bound on the dead letters of one file
-    or commit, or stored by an earlier build of their window.
+    """Number of dead letters in `rejects` that were counted but not stored: beyond the maximum per file or
+    commit, or stored by an earlier build of their window.
     """
     oddities: dict[str, int] = Field(default_factory=dict)
+    """Kind of irregularity in decoded input -> number of occurrences."""
     quality: dict[str, int] = Field(default_factory=dict)
-    """Number of published flows by quality flag, counted by the lane from the commit's files."""
+    """Name of a quality flag -> number of published flows with it, counted from the commit's files."""
 
     @property
     def balanced(self) -> bool:
-        """True if every event that was read is accounted for, exactly once."""
+        """True if events carried and read equal the sum of events published, duplicate, rejected, late, lost,
+        open and logged."""
         return self.events_carried + self.events_read == (
             self.events_published
             + self.events_duplicate
@@ -166,129 +189,148 @@ class Counters(Closed):
 
 
 class CheckpointRef(Closed):
-    """Reference to a checkpoint: the lane's commits up to and including `through`."""
+    """Reference to a checkpoint: tables that summarize a lane's commits, so that readers need not read
+    each."""
 
     through: int
+    """Number of the last commit that the checkpoint covers."""
     files: str
-    """Name of the table of published files."""
+    """Path, in the lake, of the table of published files."""
     files_sha256: str
+    """Hash of the table of published files, hex."""
     inputs: str
-    """Name of the table of imported files."""
+    """Path, in the lake, of the table of imported files."""
     inputs_sha256: str
+    """Hash of the table of imported files, hex."""
 
 
 class Retirement(Closed):
-    """Removal of windows that end at or before `to_ns`."""
+    """Retirement of all windows that end at or before a time: readers no longer see them."""
 
     to_ns: int
+    """Latest end of a retired window, ns since the epoch."""
     at_ns: int
-    """Time of the commit, by the writer's clock."""
+    """Time of the commit, ns since the epoch, by the writer's clock."""
 
 
 class Generation(Closed):
-    """Windows rewritten by one commit of the upkeep lane, which replaces their earlier files."""
+    """One commit of the upkeep lane that rewrote windows: its files replace their earlier files."""
 
     seq: int
-    """Number of the commit."""
+    """Number of the commit in the upkeep lane."""
     at_ns: int
-    """Time of the commit, by the writer's clock."""
+    """Time of the commit, ns since the epoch, by the writer's clock."""
     through: tuple[tuple[int, int], ...]
-    """(lane, commit), ascending: in these windows, the lane's files up to that commit are replaced."""
+    """(lane, commit), ascending: in the rewritten windows, the lane's files up to the commit are replaced."""
     emptied: tuple[str, ...] = ()
     """Names of rewritten windows without any flow left, which no file represents."""
 
 
 class Replaced(Closed):
-    """Removal of files of a table outside windows (`late`, …)."""
+    """Removal of files of a table without windows, such as `late`, by a commit of the upkeep lane."""
 
     seq: int
-    """Number of the removing commit. Files of the table that it publishes itself stay."""
+    """Number of the removing commit. Files of the table that the commit itself publishes stay."""
     at_ns: int
-    """Time of the commit, by the writer's clock."""
+    """Time of the commit, ns since the epoch, by the writer's clock."""
     table: str
+    """Name of the table."""
     through: tuple[tuple[int, int], ...]
-    """(lane, commit), ascending: the lane's files up to that commit are removed."""
+    """(lane, commit), ascending: the lane's files of the table up to that commit are removed."""
 
 
 class BuiltCommits(Closed):
-    """Commits of the upkeep lane that published versions of windows built from a log: in each window the
-    files of the last of them replace all that the lane published there before.
+    """Range of upkeep commits that published windows built from a log.
+
+    In each window, the files of the latest such commit replace all earlier files of the upkeep lane.
     """
 
     first: int
+    """Number of the first commit of the range."""
     last: int
+    """Number of the last commit of the range, inclusive."""
     at_ns: int
-    """Time of the last commit, by the writer's clock."""
+    """Time of the last commit of the range, ns since the epoch, by the writer's clock."""
 
 
 class Upkeep(Closed):
-    """Tombstones: files removed from the manifest but not yet deleted."""
+    """State of the upkeep lane: tombstones of hidden files that are not yet deleted, and progress of
+    building."""
 
     retired: tuple[Retirement, ...] = ()
-    """Ascending; the last one applies to readers, the times of earlier ones determine what a sweep may
-    delete.
+    """Retirements, ascending; the last one applies to readers, and the times of earlier ones determine what a
+    sweep may delete.
     """
     generations: tuple[Generation, ...] = ()
-    """Ascending; for each window the last one with a file in it applies."""
+    """Rewrites of windows, ascending; in each window the last one with a file in it applies."""
     replaced: tuple[Replaced, ...] = ()
-    """Ascending; for each table the last one applies to readers and includes all earlier ones."""
+    """Removals from tables without windows, ascending; for each table the last one applies to readers and
+    includes all earlier ones."""
     built: tuple[BuiltCommits, ...] = ()
-    """Ascending; entries older than the grace period are merged."""
+    """Ranges of build commits, ascending; ranges older than the grace period are merged."""
     emptied: tuple[tuple[int, int], ...] = ()
-    """(start of a window, commit): built again without any flow left, which no file represents."""
+    """(start of a window in ns, commit): the commit rebuilt the window without any flow, so it has no file
+    there."""
     built_to: tuple[tuple[int, int], ...] = ()
-    """(lane, commit), ascending: up to there no segment of the lane has anything of a window to be built, so
-    the lane may remove it.
+    """(lane, commit), ascending: no window still to be built needs the lane's segments up to that commit, so
+    the lane may delete them.
     """
     rebuilds_from_ns: int | None = None
-    """Start of the first window that may be built again, as its log is kept; None: none may."""
+    """Start, ns, of the first window that may be rebuilt, because its log is retained; None: none may."""
     late_to_ns: int | None = None
-    """Late events up to this time that the next repair cannot fold in are dropped by it; None: none. Needed
-    because a repair rewrites waiting events, which makes the age of their file meaningless.
+    """Time, ns since the epoch, up to which the next repair drops late events that it cannot add to flows;
+    None: it drops none. Needed as a repair rewrites waiting events, which resets the age of their file.
     """
 
 
 class Standing(Closed):
-    """State of a live lane: the point a takeover resumes from, and the time up to which readers may trust
-    it.
+    """State of a lane after a commit: the offsets from which a takeover resumes, and the time up to which its
+    windows are complete.
     """
 
     cluster_id: str | None = None
+    """Id of the Kafka cluster that `positions` refer to; None: unknown, or not read from Kafka."""
     positions: tuple[PartitionRange, ...] = ()
-    """Position in every partition of the lane; empty for a lane of files."""
+    """Offset range of every partition of the lane, read by the commit; empty for a lane of imported files."""
     watermark_ns: int | None = None
-    """Event time up to which the lane expects nothing more."""
+    """Event time, ns since the epoch, up to which the lane expects no more events; None: not known yet."""
     sealed_to_ns: int | None = None
-    """Every window that ends at or before this is published completely; None: none yet."""
+    """Time, ns since the epoch: every window that ends at or before it is published completely; None: none
+    is."""
     ended_to_ns: int | None = None
-    """Set when the lane was ended by order: it has no open events and does not block seals until it is taken
-    over and commits again. All its data is in windows that end at or before this; 0: it had none.
+    """Set if the lane was ended by an operator: it has no open events, and no window waits for it until it is
+    taken over and commits again. All its data is in windows that end at or before this time, ns; 0: it had no
+    data; None: not ended.
     """
     idle: tuple[str, ...] = ()
     """Idle streams (`topic/partition`), for which the watermark followed the clock."""
     segments: tuple[Segment, ...] = ()
-    """All segments that a takeover must load, old ones included."""
+    """Segments that the commit names: its own; in commits of older flowdiff versions all with open events."""
     kept_from: int | None = None
-    """Number of the first commit whose segment is retained for a repair, with those of all later commits;
-    None: none need be.
+    """Number of the first commit whose segment, like those of all later commits, is retained for a repair;
+    None: none is.
     """
     logs: bool = False
-    """True if the lane only logs events: windows are built from its log, and sealed, by the upkeep lane."""
+    """True if the lane only logs events: builders make windows from its log and seal them in the upkeep
+    lane."""
     upkeep: Upkeep | None = None
     """State of the upkeep lane; None for other lanes."""
 
     def kept(self) -> Standing:
-        """Same state after a commit that read nothing from the partitions."""
+        """The same state for a commit that reads nothing: the range of each partition becomes empty."""
         still = tuple(p.model_copy(update={"start": p.end}) for p in self.positions)
         return self.model_copy(update={"positions": still})
 
 
 class WindowChange(Closed):
-    """Change of a repaired window's row counts; negative: fewer."""
+    """Change of a repaired window's row counts."""
 
     window: str
+    """Name of the window."""
     flows: int
+    """Number of flows after the repair minus before."""
     params: int
+    """Number of parameters after the repair minus before."""
 
 
 class Repair(Closed):
@@ -297,78 +339,85 @@ class Repair(Closed):
     changed: tuple[WindowChange, ...] = ()
     """Windows whose row counts changed, by name."""
     late: int
-    """Number of late events considered: those still waiting, and those removed from `late/` by this
-    commit.
-    """
+    """Number of late events considered: those that still wait, and those this commit removed from `late/`."""
     expired: int = 0
-    """Late events dropped: older than all windows of the lake, or past the age of late events."""
+    """Number of late events dropped: older than all windows of the lake, or than the maximum age of late
+    events."""
     events: int
-    """Number of these handled: in flows now, dropped as copies, or refused as conflicts."""
+    """Number of late events handled: added to flows, dropped as copies, or rejected as conflicts."""
     requests: int
     """Number of requests stitched again."""
 
 
 class BuiltWindow(Closed):
-    """Version of a window, as built from the log of a lake."""
+    """Version of a window that was built from the log of a lake."""
 
     start_ns: int
+    """Start of the window, ns since the epoch."""
     version: int
-    """Changes of its files, 1 the first."""
+    """Version number; 1 for the first build, incremented when the window's files change."""
     digest: str
-    """Hash over the requests that begin in the window and the segments that hold them, hex: the version is
-    that of the log where it is the log's.
+    """Hash, hex, over the requests that begin in the window and the segments that hold them; a version with a
+    different digest than the current log is outdated.
     """
     through: tuple[tuple[int, int], ...]
-    """(lane, commit), ascending: the log it was built from; of a frozen window the log whose events are
-    accounted for, in it or as late.
+    """(lane, commit), ascending: end of the log that the window was built from, inclusive. For a frozen
+    window (one whose log is partly deleted): end of the log whose events are in the window or stored as late.
     """
     since: tuple[tuple[int, int], ...]
-    """(lane, commit), ascending: the first segment of each lane that it was built from."""
+    """(lane, commit), ascending: first segment of each lane that the window was built from."""
     events: int
-    """Events it was built from."""
+    """Number of events that the window was built from."""
     duplicates: int = 0
-    """Number of these dropped as exact copies."""
+    """Number of the window's events dropped as exact copies."""
     rejected: int = 0
-    """Number of these refused: the same id with other content, or no time to go by."""
+    """Number of the window's events rejected: same id with different content, or no time."""
     late: int = 0
-    """Events that came after a segment it was built from was gone; stored under `late/`, not in `events`."""
+    """Number of events stored under `late/`, as a segment that the window was built from was deleted before
+    they came; not included in `events`."""
     late_to_ns: int | None = None
-    """Latest time of these: its requests may still go on."""
+    """Latest time, ns, of the window's late events: their requests may still receive more; None: no late
+    event."""
     moved: tuple[tuple[str, int], ...] = ()
-    """(request hash, hex; window start): requests with first event here, whose flow begins there."""
+    """(request hash in hex, window start in ns): requests whose first event is in this window but whose flow
+    begins in the named one."""
     running_to_ns: int | None = None
-    """Latest event of the requests that had not ended when it was built, flagged INCOMPLETE; None: all had.
-    The window is built again once they are quiet.
+    """Latest event time, ns, of requests that had not ended at the build and are flagged INCOMPLETE; None:
+    all had ended. The window is rebuilt once these requests are idle.
     """
     letters: tuple[int, ...] = ()
-    """Commits of the upkeep lane, ascending, with dead letters of its refused events."""
+    """Numbers of upkeep commits, ascending, that stored dead letters of the window's rejected events."""
 
 
 class Build(Closed):
-    """Versions that a commit publishes, built from the log of a lake."""
+    """Part of an upkeep commit that publishes windows built from the log of a lake."""
 
     through: tuple[tuple[int, int], ...]
-    """(lane, commit), ascending: the log that was read."""
+    """(lane, commit), ascending: end of the log that was read, inclusive."""
     watermark_ns: int | None
-    """Least watermark of the log's lanes; None: all were over."""
+    """Minimum watermark of the log's lanes, ns; None: all lanes had ended."""
     missing: int = 0
-    """Events lost since the last build: their commits were read, no segment holds them."""
+    """Number of events lost since the previous build: commits count them, but no segment holds them."""
     waiting: int | None = None
-    """Events of the log that was read which neither a version has nor `late/`; None: not recorded. A builder
-    that starts later counts those that are gone from the log by then as missing.
+    """Number of events in the log read that are neither in a built window nor in `late/`; None: not recorded.
+    A builder that starts later counts the waiting events that have left the log by then as missing.
     """
     windows: tuple[BuiltWindow, ...]
-    """Ascending; of each window the last commit that names it counts."""
+    """Versions of windows, ascending by start; for each window the last commit that contains it applies."""
 
 
 class CommitBody(Closed):
-    """Part of a record that the writer provides; the lane adds owner, number and predecessor."""
+    """Part of a commit record that the writer provides; `Lane` adds owner, number and predecessor."""
 
     kind: Literal["import", "live", "takeover", "upkeep", "build"]
+    """Kind of commit: files were imported; a live lane read its streams; a live lane was taken over; upkeep
+    hid or rewrote files; windows were built from a log."""
     inputs: tuple[InputFile, ...] = ()
+    """Files imported by the commit; empty for other kinds."""
     counters: Counters = Counters()
+    """Ledger of the commit."""
     config: dict[str, Any] = Field(default_factory=dict)
-    """Configuration of decoder and stitcher, for reference."""
+    """Settings of decoder and stitcher at the commit, as JSON values."""
     gaps: tuple[PartitionRange, ...] = ()
     """Parts of a log that are missing: offsets skipped inside `positions` on the operator's order because
     they are unreadable; offsets read and then truncated from the log, so that `positions` restart at their
@@ -377,9 +426,9 @@ class CommitBody(Closed):
     standing: Standing = Standing()
     """State of the lane after the commit; unchanged by an import or a takeover."""
     repair: Repair | None = None
-    """Late events that became part of flows; upkeep lane only."""
+    """Effect on late events; None unless an upkeep commit repaired windows."""
     build: Build | None = None
-    """Versions of windows; upkeep lane only."""
+    """Windows built from a log; None unless `kind` is `build`."""
 
 
 class CommitRecord(CommitBody):
@@ -387,18 +436,22 @@ class CommitRecord(CommitBody):
 
     version: Literal[2] = RECORD_VERSION
     lane: int
+    """Number of the lane."""
     seq: int
+    """Number of the commit in its lane; 1 for the first."""
     previous: str
-    """Own hash of the preceding record."""
+    """Hash, hex, of the lane's preceding record; NO_COMMIT for the first."""
     owner: str
     """Name of the writing process; informative only."""
     created_by: str
-    """Version of the stitcher."""
+    """Program and version that wrote the record."""
     generation: int = 0
     """Number of times the windows were rewritten by a repair."""
     window_length_ns: int
+    """Length of the lake's windows, ns."""
     publish: tuple[Publish, ...] = ()
+    """Files that the commit publishes."""
     carried: tuple[Publish, ...] = ()
-    """Files of earlier commits that may be unpublished: to be published again with this one."""
+    """Files of earlier commits that may not be published yet: they are published again with this commit."""
     checkpoint: CheckpointRef | None = None
     """Checkpoint made just before this record, covering all records before it."""

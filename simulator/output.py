@@ -34,9 +34,9 @@ def call_params(trace: Trace, row: int) -> str:
 
 
 def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
-    """Function that writes requests of a structure, from one format string per record.
+    """Function that returns the lines of a request of a structure, from one format string per record.
 
-    A format string takes the record's time (for a call's parameters, the time of the call).
+    A format string takes the record's time; the first one also takes the call's parameters.
     """
     lines = []
     for number, strand in enumerate(structure.strands):

@@ -1,16 +1,16 @@
-"""Tell which requests are complete, so that their window need not wait for more.
+"""Decide which requests are complete, so that their windows need not wait for more events.
 
-Complete means that everything its events refer to is present.
+A request is complete if everything that its events refer to is present.
 
-Spans: a request is complete if it has a root (a span without declared parents) and every declared parent is
-there; every span has a start and an end, be it by another report of the same id; and every PRODUCER is the
-declared parent of a CONSUMER: what was sent has arrived.
+Spans: the request has a root (a span without declared parents), and every declared parent is present; every
+span has a start and an end, possibly from another report with the same id; and every PRODUCER is the declared
+parent of a CONSUMER, so every message sent was received.
 
-Records: there is an `end` record; every strand was ended, or joined by another; every strand that a split or
-a join names has a record, and so has every declared parent; every record lies on a strand.
+Records: the request has an `end` record; every strand was ended, or joined by another; every strand that a
+split or a join names has a record, and so has every declared parent; every record lies on a strand.
 
-Both criteria may be wrong: a service that has yet to report shows only in its parent's expectations, which
-are not recorded. Lingering allows for that; events after it are late.
+Both criteria may be wrong: no event refers to a service that has yet to report. Lingering (`linger_ns`)
+allows for that; events after it are late.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from stitch.records.components import flat_list
 from stitch.spans.span_columns import SpanIndex, id_keys
 
 NEVER = np.int64(2**63 - 1)
-"""First event time of a request without times; its last time is `-NEVER`."""
+"""Sentinel, ns: first time of an event or request without times; the last time is then `-NEVER`."""
 COMPLETENESS_COLUMNS = ["kind", "breadcrumb", "id", "parents", "follows", "links", "ts_ns", "end_ns"]
 """Columns that `complete_requests` needs."""
 
 
 def event_times(events: pa.Table) -> tuple[I8, I8]:
-    """([events] first time, [events] last time), ns; NEVER and -NEVER without one."""
+    """([events] first time, [events] last time), ns since the epoch, of events with columns `ts_ns` and
+    `end_ns`; NEVER and -NEVER for an event without times."""
     start, end = whole(events["ts_ns"]), whole(events["end_ns"])
     if start.null_count == 0 and end.null_count == len(end):
         only: I8 = start.to_numpy(zero_copy_only=False)
@@ -43,10 +44,11 @@ def event_times(events: pa.Table) -> tuple[I8, I8]:
 
 
 def complete_requests(request: I8, n_requests: int, events: pa.Table) -> B1:
-    """[requests] True if complete. O(events) expected.
+    """[requests] True if the request is complete. O(events) expected.
 
-    request: [events] codes 0 … n_requests - 1, each used. events: COMPLETENESS_COLUMNS, one chunk a column;
-    spans have ids. Of a request with spans and records both must be complete.
+    request: [events] code of each event's request, 0 … n_requests - 1, each used. events:
+    COMPLETENESS_COLUMNS, one chunk a column; every span has an id. If a request has both spans and records,
+    both sets must be complete.
     """
     kind = events["kind"].to_numpy()
     is_span = kind >= SPAN_KIND_BASE
@@ -89,8 +91,11 @@ def _complete_spans(request: I8, n_requests: int, spans: pa.Table, kind: U1) -> 
 
 
 def _without(request: I8, key: U8, asked: I8, wanted: U8, n_requests: int) -> I8:
-    """Codes of requests that lack one of the ids `wanted` by their spans (`asked`: request of each wanted
-    id)."""
+    """Codes, with repeats, of requests that lack an id their events refer to.
+
+    request, key: [ids] request code and hash of the present ids. asked, wanted: [references] request code and
+    hash of the ids referred to.
+    """
     if not len(asked):
         return asked
     if not len(request):

@@ -1,6 +1,6 @@
-"""Stitch events into flows; pure, Arrow in and Arrow out.
+"""Stitch events into flows: a pure function from Arrow tables to Arrow tables.
 
-The output depends on the set of events of each request only: not on their order, on repeated delivery, nor
+The output depends only on the set of events of each request: not on their order, on repeated delivery, nor
 on other requests of the batch. Open requests are buffered elsewhere (`stitch.drivers.live`).
 """
 
@@ -40,21 +40,21 @@ class Stitched:
     rejects: list[Reject]
     """Events that could not be placed, with reasons."""
     counts: Mapping[str, int]
-    """`flows`, and the fates of the events: `events` = placed in flows + `duplicates` + `merged` (partial
-    reports) + `rejected` (`conflicts` among them) + `capped` (past `max_events_per_flow`).
+    """Number of `flows`, and of events by outcome: `events` = placed in flows + `duplicates` + `merged`
+    (partial reports of a span) + `rejected` (includes `conflicts`) + `capped` (beyond `max_events_per_flow`).
     """
 
 
 def stitch(
     events: pa.Table, config: StitchConfig, *, lane: int = 0, memo: StructureMemo | None = None
 ) -> Stitched:
-    """Stitch events of whole requests into flows.
+    """Stitch the events of whole requests into flows.
 
-    events: EVENT_SCHEMA. lane: written into the flows. memo: keep one between calls to describe each
-    structure once; it never changes the result.
+    events: EVENT_SCHEMA. lane: lane number written into the flows. memo: cache of structures; pass the same
+    one to all calls to describe each structure once. It never changes the result.
 
-    Rows of span kinds become trees of spans, others graphs of records; a request id that has both gives two
-    flows, distinguished by their `kind`. O(events log events).
+    Rows of span kinds become trees of spans, other rows graphs of records; a request id with both gives two
+    flows, distinguished by `kind`. O(events log events).
     """
     batch = concat_events([events] if events.num_rows else [])
     n_events = batch.num_rows
@@ -94,7 +94,8 @@ def _stitch(
 
 
 def place_events(events: pa.Table, config: StitchConfig) -> tuple[PlacedFlows, LabelCodes]:
-    """Placed flows of a batch of records and spans (one chunk a column), and the labels of its events."""
+    """(flows with their events placed, [events] label codes) of a batch of records and spans (EVENT_SCHEMA,
+    one chunk a column)."""
     labels = encode_labels(events)
     kind = events["kind"].to_numpy()
     is_span = kind >= SPAN_KIND_BASE
@@ -111,7 +112,7 @@ def place_events(events: pa.Table, config: StitchConfig) -> tuple[PlacedFlows, L
 
 
 def _without_unidentified(events: pa.Table) -> tuple[pa.Table, list[Reject]]:
-    """Events without the spans that lack a trace or span id, and these as rejects."""
+    """(events other than spans without a trace or span id, rejects for those spans)."""
     if events["request_id"].null_count == 0 and events["id"].null_count == 0:
         return events, []
     anonymous = pc.and_(
@@ -126,7 +127,10 @@ def _without_unidentified(events: pa.Table) -> tuple[pa.Table, list[Reject]]:
 
 
 def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: I8) -> PlacedFlows:
-    """Join two sets of flows; rows of the two parts are mapped to rows of the whole batch."""
+    """Concatenate flows of spans and of records; their row numbers are mapped to rows of the whole batch.
+
+    span_rows, record_rows: row in the batch of each span and of each record.
+    """
     code = np.empty(len(span_rows) + len(record_rows), dtype=np.int64)
     code[span_rows] = spans.code
     code[record_rows] = np.where(records.code < 0, -1, records.code + len(spans.request_names))
@@ -155,11 +159,12 @@ _DETAILS: Final = {
     Reason.BAD_TIME: "no event of the request has a time",
     Reason.BAD_ID: "a span needs a trace id and a span id",
 }
-"""Reason -> text in the kernel's rejects."""
+"""Reason -> text of the kernel's rejects."""
 
 
 def reject_rows(events: pa.Table, rows: I8, reason: Reason, detail: str = "") -> list[Reject]:
-    """Dead letters of event rows; `detail` replaces the kernel's text for the reason.
+    """Dead letters for rows `rows` of `events` (EVENT_SCHEMA); `detail` replaces the kernel's text for the
+    reason.
 
     `raw` is the row as one line of JSON, and rejects are sorted by it, so they do not depend on arrival
     order. Payload and item are 0: the kernel does not know the source.

@@ -142,7 +142,7 @@ class Patterned(NamedTuple):
     pattern: I8
     enters: B1
     unit: I8
-    """Unit of the place; -1 for points."""
+    """Index in the batch of the call that the place is; -1 for points of activity records."""
 
 
 def batches(

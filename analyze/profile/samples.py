@@ -48,7 +48,7 @@ class ComparedSamples:
 
     @property
     def segments(self) -> tuple[SegmentSums, ...]:
-        """Counts by attribute values, one entry a sample; empty for loaded requests."""
+        """Counts of attribute segments, one entry a sample; empty without `gathered`."""
         if self.gathered is None:
             return ()
         return tuple(self.gathered.segments.get(at, NO_SEGMENTS) for at in range(len(self.samples)))

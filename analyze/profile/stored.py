@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from analyze.load import load_population, read_flow_files
+from analyze.load import load_population, no_request, read_flow_files
 from analyze.population import Population
 from analyze.profile.build import profile_of
 from analyze.profile.encoding import (
@@ -151,7 +151,7 @@ def gathered(
         found[block.sample] += [Slot(0, one.start_ns, one.end_ns) for one in added.slot.watched]
         gathering.add(added, block.sample)
     if not any(found):
-        raise PeriodError("No window of these periods holds a request.")
+        raise no_request(parts_of(samples[0]))
     for sample, part in parts if with_silent else ():
         own = [slot for slot in found[sample] if part.period.start_ns <= slot.start_ns < part.period.end_ns]
         for slot in _silent(part, own):

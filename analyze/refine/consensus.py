@@ -50,7 +50,7 @@ class FlowBatch:
         return self.times[self.layout(structure).at(self.node.first[node])]
 
     def requests(self, structure: I8) -> I8:
-        """[cells of rows] index of the request, for `layout(structure)`."""
+        """[cells of `layout(structure)`] index of each cell's request in `sample` and `weight`."""
         return self.layout(structure).at((np.cumsum(self.n_of) - self.n_of)[structure - self.first])
 
     def part(self, structure: I8) -> slice:
@@ -123,7 +123,7 @@ class Answers:
         return Answers(key[first], sums[0], sums[1:]), entry
 
     def of_first(self, n_samples: int) -> Answers:
-        """Votes of the first n_samples only."""
+        """Answers of only the first `n_samples` samples."""
         return Answers(self.key, self.requests[:n_samples], self.weight[:, :n_samples])
 
     def shares(self) -> F8:

@@ -588,7 +588,7 @@ def _fitting_times(drafts: Sequence[Draft], graphs: DraftGraphs) -> dict[int, _T
 def _fitting(
     drafts: Sequence[Draft], graphs: DraftGraphs, numbers: I8, n_requests: I8
 ) -> Iterator[tuple[int, _Times]]:
-    """Yield the drafts, of `numbers`, whose times fit their graphs as they are, with their times."""
+    """Yield (number, times) of the drafts in `numbers` whose stored times already agree with their graphs."""
     matrices = [drafts[number].times for number in numbers.tolist()]
     stored = np.concatenate([matrix.ravel() for matrix in matrices])
     n_nodes, of = np.diff(graphs.first)[numbers], n_requests[numbers]

@@ -27,7 +27,7 @@ class StatisticsSettings(Config):
     )
     """Names; * stands for any letters, ? for one, [ab] for one of these. The first ones are kept first."""
     most_attributes: int = Field(default=12, ge=0)
-    """Most attributes of a window that are kept; 0: none, and no attribute is read."""
+    """Maximum number of attributes kept per window; 0: none, and no attribute is read."""
     most_values: int = Field(default=64, ge=1)
     """An attribute with more values than this in a window is left out there."""
     slow: float = Field(default=0.9, gt=0, lt=1)

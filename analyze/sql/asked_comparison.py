@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def _always() -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,8 @@ class AskedComparison:
     reference_where: str | None
     problem_where: str | None
     method: str
+    is_wanted: Callable[[], bool] = field(default=_always, compare=False, repr=False)
+    """Function that returns False once the query has ended; set by the process that compares."""
 
 
 Comparing = Callable[[AskedComparison], "Mapping[str, pa.Table]"]

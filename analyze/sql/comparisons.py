@@ -55,7 +55,7 @@ class Comparisons:
             connection.create_function(
                 f"_{table}",
                 noted(self._function(table, schema)),
-                ["VARCHAR"] * len(fields(AskedComparison)),
+                ["VARCHAR" for argument in fields(AskedComparison) if argument.compare],
                 f"STRUCT({', '.join(map(named_type, schema))})[]",
                 type=PythonUDFType.ARROW,
                 null_handling=FunctionNullHandling.SPECIAL,

@@ -20,7 +20,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from queue import SimpleQueue
@@ -234,12 +234,22 @@ class SessionProcess:
             )
         return self._pipe.recv()
 
+    def _is_running(self) -> bool:
+        """Return True unless the query's process has ended, which is left to be waited for."""
+        process = self._process
+        if process is None:
+            return False
+        try:
+            return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:
+            return False
+
     def _compared(self, asked: AskedComparison) -> Mapping[str, pa.Table] | FlowdiffError:
         """Make a comparison that the child requests; return its tables, or the error."""
         if self._comparing is None:
             return QueryError("Nothing is compared in this session.")
         try:
-            return self._comparing(asked)
+            return self._comparing(replace(asked, is_wanted=self._is_running))
         except FlowdiffError as error:
             return error
 

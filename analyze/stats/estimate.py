@@ -209,8 +209,8 @@ class Estimate:
         """True where the value after lies outside of the normal range (`low` to `high`) by more than sampling
         error, and where that range is unknown.
 
-        Example: 4 of 4 requests do not exceed a range that ends at 7 of 12: the exact bound of the share must
-        lie outside.
+        The exact bound of a share must lie outside, too: 4 of 4 requests do not exceed a range that ends at
+        7/12.
         """
         least, most = self.exact_bounds
         none = ~np.isfinite(self.high)

@@ -241,8 +241,8 @@ class Histograms:
         return rank_p_of_groups(self.place[first], before, after, n_places)
 
     def _holding(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[I8]:
-        """For each quantile, the row of each non-empty cell at which the cumulative requests reach the
-        quantile: int64[non-empty cells].
+        """Rows at which the cumulative requests of each non-empty cell reach a quantile: for each quantile
+        int64[non-empty cells].
 
         cell: int64[rows], place and column as one index; n: float64[cells] requests. A quantile is a number
         or float64[cells].

@@ -68,8 +68,8 @@ def run_length(threshold: float, cap: float, kappa: float) -> float:
 
 
 def log_threshold(base: Baseline, tick_ns: int, settings: WatchSettings) -> float:
-    """Threshold that sums pass in normal times as often as the budget allows candidates; at most
-    `_MOST_THRESHOLD`.
+    """Threshold of the sums, a natural logarithm like them, that they pass in normal times as often as the
+    budget allows candidates; `_LEAST_THRESHOLD` to `_MOST_THRESHOLD`.
     """
     allowed = settings.candidates * tick_ns / settings.ns_a_false_alarm
 

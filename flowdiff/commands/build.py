@@ -1,4 +1,4 @@
-"""`flowdiff build`: windows of a second lake from the log of a lake that ingests live."""
+"""`flowdiff build`: build the windows of a second lake from the log of a lake that ingests live."""
 
 from __future__ import annotations
 
@@ -22,24 +22,29 @@ if TYPE_CHECKING:
 
 def command(
     lake: LakeOption,
-    into: Annotated[str, typer.Option(help="The lake to build, made where it is missing.", metavar="OTHER")],
+    into: Annotated[str, typer.Option(help="Lake to build; created if it is missing.", metavar="OTHER")],
     finished: Annotated[
         bool,
-        typer.Option("--finished", help="Nothing more is ingested: build every window, whatever still runs."),
+        typer.Option("--finished", help="Build every window, as nothing more will be ingested."),
     ] = False,
     follow: Annotated[
         str | None,
-        typer.Option(help="Go on, and look for more so often (5s). Without it: once.", metavar="INTERVAL"),
+        typer.Option(
+            help="Keep running, and look for new events this often, such as 5s. Default: build once.",
+            metavar="INTERVAL",
+        ),
     ] = None,
     memory: Annotated[
-        str, typer.Option(help="Memory beside the log's index; larger windows go by way of the disk.")
+        str,
+        typer.Option(help="Memory budget, without the log's index; larger windows are partitioned on disk."),
     ] = "1GB",
     grace: GraceOption = "1h",
 ) -> None:
-    """Build the windows of another lake from the events that live lanes of a lake log.
+    """Build the windows of another lake from the events that live ingestion logs in a lake.
 
-    Requests are joined whatever partitions their events came by. A window is built once every lane has passed
-    it, and again when late events come, for as long as the log is kept (live.keep_events).
+    Events of a request are joined even if they came by different partitions. A window is built once the
+    watermark of every lane has passed it, and again when late events come, while the log of raw events is
+    kept (live.keep_events).
     """
     interval_ns = None if follow is None else duration_of(follow)
     if interval_ns == 0:
@@ -88,7 +93,7 @@ def command(
 
 
 def _wait(interval_ns: int, stop: Stop) -> None:
-    """Wait, unless a signal ends it."""
+    """Sleep for `interval_ns`, or until a signal asks to stop."""
     until = time.monotonic() + interval_ns / NS_PER_SECOND
     while not stop.asked and (left := until - time.monotonic()) > 0:
         time.sleep(min(left, 0.2))

@@ -1,4 +1,4 @@
-"""`flowdiff end-lane`: stop waiting for a lane whose partitions are gone."""
+"""`flowdiff end-lane`: end a lane whose partitions were deleted, so that windows no longer wait for it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ def command(
     lake: LakeOption,
     lane: Annotated[
         int | None,
-        typer.Option(
-            help="Lane to end: of partition n it is n + 1. Without it lanes are listed.", metavar="N"
-        ),
+        typer.Option(help="Lane to end: partition number plus 1. Default: list the lanes.", metavar="N"),
     ] = None,
 ) -> None:
-    """End a lane whose partitions are gone for good, and build what waited for it.
+    """End a lane whose partitions were deleted for good, and build the windows that waited for it.
 
-    Windows are then built and sealed without it. Its raw events are deleted. Should its
-    partitions come back, it goes on at its positions; a process that has them takes the lane back.
+    Later windows are built and sealed without the lane. Its raw events are deleted once their windows are
+    built. If its partitions return, the process they are assigned to takes the lane over and resumes at its
+    offsets.
     """
     with upkeep(lake, "Ending a lane") as run:
         from stitch.drivers.ending import end_lane
@@ -44,7 +43,7 @@ def command(
 
 
 def _list(store: Store) -> None:
-    """Print the lanes of partitions, and how far each has read."""
+    """Print every lane that reads partitions, with its watermark, number of commits, and partitions."""
     from analyze.report.text_table import Heading, Kind
     from flowdiff.cli.listing import print_rows
     from stitch.drivers.ending import lanes_of_partitions

@@ -1,4 +1,4 @@
-"""`flowdiff repair`: build windows again that late events belong to."""
+"""`flowdiff repair`: rebuild windows that have late events, or restore damaged segments from Kafka."""
 
 from __future__ import annotations
 
@@ -23,27 +23,29 @@ def command(
     lane: Annotated[
         int | None,
         typer.Option(
-            help="Instead, read damaged or missing segments of a lane's log again from Kafka, as ingest "
-            "is configured. Of partition n it is n + 1.",
+            help="Instead, restore damaged or missing segments of this lane's log from Kafka, with ingest's "
+            "configuration. The lane of a partition is its number plus 1.",
             metavar="N",
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help=f"With --lane: configuration of ingest; else {CONFIG_VARIABLE}.")
+        Path | None,
+        typer.Option(help=f"With --lane: configuration file of ingest. Default: ${CONFIG_VARIABLE}."),
     ] = None,
     accept_gaps: Annotated[
         bool,
         typer.Option(
-            "--accept-gaps", help="With --lane: go on without what Kafka no longer has; the ledger says so."
+            "--accept-gaps",
+            help="With --lane: accept the loss of messages that Kafka no longer has, and record it.",
         ),
     ] = False,
     finished: Annotated[bool, typer.Option("--finished", hidden=True)] = False,
 ) -> None:
-    """Build windows again that late events belong to, now, under readers and live ingestion.
+    """Rebuild windows that have late events now, even while they are read and live ingestion runs.
 
-    Live ingestion does so by itself, at most every ten minutes (live.rebuild); late events of windows whose
-    raw events are gone (live.keep_events) stay late. Readers that have started are not disturbed: replaced
-    files are deleted by the first run after the grace.
+    Live ingestion also does so by itself, at most every ten minutes (live.rebuild). Late events of windows
+    whose raw events are deleted (live.keep_events) stay late. Running readers are not disturbed: replaced
+    files are deleted by the first run after the grace period.
     """
     if finished:
         raise ConfigError(
@@ -69,7 +71,7 @@ def command(
 
 
 def _read_again(lake: str, lane: int, config: Path | None, *, accept_gaps: bool) -> None:
-    """Restore segments of a lane's log from Kafka where they are damaged."""
+    """Restore the damaged segments of a lane's log from Kafka, and print the result."""
     found = effective({"lake": lake}, os.environ, config).config
     with upkeep(lake, "Reading a lane again") as run:
         from ingest.kafka.log_reader import LogReader

@@ -1,4 +1,4 @@
-"""Run `flowdiff ingest` from its settings to its end, requested by a signal and bounded by a time budget."""
+"""Run `flowdiff ingest`: set it up from its settings, loop, and stop on a signal within a time budget."""
 
 from __future__ import annotations
 
@@ -37,13 +37,16 @@ from stitch.lake.place import make_folder, open_store
 from stitch.lake.store import Store
 
 TURN_S: Final = 0.25
-"""Longest wait for messages in a turn, after which signals are handled."""
+"""Maximum wait for messages in a turn, s; signals are handled between turns."""
 PATIENCE_S: Final = 30.0
-"""Seconds after which `--until-end` fails if the log cannot be read, or no stream is assigned."""
+"""Time, s, after which `--until-end` fails if the log cannot be read, or no stream is assigned."""
 
 
 def ingest(config: IngestConfig, *, until_end: bool) -> int:
-    """Ingest until a signal, or the end of the topics. Returns the exit code; raises FlowdiffError."""
+    """Ingest until a signal or, with `until_end`, to the current end of the topics.
+
+    Returns the exit code. Raises FlowdiffError.
+    """
     log = open_log(config.log, sys.stderr)
     _warn(config, log)
     live = _within_memory(config)
@@ -92,7 +95,8 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
 def _opened_input(
     config: IngestConfig, memory_bytes: int, log: Any, *, until_end: bool
 ) -> Iterator[RunInput]:
-    """Input of a run, closed in the end. Raises FlowdiffError."""
+    """Context manager for the input of a run: Kafka, or the OTLP receiver. Closed on exit. Raises
+    FlowdiffError."""
     taken: RunInput = (
         OtlpInput(config, receives=not until_end)
         if config.receives
@@ -127,7 +131,7 @@ def _turns(run: LiveRun, taken: RunInput, stop: Stop, log: Any, *, until_end: bo
 
 
 class _Ends:
-    """Ends of our streams as of the first sight of each."""
+    """End offset of each stream when it was first seen, and whether all were reached."""
 
     def __init__(self) -> None:
         self._ends: dict[str, int] = {}
@@ -135,13 +139,14 @@ class _Ends:
         self.are_reached = False
 
     def is_reached_by(self, taken: RunInput) -> bool:
-        """True if the input has no stream, and will have none."""
+        """True if the input has no stream and will have none, so that there is nothing to read."""
         self.are_reached = taken.is_empty
         return self.are_reached
 
     def reached(self, run: LiveRun, now_s: float) -> bool:
-        """True if all streams were read to these ends. Raises InputError if none is assigned for
-        PATIENCE_S.
+        """True if all streams were read to their end as of when they were first seen.
+
+        Raises InputError if for PATIENCE_S no stream is assigned, or the log cannot be read.
         """
         status = run.status()
         streams = [stream for lane in status.lanes for stream in lane.streams]
@@ -174,15 +179,16 @@ def _created_by() -> str:
 
 
 def _opened(lake: str) -> Store:
-    """Store of a lake by its name; a folder is created. Raises LakeError, ConfigError."""
+    """Store of the lake named `lake`; a missing folder is created. Raises LakeError, ConfigError."""
     make_folder(lake)
     return open_store(lake)
 
 
 def _within_memory(config: IngestConfig) -> LiveSettings:
-    """Live settings with the memory that remains of `live.memory` after the loaded process.
+    """Live settings in which `memory_bytes` is `live.memory` less what the loaded process and the receiver
+    take.
 
-    Raises ConfigError where that is too little.
+    Raises ConfigError if that is too little.
     """
     kafka = config.kafka
     named = format_names() if kafka.default_format == AUTO else (kafka.default_format,)
@@ -212,13 +218,14 @@ def _warn(config: IngestConfig, log: Any) -> None:
 
 
 def _too_slow(log: Any) -> None:
-    """End the process, from a thread of its own, if the orderly end hangs."""
+    """Log an error and end the process at once; called by a timer thread when stopping exceeds its time
+    budget."""
     log.error("stop budget over", why="Ending now: the next process goes on at the last commits.")
     os._exit(FAILED)
 
 
 class Watches(Watch):
-    """A `Watch` that forwards to others, in order."""
+    """A `Watch` that forwards each call to several watches, in order."""
 
     def __init__(self, *watches: Watch) -> None:
         self._watches = watches

@@ -1,4 +1,4 @@
-"""Log a live run: one line an event on standard error, as JSON or as text."""
+"""Log the events of a live run to standard error, one line per event, as JSON or as text."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ _HOW_BAD: Final = {
     **dict.fromkeys(("waiting", "lost", "set otherwise"), logging.WARNING),
     "halted": logging.ERROR,
 }
-"""Log level by state of a lane; others are information."""
+"""State of a lane (`Watch.lane`) -> log level; INFO for other states."""
 
 
 TRUNCATED_FLOWS: Final = 50
+"""Minimum number of flows in a commit for reporting that its topic is not keyed by trace."""
 TRUNCATED_SHARE: Final = 0.2
-"""Number of flows in a commit, and their share with missing parents, from which a topic seems not to be
-keyed.
-"""
+"""Share, in [0, 1], of flows with missing parents above which the topic is reported as not keyed by trace."""
 
 
 def open_log(settings: LogSettings, stream: TextIO) -> Any:
-    """Structlog logger that writes to `stream`. Safe to use from several threads."""
+    """Structlog logger that writes to `stream`, with format and level of `settings`. Thread-safe."""
     is_json = settings.format == "json" or (settings.format == "auto" and not stream.isatty())
     last: list[Any] = (
         [structlog.processors.JSONRenderer()]
@@ -49,18 +48,20 @@ def open_log(settings: LogSettings, stream: TextIO) -> Any:
 
 
 def _one_line(_logger: Any, _method: str, event: Any) -> Any:
-    """Event with its texts made safe for a terminal. JSON escapes such characters anyway."""
+    """Structlog processor: make texts safe for a terminal, each on one line. JSON escapes such characters
+    anyway."""
     return {key: visible(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 class LogWatch(Watch):
-    """A `Watch` that writes to a log."""
+    """A `Watch` that writes log lines."""
 
     def __init__(self, log: Any) -> None:
         self._log = log
 
     def committed(self, record: CommitRecord, took_s: float) -> None:
-        """Log published windows, refused items and gaps as information, any other commit for debugging."""
+        """Log every commit at level DEBUG, and above that published flows, rejected items, late events, flows
+        with missing spans, and gaps."""
         counters, standing = record.counters, record.standing
         self._log.debug(
             "commit",
@@ -113,14 +114,14 @@ class LogWatch(Watch):
         self._log.log(_HOW_BAD.get(state, logging.INFO), f"lane {state}", lane=lane, **reason)
 
     def building(self, why: str | None) -> None:
-        """Log that windows cannot be built, and that they can again."""
+        """Log that windows cannot be built, and when they can again."""
         if why is None:
             self._log.info("windows are built again")
         else:
             self._log.error("build", why=why)
 
     def trouble(self, why: str | None) -> None:
-        """Log the beginning and the end of trouble."""
+        """Log that the source cannot be read, and when it can again."""
         if why is None:
             self._log.info("the trouble is over")
         else:
@@ -128,7 +129,7 @@ class LogWatch(Watch):
 
 
 def truncated_flows(counters: Counters) -> int:
-    """Number of requests in a commit that lack the parent of a span, as happens in a topic not keyed by
-    trace.
+    """Number of flows published by a commit that lack the parent of a span (quality flag ORPHAN), as happens
+    if a topic is not keyed by trace.
     """
     return counters.quality.get(str(Quality.ORPHAN.name), 0)

@@ -1,9 +1,8 @@
-"""Prometheus metrics of a live run: counters of events, and gauges of its state at a scrape.
+"""Prometheus metrics of a live run: counters of events, gauges of its state at a scrape, and durations and
+errors of store operations.
 
 Names follow Prometheus: prefix `flowdiff_`, base units (seconds, bytes) as suffix, `_total` for counters.
 `docs/internals/live.md` lists them; a test keeps the two in agreement.
-
-Operations of the store are timed, and its errors counted.
 """
 
 from __future__ import annotations
@@ -25,11 +24,13 @@ from stitch.drivers.live.watch import LaneState, LaneStatus, LiveStatus, Watch
 from stitch.lake.store import Store
 
 TIMED: Final = ("persist", "publish", "put", "put_if_absent", "read")
+"""Names of the Store methods that `timed_store` measures."""
 BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+"""Upper ends, s, of the histogram buckets for store operations."""
 
 
 def timed_store(store: Store, registry: CollectorRegistry) -> Store:
-    """Store that behaves like `store` and measures the operations in TIMED."""
+    """Wrap `store` so that the methods in TIMED are timed, and their OSErrors counted, in `registry`."""
     seconds = Histogram(
         "flowdiff_lake_operation_seconds",
         "Time of an operation on the lake; publish gives finished files their names.",
@@ -65,7 +66,7 @@ def timed_store(store: Store, registry: CollectorRegistry) -> Store:
 
 
 class _Replaced:
-    """Proxy of an object with some methods replaced."""
+    """Proxy of the object `of` that uses `methods` in place of its methods of the same name."""
 
     def __init__(self, of: object, methods: Mapping[str, Callable[..., Any]]) -> None:
         self._of, self._methods = of, methods
@@ -75,20 +76,22 @@ class _Replaced:
 
 
 COMMIT_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+"""Upper ends, s, of the histogram buckets for commits."""
 LANE_CHANGES: Final = ("gained", "released", "lost", "waiting", "running", "halted")
+"""Values of label `change` whose series exist from the start."""
 _NS_PER_S: Final = 1e9
 _STREAM: Final = ["topic", "partition"]
 
 
 def own_metrics(registry: CollectorRegistry, version: str) -> None:
-    """Register the process's own metrics: version, memory, CPU time."""
+    """Register metrics of this process: version, memory, CPU time."""
     ProcessCollector(registry=registry)
     build = Gauge("flowdiff_build_info", "Always 1.", ["version", "python_version"], registry=registry)
     build.labels(version, platform.python_version()).set(1)
 
 
 class RunMetrics(Watch):
-    """A `Watch` that counts."""
+    """A `Watch` that updates Prometheus counters and histograms."""
 
     def __init__(self, registry: CollectorRegistry, version: str) -> None:
         own_metrics(registry, version)
@@ -130,14 +133,14 @@ class RunMetrics(Watch):
             self._changes.labels(change)
 
     def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:  # noqa: ARG002 - as Watch has it
-        """See Watch. Refused items are counted when they are committed, like the rest of the ledger."""
+        """Count decoded messages. `refused` is ignored: rejected items are counted when committed."""
         topic, _, partition = stream.rpartition("/")
         self._messages.labels(topic, partition).inc(messages)
         self._bytes.labels(topic, partition).inc(size)
         self._events.labels(topic, partition).inc(events)
 
     def committed(self, record: CommitRecord, took_s: float) -> None:
-        """See Watch."""
+        """Count a commit and what its counters say; observe its duration."""
         counters = record.counters
         self._commits.inc()
         self._commit_s.observe(took_s)
@@ -153,21 +156,21 @@ class RunMetrics(Watch):
         self._gaps.inc(sum(gap.end - gap.start for gap in record.gaps))
 
     def lane(self, lane: int, state: str, why: str) -> None:  # noqa: ARG002 - as Watch has it
-        """See Watch."""
+        """Count a change of a lane's state."""
         self._changes.labels(state).inc()
 
     def trouble(self, why: str | None) -> None:
-        """See Watch."""
+        """Set the gauge of source trouble: 1 with a reason `why`, 0 for None."""
         self._trouble.set(why is not None)
 
 
 class StatusCollector(Collector):
-    """Gauges made from the status of a run at every scrape, with times as of `clock`."""
+    """Collector of gauges, computed at every scrape from the status of a run and the time of `clock`."""
 
     def __init__(
         self, status: Callable[[], LiveStatus], clock: Clock, limit_bytes: int, budget_bytes: int
     ) -> None:
-        """limit_bytes: memory limit of the process; budget_bytes: the lanes' part of it."""
+        """limit_bytes: memory limit of the process; budget_bytes: the part of it that lanes may use."""
         self._status = status
         self._clock = clock
         self._limit_bytes = limit_bytes
@@ -198,7 +201,7 @@ class StatusCollector(Collector):
 
 
 def _since(then_ns: int | None, now_ns: int) -> float | None:
-    """Seconds from `then_ns` to now; None without it. Negative if it is ahead of the clock."""
+    """Seconds from `then_ns` to `now_ns`, negative if `then_ns` is later; None if `then_ns` is None."""
     return None if then_ns is None else (now_ns - then_ns) / _NS_PER_S
 
 
@@ -231,7 +234,7 @@ def _states(status: LiveStatus) -> Metric:
 
 
 def _builder(status: LiveStatus, now: Moment) -> Iterator[Metric]:
-    """Gauges of the builder; only the process that builds has those of windows."""
+    """Yield gauges of the builder; gauges of windows only if this process is the elected builder."""
     build = status.build
     yield _gauge("builds", "1: this process builds the windows of the lake.", build.builds)
     yield _gauge(

@@ -1,4 +1,4 @@
-"""Read the metrics of a running `flowdiff ingest`, and draw them on one screen of 80 columns."""
+"""Scrape the metrics of a running `flowdiff ingest` or `watch`, and render them on a screen of 80 columns."""
 
 from __future__ import annotations
 
@@ -21,37 +21,39 @@ from schemas.errors import InputError
 from schemas.visible import visible
 
 TIMEOUT_S: Final = 5.0
-"""Time limit of a whole scrape, however slowly it arrives."""
+"""Time limit of a whole scrape, s, including a slow response."""
 MAX_BYTES: Final = 32 * 2**20
-"""Size limit of a page: a partition takes about a kilobyte."""
+"""Size limit of a metrics page, bytes; a partition takes about a kilobyte."""
 
 Labels = frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """All samples of one moment."""
+    """All samples of one scrape."""
 
     at_s: float
+    """Time of the scrape, s, on any clock that is the same for the scrapes compared."""
     values: dict[str, dict[Labels, float]]
+    """Sample name -> labels -> value."""
 
     def one(self, name: str) -> float | None:
-        """Sample without labels; None if missing."""
+        """Value of the sample `name` without labels; None if missing."""
         return self.values.get(name, {}).get(frozenset())
 
     def total(self, name: str) -> float:
-        """Sum over all labels; 0 without samples."""
+        """Sum of the samples `name` over all labels; 0 without samples."""
         return sum(self.values.get(name, {}).values())
 
     def by(self, name: str, *labels: str) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Yield every sample with the values of some labels."""
+        """Yield (values of `labels`, value) of every sample `name`; an absent label has the value ""."""
         for found, value in self.values.get(name, {}).items():
             labelled = dict(found)
             yield tuple(labelled.get(label, "") for label in labels), value
 
 
 def metrics_url(text: str) -> str:
-    """Address of the metrics page, from a URL or just `host:port`. Raises InputError."""
+    """URL of the metrics page, from a URL or just `host:port`. Raises InputError."""
     url = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(url)
@@ -64,7 +66,7 @@ def metrics_url(text: str) -> str:
 
 
 def scrape(url: str, at_s: float) -> Scrape:
-    """Samples at `url` now, which is `at_s`. Raises InputError."""
+    """Fetch the samples at `url`; at_s: current time, for `Scrape.at_s`. Raises InputError."""
     try:
         text = _page(url).decode("utf-8", "replace")
         values: dict[str, dict[Labels, float]] = {}
@@ -89,7 +91,8 @@ def scrape(url: str, at_s: float) -> Scrape:
 
 
 def _page(url: str) -> bytes:
-    """Fetch the page. Raises OSError, HTTPException."""
+    """Fetch the page at `url`, at most MAX_BYTES within TIMEOUT_S. Raises OSError, HTTPException,
+    ValueError."""
     found: Queue[bytes | Exception] = Queue()
 
     def ask() -> None:
@@ -111,11 +114,15 @@ def _page(url: str) -> bytes:
 
 
 NONE: Final = "–"
+"""Text of a missing value."""
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 def view(url: str, now: Scrape, before: Scrape | None, *, rows: int | None = None) -> RenderableType:
-    """One screen. before: an earlier scrape, for rates; rows: rows of each table, at most; None: all."""
+    """Screen for the scrape `now` of `url`.
+
+    before: earlier scrape, for rates; None: no rates. rows: maximum number of rows per table; None: no limit.
+    """
     parts: list[RenderableType] = [_head(url, now)]
     if "flowdiff_ready" in now.values:
         parts += [_totals(now, before), Text(""), _lanes(now, rows), Text(""), _streams(now, before, rows)]
@@ -125,7 +132,7 @@ def view(url: str, now: Scrape, before: Scrape | None, *, rows: int | None = Non
 
 
 def _service(now: Scrape, rows: int | None) -> RenderableType:
-    """Watched service by root type, those with the most requests first."""
+    """Table of the watched service, one row per root type, by descending number of requests."""
     ok, failed = (
         {
             root: n
@@ -147,7 +154,8 @@ def _service(now: Scrape, rows: int | None) -> RenderableType:
 
 
 def _quantile(now: Scrape, root: str, share: float) -> float:
-    """Upper end of the bucket that contains a quantile of the response time."""
+    """Upper end, s, of the histogram bucket that contains the `share` quantile of a root type's response
+    time; infinity if beyond the last bucket."""
     name = "flowdiff_service_response_seconds_bucket"
     ends = sorted((float(end), n) for (of, end), n in now.by(name, "root", "le") if of == root)
     return next((end for end, n in ends if n >= share * ends[-1][1]), float("inf"))
@@ -246,7 +254,7 @@ def _lanes(now: Scrape, rows: int | None) -> RenderableType:
 
 
 def _streams(now: Scrape, before: Scrape | None, rows: int | None) -> RenderableType:
-    """Partitions, those with the most to read first."""
+    """Table of partitions, by descending lag. rows: maximum number of rows; None: no limit."""
     lags, positions, idle, read = (
         dict(now.by(f"flowdiff_{name}", "topic", "partition"))
         for name in ("lag_messages", "position", "idle", "messages_total")
@@ -265,7 +273,10 @@ def _streams(now: Scrape, before: Scrape | None, rows: int | None) -> Renderable
 
 
 def _table(titles: Sequence[str], cells: Sequence[Sequence[str]], n: int, what: str) -> RenderableType:
-    """Table with names left and numbers right; a last line counts those of `n` rows that are not given."""
+    """Table with the first column left-aligned and the others right-aligned.
+
+    n: total number of rows; what: their noun. If `cells` has fewer rows, a last line counts the missing ones.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column(titles[0], overflow="ellipsis", no_wrap=True, max_width=38)
     for title in titles[1:]:
@@ -276,7 +287,8 @@ def _table(titles: Sequence[str], cells: Sequence[Sequence[str]], n: int, what: 
 
 
 def _rate(now: Scrape, before: Scrape | None, metric: str) -> float | None:
-    """Increase a second; None if unknown: only one scrape, or a restart between the two."""
+    """Increase of `metric` per second between two scrapes; None without an earlier scrape, or if the process
+    restarted in between."""
     if before is None or now.at_s <= before.at_s:
         return None
     grown = now.total(metric) - before.total(metric)
@@ -308,4 +320,4 @@ _LANE_COLUMNS: Final = {
     "watermark": ("flowdiff_watermark_delay_seconds", _time),
     "commit": ("flowdiff_commit_age_seconds", _time),
 }
-"""Metric and format of a lane's columns, by title."""
+"""Title of a column of the table of lanes -> (name of the metric, format of its value)."""

@@ -557,7 +557,7 @@ def _identity(folder: Path) -> str:
 
 
 def _is_stream(folder: Path) -> bool:
-    """True for a folder with an identity; `lost+found` of a mounted disk has none."""
+    """True for the folder of a stream: it holds an identity file, unlike `lost+found` of a mounted disk."""
     try:
         return (folder / _ID).is_file()
     except PermissionError:

@@ -21,7 +21,7 @@ def put_record(store: Store, data: bytes) -> str:
 
 
 def records(store: Store) -> Iterator[bytes]:
-    """Contents of the intact records, the newest first. Raises OSError."""
+    """Contents of the intact calibration records, the newest first. Raises OSError."""
     for name in sorted(store.names(CALIBRATION), key=lambda name: (_number(name), name), reverse=True):
         if (data := kept_files.read_whole(store, f"{CALIBRATION}/{name}")) is not None:
             yield data.to_pybytes()

@@ -1,10 +1,10 @@
-"""Log of a live lane: the events that it decoded, one segment a commit, each with an index of its requests.
+"""Log of a live lane: the events that it decoded, one segment per commit, each with an index of its requests.
 
-A segment is an Arrow IPC file (zstd) under a name that no two writers share, durable before the commit that
-names it; one that no commit names is garbage. Its footer holds an index of requests and of record batches, so
-a reader that looks for a few requests, or plans windows, reads no event. Rows that were late, or repeated,
-when they came stand *aside*, in batches of their own: they were settled by the same commit, and are no open
-events. Segments of older lakes have neither index nor rows aside.
+A segment is an Arrow IPC file (zstd) under a name unique to its writer, and durable before the commit that
+names it; a segment that no commit names is garbage. Its footer holds an index of requests and of record
+batches, so that planning windows, or looking for a few requests, reads no event. Rows set *aside*, in record
+batches of their own, were late or duplicates when they were read: their commit has handled them already.
+Segments of older lakes have neither an index nor rows set aside.
 """
 
 from __future__ import annotations
@@ -31,40 +31,46 @@ from stitch.lake.layout import segment_folder, segment_seq
 from stitch.lake.store import Store
 
 BATCH_ROWS: Final = 16_384
-"""Rows of a record batch: decoded at a time by a reader."""
+"""Maximum number of rows in a record batch, the unit in which readers decode."""
 INDEX_TYPE: Final = np.dtype([("key", "<u8"), ("first_ns", "<i8"), ("last_ns", "<i8"), ("rows", "<i4")])
-"""Request of an index: hash, first and last time of its events (NEVER and -NEVER without one), events."""
+"""Entry of an index, one per request: key (64-bit hash), first and last event time in ns (NEVER and -NEVER
+without times), number of events."""
 BATCH_TYPE: Final = np.dtype([("first_ns", "<i8"), ("last_ns", "<i8"), ("aside", "?")])
-"""Record batch of a segment: first and last time of its events, True for rows that stand aside."""
+"""Entry per record batch of a segment: first and last event time in ns, and True if its rows are set aside
+(handled by the segment's own commit)."""
 Index = npt.NDArray[np.void]
-"""[requests] INDEX_TYPE, ascending by key."""
+"""Structured array [requests] of INDEX_TYPE, ascending by key."""
 
 _INDEX: Final = b"flowdiff.index"
 _BATCHES: Final = b"flowdiff.batches"
 _LOOSE: Final = b"flowdiff.loose"
 _END_BYTES: Final = 2**18
-"""End of a segment that is read for its index: 9,000 requests; with more it is read twice."""
+"""Number of bytes read from the end of a segment for its index: enough for 9,000 requests; a larger index
+takes a second read."""
 _MARK_BYTES: Final = 10
-"""End of an Arrow file: size of its footer, four bytes, and `ARROW1`."""
+"""Size of the trailer of an Arrow file: four bytes with the size of the footer, and `ARROW1`."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1), use_threads=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogRows:
-    """Events of one commit, as the log takes them."""
+    """Events of one commit with the keys of their requests: input of `encode_segment`."""
 
     events: pa.Table
-    """EVENT_SCHEMA, one chunk a column; metadata of the schema is stored."""
+    """Events (EVENT_SCHEMA, one chunk a column); metadata of the schema is stored."""
     key: U8
-    """[events] hash of the request; of any value where loose."""
+    """[events] key of the request; any value where `loose` is True."""
     loose: B1 | None
-    """[events] records without a request id; None: there are none."""
+    """[events] True for records without a request id; None: every event has one."""
     n_aside: int = 0
-    """Number of last rows that stand aside."""
+    """Number of rows, at the end, that are set aside: handled by this commit already."""
 
 
 def index_requests(key: U8, first_ns: I8, last_ns: I8) -> Index:
-    """Index of events. O(events log events)."""
+    """Build an index: group events by request key. O(events log events).
+
+    key, first_ns, last_ns: [events] request key, first and last time.
+    """
     order = np.argsort(key, kind="stable")
     keys = key[order]
     starts = np.flatnonzero(run_starts(keys))
@@ -77,12 +83,12 @@ def index_requests(key: U8, first_ns: I8, last_ns: I8) -> Index:
 
 
 def segment_name(lane: int, seq: int) -> str:
-    """New name for the segment of one attempt at a commit."""
+    """New unique path for the segment of commit `seq` of a lane; each attempt at the commit needs its own."""
     return f"{segment_folder(lane)}/{seq:012d}-{secrets.token_hex(8)}.arrow"
 
 
 def encode_segment(name: str, rows: LogRows) -> tuple[pa.Buffer, Segment]:
-    """(Bytes of a segment, its entry in the commit)."""
+    """(bytes of the segment, entry of the segment in the commit). name: path of the segment in the lake."""
     events, n = rows.events, rows.events.num_rows
     first, last = event_times(events) if n else (np.zeros(0, np.int64), np.zeros(0, np.int64))
     named = slice(None) if rows.loose is None else ~rows.loose
@@ -110,18 +116,19 @@ def encode_segment(name: str, rows: LogRows) -> tuple[pa.Buffer, Segment]:
 
 
 def _batches(n: int, n_aside: int) -> Iterator[tuple[int, int, bool]]:
-    """(First row, end of the part, aside) of each record batch."""
+    """Yield, for each record batch of a segment of `n` rows, its (first row, end of the part that contains
+    it, True if set aside)."""
     for begin, end, aside in ((0, n - n_aside, False), (n - n_aside, n, True)):
         for at in range(begin, end, BATCH_ROWS):
             yield at, end, aside
 
 
 class SegmentReader:
-    """A segment, opened for its index; record batches are decoded when asked for."""
+    """Open segment: the index is read at once, record batches are decoded on demand."""
 
     def __init__(self, data: pa.Buffer, columns: Sequence[str] | None = None) -> None:
-        """data: bytes of the segment; columns: those to decode (None: all). Raises pa.ArrowException where
-        they are none.
+        """data: bytes of the segment; columns: to decode, None: all. Raises pa.ArrowException if `data` is no
+        Arrow file.
         """
         options = None
         if columns is not None:
@@ -132,25 +139,29 @@ class SegmentReader:
         self.schema: pa.Schema = self._reader.schema
         self.has_index = _INDEX in footer
         self.index: Index = np.frombuffer(footer.get(_INDEX, b""), INDEX_TYPE)
-        """Requests of all rows, without records that name none; empty for a segment of an older lake."""
+        """Index of all requests with an id; empty for a segment of an older lake."""
         self.batch_times = np.frombuffer(footer[_BATCHES], BATCH_TYPE) if self.has_index else None
-        """[record batches] BATCH_TYPE; None for a segment of an older lake."""
+        """Structured array [record batches] of BATCH_TYPE; None for a segment of an older lake."""
         self.n_loose = int(footer.get(_LOOSE, b"0"))
-        """Records without a request id."""
+        """Number of records without a request id."""
         own = {_INDEX, _BATCHES, _LOOSE}
         self.metadata: dict[bytes, bytes] = {
             **(self.schema.metadata or {}),
             **{key: value for key, value in footer.items() if key not in own},
         }
-        """Metadata that the writer gave the events."""
+        """Metadata of the schema of the events that were written."""
 
     def read(self, *, aside: bool | None = None) -> pa.Table:
-        """Events, with the writer's metadata: all, or only those that stand aside or do not."""
+        """Events, with the metadata of the writer's schema.
+
+        aside: True: only rows set aside; False: only the others; None: all.
+        """
         batches = [self._reader.get_batch(place) for place in self._places(aside)]
         return pa.Table.from_batches(batches, self.schema).replace_schema_metadata(self.metadata or None)
 
     def batches(self, first_ns: int, last_ns: int) -> Iterator[pa.Table]:
-        """Record batches, rows aside included, that may hold an event between two times, one at a time."""
+        """Yield, as tables, the record batches that may hold an event in [first_ns, last_ns], rows set aside
+        included."""
         for place in range(self._reader.num_record_batches):
             if self.batch_times is None or (
                 self.batch_times["first_ns"][place] <= last_ns
@@ -166,8 +177,8 @@ class SegmentReader:
 
 
 def open_segment(store: Store, segment: Segment, columns: Sequence[str] | None = None) -> SegmentReader:
-    """Segment, verified; columns: those to decode (None: all). Raises LakeError where it is missing or
-    differs from the commit.
+    """Read and verify a segment. columns: to decode, None: all. Raises LakeError if it is missing or its hash
+    differs from the commit's.
     """
     try:
         data = store.read(segment.name)
@@ -182,8 +193,10 @@ def open_segment(store: Store, segment: Segment, columns: Sequence[str] | None =
 
 
 def open_index(store: Store, segment: Segment) -> SegmentReader:
-    """Segment of which only the index is read: the end of the file, at most twice. Events are not verified.
-    Raises LakeError where it is missing, or has another size or form than the commit says.
+    """Open a segment for its index only, with at most two reads of the end of the file.
+
+    The hash is not verified, and events cannot be read. Raises LakeError if the segment is missing, has
+    another size than its commit says, or is no Arrow file.
     """
     try:
         if store.size(segment.name) != segment.size:
@@ -203,14 +216,14 @@ def open_index(store: Store, segment: Segment) -> SegmentReader:
 
 
 def read_segment(store: Store, segment: Segment) -> pa.Table:
-    """Events of a segment that were open when they came (EVENT_SCHEMA, the writer's metadata). Raises
-    LakeError where it is missing or differs from the commit.
+    """Events of a segment (EVENT_SCHEMA, with the writer's metadata) except rows set aside. Raises LakeError
+    if the segment is missing or differs from its commit.
     """
     return events_of(open_segment(store, segment), segment)
 
 
 def events_of(opened: SegmentReader, segment: Segment) -> pa.Table:
-    """Read an open segment as `read_segment` does."""
+    """Events of an open segment, as `read_segment` returns them. segment: its entry in the commit."""
     events = opened.read(aside=False)
     if events.schema.equals(EVENT_SCHEMA):
         return events
@@ -229,27 +242,29 @@ def _damaged(segment: Segment, what: str) -> LakeError:
 
 
 class KeptSegments:
-    """Segments of a lane that are retained for a repair after the lane no longer needs them.
+    """Retention of a lane's segments, which builders and repairs need.
 
-    A commit says from which commit on they are retained, and only then the others are removed: what is
-    missing was lost. Ages count by this process's clock from the commit, or from the first one of this
-    process: a new owner retains them for the full time again.
+    A commit records the first commit whose segment is retained, and only afterwards earlier segments are
+    deleted, so a missing retained segment was lost. The age of a segment is measured by this process's clock
+    from its commit; segments of earlier owners age from this process's first commit.
     """
 
     def __init__(self, store: Store, lane: int, keep_ns: int, head: int, kept_from: int | None) -> None:
-        """`head`: number of the lane's last commit; `kept_from`: what it says."""
+        """keep_ns: minimum time for which segments are retained; head: number of the lane's last commit;
+        kept_from: `Standing.kept_from` of that commit."""
         self._store = store
         self._lane = lane
         self._keep_ns = keep_ns
         self._aged_to = 0 if kept_from is None else kept_from - 1
-        """Segments of commits up to this one are removed."""
+        """Number of the last commit whose segment, like all earlier ones, may be deleted."""
         self._promised = head + 1 if kept_from is None else kept_from
         self._commits: deque[tuple[int, int]] = deque()
-        """(time, number) of this process's commits whose segments are not past their time."""
+        """(time in ns, number) of this process's commits whose segments must still be retained, ascending."""
 
     def kept_from(self, seq: int, now_ns: int, built_to: int) -> int:
-        """First commit whose segment is retained after commit `seq`, which is about to be made; built_to: the
-        last one whose events need not be kept for windows that are to be built.
+        """Number of the first commit whose segment is retained after commit `seq`, the next one.
+
+        built_to: last commit whose segment is not needed for windows still to be built.
         """
         if not self._commits or self._commits[-1][1] != seq:
             self._commits.append((now_ns, seq))
@@ -262,14 +277,15 @@ class KeptSegments:
         return max(self._promised, self._aged_to + 1)
 
     def sweep(self, needed: Iterable[Segment]) -> None:
-        """Remove segments that the last commit says are not retained, but for `needed` ones. Raises OSError:
-        the rest is removed next time.
+        """Delete segments that are no longer retained, except `needed` ones. Call it after the commit. Raises
+        OSError; the next call deletes the rest.
         """
         sweep_segments(self._store, self._lane, self._aged_to, needed)
 
 
 def sweep_segments(store: Store, lane: int, to_seq: int, needed: Iterable[Segment]) -> None:
-    """Remove a lane's segments of commits up to `to_seq`, but for `needed` ones. Raises OSError."""
+    """Delete a lane's segments of commits up to and including `to_seq`, except `needed` ones. Raises
+    OSError."""
     names, folder = {segment.name for segment in needed}, segment_folder(lane)
     for file in store.names(folder):
         seq, name = segment_seq(file), f"{folder}/{file}"
@@ -278,15 +294,16 @@ def sweep_segments(store: Store, lane: int, to_seq: int, needed: Iterable[Segmen
 
 
 def named_segments(commits: Iterable[CommitRecord]) -> dict[str, Segment]:
-    """Segments that commits of a lane (ascending) name, by name, in order of their first commit."""
+    """Name -> segment, of all segments that `commits` (of one lane, ascending) name, in order of their first
+    commit."""
     return {segment.name: segment for record in commits for segment in record.standing.segments}
 
 
 def lost_segments(store: Store, lane: int, commits: Sequence[CommitRecord]) -> list[Segment]:
-    """Segments that the last of some commits of a lane (ascending) retains, and that are missing.
+    """Missing segments that a lane should retain according to the last of `commits` (ascending).
 
-    Of the segments with the number of one commit the last one counts: it replaced the others. Raises
-    LakeError, OSError.
+    If several segments have the number of one commit, the last one has replaced the others. Raises LakeError,
+    OSError.
     """
     standing = commits[-1].standing if commits else None
     if standing is None or standing.kept_from is None or standing.ended_to_ns is not None:

@@ -1,7 +1,7 @@
 """Check a lake against its commits: invariants I1 to I6 of the fault model, statistics, reports.
 
 For live lanes: offsets are contiguous (I4, I6), open events are carried over (I1), and segments exist (I3).
-Files that upkeep removed may be missing; a new generation must have the same content as the old one.
+Files that upkeep has hidden may be missing; a rewritten window must have as many rows as before.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by
 from stitch.lake.watch_files import WATCH, watch_faults
 
 _NAMED_REQUESTS: Final = 10
-"""Duplicate requests that are named, at most."""
+"""Maximum number of duplicate requests reported by name."""
 _LATE: Final = "late"
 _REPAIRED: Final = "repaired"
 _COUNTED = [table for table in WINDOW_TABLES if table != "structures"]
-"""Tables whose rows are neither merged nor dropped when windows are rewritten; a structure comes once a
-file.
+"""Tables whose row counts stay the same when a window is rewritten; `structures` does not: files repeat
+structures, and the rewrite merges them.
 """
 
 
@@ -60,15 +60,16 @@ class Violation(NamedTuple):
     """One broken invariant."""
 
     invariant: str
-    """I1 … I6, `layout`, `stats`, `calibration`, `watch` or `report`."""
+    """Name of the invariant: I1 … I6, `layout`, `stats`, `calibration`, `watch` or `report`."""
     detail: str
+    """What is wrong, and where, for people."""
 
 
 def check(store: Store, lake: str = "LAKE") -> list[Violation]:
-    """Every violation in a lake; empty if it is intact. Reads each data file once.
+    """All violations in a lake; empty if it is intact. Reads each data file once.
 
-    A file that the system refuses to read is a violation, too, and the check continues. Meant for a lake at
-    rest: files of a commit that is being published are reported under I3. Memory: the request ids of the
+    An OSError on a file is reported as a violation, and the check continues. Meant for a lake that nobody
+    writes: files of a commit that is being published are reported under I3. Memory: the request ids of the
     whole lake, about 100 bytes each. Raises LakeError for a lake of another layout version.
     """
     findings: list[Violation] = []
@@ -112,14 +113,14 @@ def check(store: Store, lake: str = "LAKE") -> list[Violation]:
 
 
 def _refused(error: OSError, name: str, invariant: str) -> Violation:
-    """Violation for an OSError on `name` or one of its files."""
+    """Violation for an OSError on the file or folder `name`, or on a file in it."""
     shown = name if str(error.filename or name).endswith(name) else error.filename
     why = error.strerror or str(error)
     return Violation(invariant, f"'{shown}' cannot be read: {why[:1].lower()}{why[1:]}")
 
 
 def _guarded(found: Iterator[Violation], name: str, invariant: str) -> Iterator[Violation]:
-    """Yield violations; turn an OSError into a violation and stop."""
+    """Yield the violations `found`; turn an OSError into a violation for `name` and stop."""
     try:
         yield from found
     except OSError as error:
@@ -127,9 +128,7 @@ def _guarded(found: Iterator[Violation], name: str, invariant: str) -> Iterator[
 
 
 def _chain(store: Store, lane: int, commits: list[CommitRecord]) -> Iterator[Violation]:
-    """Append the commits of a lane to `commits` (none where its chain is broken), and yield their
-    violations.
-    """
+    """Yield violations of a lane's chain, and append its commits to `commits`, unless the chain is broken."""
     try:
         own = [link.record for link in read_chain(store, lane)]
         read_tail(store, lane)
@@ -142,7 +141,8 @@ def _chain(store: Store, lane: int, commits: list[CommitRecord]) -> Iterator[Vio
 
 
 def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Violation]:
-    """Yield damaged checkpoints among the last ones of a lane: readers can do without, at a cost."""
+    """Yield violations for damaged checkpoints among the last KEPT ones of a lane; without a checkpoint,
+    readers have to read every commit."""
     named = [record.checkpoint for record in commits if record.checkpoint is not None]
     for reference in named[-KEPT:]:
         tables = ((reference.files, reference.files_sha256), (reference.inputs, reference.inputs_sha256))
@@ -154,10 +154,10 @@ def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Violatio
 
 
 def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Violation]:
-    """Yield files written for commits beyond the end of a lane's chain.
+    """Yield violations for segments and staged files of commits beyond the end of a lane's chain.
 
-    Files for the next number are exempt: their commit is under way, or its writer died. Data files without a
-    commit are found among all data files.
+    head: number of the lane's last commit. Files for the next number are exempt: their commit is in progress,
+    or its writer died. `_unnamed_files` finds data files without a commit.
     """
     for folder, seq_of in ((segment_folder(lane), segment_seq), (stage_lane_folder(lane), staged_seq)):
         for name in store.names(folder):
@@ -169,6 +169,7 @@ def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Violation]:
 
 
 def _ledger(commits: list[CommitRecord]) -> Iterator[Violation]:
+    """Yield violations for commits whose counters do not balance or differ from the rows of their files."""
     for record in commits:
         counters = record.counters
         if not counters.balanced:
@@ -182,6 +183,7 @@ def _ledger(commits: list[CommitRecord]) -> Iterator[Violation]:
 
 
 def _unnamed_files(store: Store, commits: list[CommitRecord], hidden: Hidden) -> Iterator[Violation]:
+    """Yield violations for data files that no commit lists, and renamed files that nothing replaces."""
     named = {item.final: item for record in commits for item in record.publish}
     for name in [*data_files(store)]:
         item = named.get(name.removesuffix(ASIDE))
@@ -192,6 +194,7 @@ def _unnamed_files(store: Store, commits: list[CommitRecord], hidden: Hidden) ->
 
 
 def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Violation]:
+    """Yield violations of one published file: missing, or content, metadata or counts not as committed."""
     if store.size(item.final) is None:
         if not hidden.hides(item):  # else it was swept
             yield Violation("I3", f"'{item.final}' was committed and is not there")
@@ -211,9 +214,11 @@ def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Violation]:
 
 
 def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violation]:
-    """Yield duplicate requests. In a lane a request id has at most one flow of spans and one of records.
+    """Yield violations for duplicate requests: a lane has at most one flow of spans and one of records per
+    request id.
 
-    In a log that is not keyed by request, parts of one come in several lanes; `flowdiff rekey` is for that.
+    Parts of a request in different lanes are no violation: they come from a topic that is not keyed by
+    request, which `flowdiff rekey` corrects.
     """
     columns = ["request_id", "kind", "lane"]
     files = [item.final for item in published if item.table == "flows"]
@@ -229,9 +234,9 @@ def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violati
 
 
 def _caches(store: Store) -> list[Violation]:
-    """Check files that no commit of a lane names: files recognised by their own names, and the watch's chain.
+    """Violations in files that no commit lists: statistics, calibrations, and the commit chain of the watch.
 
-    Statistics of windows are a cache: damaged ones are computed again, and until then disk space is lost.
+    Statistics of windows are a cache: damaged files are ignored and computed again, but waste disk space.
     """
     return [
         *_damaged(kept_files.damaged(store, stats_files(store)), STATS, "stats"),
@@ -241,15 +246,15 @@ def _caches(store: Store) -> list[Violation]:
 
 
 def _damaged(names: Iterator[str], folder: str, invariant: str) -> Iterator[Violation]:
-    """Violations for damaged files, which should be removed."""
+    """Violations for damaged files `names` in `folder`, which the operator should delete."""
     found = (Violation(invariant, f"'{name}' is not what was written: remove it") for name in names)
     yield from _guarded(found, folder, invariant)
 
 
 def _reports(store: Store) -> Iterator[Violation]:
-    """Yield violations in reports, which no commit lists: each lists its own files with their hashes.
+    """Yield violations in reports. No commit lists a report; a report lists its own files with their hashes.
 
-    A report without its JSON is being written, or its writer died: it is skipped, as readers do.
+    A report without its JSON file is being written, or its writer died: it is skipped, as readers do.
     """
 
     def of_all() -> Iterator[Violation]:
@@ -270,7 +275,7 @@ def _report(store: Store, folder: str) -> Iterator[Violation]:
 
 
 def _broken_report(store: Store, folder: str, names: Sequence[str]) -> Iterator[Violation]:
-    """Yield files that no sums file of the report's writers lists with their hash."""
+    """Yield violations for files of a report whose hash is in none of the report's checksum files."""
     of_sums, sums = sums_among(names), defaultdict[str, set[str]](set)
     for name in of_sums:
         try:
@@ -298,10 +303,11 @@ def _changed(folder: str, name: str) -> Violation:
 
 
 def _broken_positions(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """Yield gaps between the offset ranges of a stream in successive commits.
+    """Yield violations where the offset ranges of a stream in successive commits are not contiguous, or a
+    recorded gap lies outside the range of its commit.
 
-    A range may also restart where a gap records that the log was truncated; other recorded gaps lie inside
-    the range of their commit, or before it where a segment was lost.
+    A range may restart at another offset if a gap records that the log was truncated. A gap may lie before
+    the range if the commit records a lost segment.
     """
     ends: dict[tuple[int, str, str | None, int], int] = {}
     for record in commits:
@@ -329,7 +335,8 @@ def _stream(lane: int, position: PartitionRange) -> tuple[int, str, str | None, 
 
 
 def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """Yield live commits that do not begin with the number of open events the one before ended with."""
+    """Yield violations for live commits whose `events_carried` differs from `events_open` of the lane's
+    previous live commit."""
     still_open: dict[int, int] = {}
     for record in commits:
         if record.kind != "live":
@@ -346,8 +353,8 @@ def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
 
 
 def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """Yield missing or damaged segments that the last commit of a lane needs or retains for a repair, and
-    damaged ones that it no longer retains.
+    """Yield violations for segments that are damaged, and for missing ones that the last commit of their lane
+    needs or retains for a repair.
     """
     by_lane = defaultdict[int, list[CommitRecord]](list)
     for record in commits:
@@ -386,8 +393,8 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
 
 
 def _broken_builds(commits: Sequence[CommitRecord]) -> Iterator[Violation]:
-    """Yield what lanes logged and neither the versions of windows, late events and the log
-    hold of it, up to the commits that the last build had read.
+    """Yield a violation if lanes logged more events than are accounted for, up to the commits that the last
+    build read: in built windows, late, waiting in the log, or reported as missing.
     """
     last: Build | None = None
     versions: dict[int, BuiltWindow] = {}
@@ -417,7 +424,8 @@ def _broken_builds(commits: Sequence[CommitRecord]) -> Iterator[Violation]:
 
 
 def _lost_segments(store: Store, commits: Sequence[CommitRecord], needed: set[str]) -> Iterator[Violation]:
-    """Yield segments that a lane's last commit retains and that are missing."""
+    """Yield violations for missing segments that a lane's last commit retains, other than those in
+    `needed`, which `_broken_segments` reports. commits: of the lane, ascending."""
     lane = commits[-1].lane
     try:
         for segment in lost_segments(store, lane, commits):
@@ -431,7 +439,7 @@ def _lost_segments(store: Store, commits: Sequence[CommitRecord], needed: set[st
 
 
 def _hidden_in(commits: Sequence[CommitRecord]) -> Hidden:
-    """Files hidden by the commits of a lake (of each lane in order)."""
+    """Rules for files hidden by the upkeep lane, given the commits of all lanes (each lane in order)."""
     own = [record for record in commits if record.lane == UPKEEP_LANE]
     upkeep = own[-1].standing.upkeep if own else None
     listing = files_table(own) if own else FILES_SCHEMA.empty_table()
@@ -439,8 +447,8 @@ def _hidden_in(commits: Sequence[CommitRecord]) -> Hidden:
 
 
 def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """Yield generations of a window whose flows and parameters differ in number from those they replace
-    (swept or not), beyond what a repair records as changed.
+    """Yield violations for rewritten windows whose numbers of flows or parameters differ from those of the
+    replaced files (deleted or not) by anything else than a repair records.
     """
     rows: defaultdict[tuple[str, str], Counter[tuple[int, int]]] = defaultdict(Counter)
     own = []
@@ -483,8 +491,8 @@ def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
 
 
 def _broken_repairs(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """Yield repairs that lost late events: each event taken out of `late/` must be written there again or be
-    under `repaired/`.
+    """Yield violations for repairs that lost late events: every event removed from `late/` must be written to
+    `late/` again, be under `repaired/`, or be counted as expired.
     """
     rows: Counter[tuple[int, int]] = Counter()
     own = []

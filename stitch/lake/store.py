@@ -196,7 +196,8 @@ class LocalStore:
         return self._disk.written(folder)
 
     def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
-        """Names of all files below a folder, sorted; none for a missing folder."""
+        """Names of all files below a folder, sorted; none for a missing folder. `is_folder` is asked with the
+        last part of a name."""
         for name in self._disk.names(folder):
             whole = f"{folder}/{name}" if folder else name
             if is_folder(name):

@@ -56,7 +56,7 @@ nodes with the same label."""
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """Flows with nodes in the order of a layout, and the raw structures that equal layouts share."""
+    """Layout of flows (strands ordered by hash); flows that are equal in it share a *raw structure*."""
 
     node: I8
     """[nodes] node of the graph at each position of the layout, flow by flow."""

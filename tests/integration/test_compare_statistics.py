@@ -57,6 +57,21 @@ def findings(found: dict[str, Any]) -> list[dict[str, Any]]:
     return told
 
 
+def test_a_filter_that_leaves_nothing_names_what_there_is(
+    lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = []
+    for use in ("never", "all"):
+        assert (
+            run("compare", "--lake", str(lake), *DELAY, "--where", "root = frontend/x", "--statistics", use)
+            == 2
+        )
+        told.append(capsys.readouterr().err)
+    assert "holds no request" in told[0]
+    assert "There are" in told[0]
+    assert told[1] == told[0]
+
+
 @pytest.mark.parametrize("options", [DELAY, RETURN, (*DELAY, "--history", "all")])
 def test_statistics_find_what_requests_find(
     lake: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]

@@ -199,6 +199,25 @@ def test_the_time_of_a_comparison_is_not_the_query_s(lake: flowdiff.Lake, counti
     assert len(counting.asked) == 1
 
 
+def test_a_comparison_learns_that_its_query_was_killed(lake: flowdiff.Lake, counting: Counting) -> None:
+    waited: list[bool] = []
+
+    def killing(asked: AskedComparison) -> Mapping[str, pa.Table]:
+        waited.append(asked.is_wanted())
+        assert process._process is not None
+        process._process.kill()
+        while asked.is_wanted():
+            time.sleep(0.01)
+        waited.append(asked.is_wanted())
+        return counting(asked)
+
+    with closing(SessionProcess(lake.name, now_ns=0, comparing=killing)) as process:
+        with pytest.raises(QueryError, match="process of the query died"):
+            process.query("from compare('a', 'b')")
+        assert waited == [True, False]
+        assert process.query("select 1 as n")["n"].to_pylist() == [1]
+
+
 def test_a_bug_of_a_comparison_ends_the_session_and_is_raised(lake: flowdiff.Lake) -> None:
     def broken(_: AskedComparison) -> Mapping[str, pa.Table]:
         raise ZeroDivisionError

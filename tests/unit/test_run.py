@@ -21,7 +21,7 @@ from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.port import AnyMethod, Chosen, Method, Result, SampleCount
 from analyze.population import Population, Sample
 from analyze.profile.samples import ComparedSamples
-from analyze.refine.settings import RefineSettings
+from analyze.refine.settings import RefineSettings, StatisticsSettings
 from analyze.report.blocks import Part, Text
 from analyze.report.limits import ReportLimits
 from analyze.report.page import render_html
@@ -264,9 +264,13 @@ def test_settings_in_force_are_in_the_report():
     assert set(report.methods[0].settings) == set(PaperSettings.model_fields)
     assert report.preparation is not None
     assert report.preparation.level == "L3"
-    assert {name.partition(".")[0] for name in report.preparation.refine} == set(
-        RefineSettings.model_fields
-    ) - {"level"}
+    nested = {f"statistics.{name}" for name in StatisticsSettings.model_fields}
+    assert (
+        set(report.preparation.refine) == set(RefineSettings.model_fields) - {"level", "statistics"} | nested
+    )
+    assert report.preparation.refine["statistics.attributes"].startswith(
+        "service.version, service.instance.id,"
+    )
     other = compare(calm, [Chosen(PAPER, PaperSettings(ranking="tr"))], refined=RefineSettings()).report
     assert other.id != report.id
 

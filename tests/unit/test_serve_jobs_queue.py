@@ -40,6 +40,17 @@ def over(jobs: Jobs) -> Job:
     return found
 
 
+def test_who_waits_for_a_job_that_is_no_longer_wanted_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with queue(tmp_path, monkeypatch, "sleep 60") as jobs:
+        jobs.ask(KEY, Question())
+        wanted = iter([True, False])
+        found = jobs.wait(KEY, 600, lambda: next(wanted))
+        assert found is not None
+        assert not found.is_over
+
+
 def test_a_process_that_outlives_its_dead_parent_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,10 +75,10 @@ def component_row(
 
 
 def _when(found: FoundComponent) -> F8:
-    """Time by which variables are ordered, float64[variables]: for times of events the feature itself, in C1.
+    """Time by which variables are ordered, float64[variables]: if the tested feature is a time of events, its
+    mean in class C1; else the mean time of the first occurrence.
 
-    Mean times of other features are over the instances in which a variable occurs, which differ between
-    variables.
+    The latter is over the instances in which a variable occurs, which differ between variables.
     """
     if found.types[0] in EVENT_TIMES:
         return np.asarray(found.evidence.tests.mean1[found.tested, found.evidence.kept])

@@ -39,8 +39,8 @@ class Divergence:
     p: F8
     """Two-sided p, float64: the larger of Welch's p and that with the spread of both classes pooled."""
     distinct: B1
-    """bool[types, variables]: True for tested features that differ from all tested before: first, median and
-    last time of a variable that occurs at most once are equal. The number of True is the divisor of
+    """bool[types, variables]: True for tested features that do not repeat one tested before (first, median
+    and last time of a variable that occurs at most once are equal). The number of True is the divisor of
     Bonferroni's correction."""
     mean0: F8
     """Mean of each feature in class C0, float64."""

@@ -50,7 +50,7 @@ class _Touch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WindowInstances:
-    """Instances that are windows of time, of one host each or of all hosts together."""
+    """Instances, as DISTALYZER compares them: windows of time, of one host each or of all hosts together."""
 
     population: Population
     length_ns: int

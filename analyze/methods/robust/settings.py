@@ -177,7 +177,9 @@ class ConfounderSettings(Config):
     clock_room: float = Field(default=1.2, ge=1, le=100)
     """Largest ratio of a time's change to the change of clock offsets for which clocks explain it."""
     clock_share: float = Field(default=0.5, gt=0, le=1)
-    """Share of a site's calls that must cross between hosts whose clock offset changed."""
+    """Minimum share of a site's calls between hosts with changed clock offsets for which clocks explain its
+    change.
+    """
     rename_requests: int = Field(default=20, ge=1)
     """Minimum number of recorded requests in each period for a renamed operation; with fewer, two rare
     operations could look like one.
@@ -262,7 +264,7 @@ class SegmentSettings(Config):
     failed_floor: float = Field(default=0.005, ge=0, le=1)
     """Smallest rise of a segment's failing share that counts."""
     failed_times: float = Field(default=1.5, ge=1)
-    """Smallest factor of a segment's failing share that counts."""
+    """Smallest ratio of a segment's failing share to its usual failing share that counts."""
     slow_floor: float = Field(default=0.05, ge=0, le=1)
     """Smallest rise of a segment's share of slow requests that counts."""
     candidate_p: float = Field(default=0.05, gt=0, lt=1)

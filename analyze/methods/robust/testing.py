@@ -91,13 +91,13 @@ class _Row(NamedTuple):
     measure: Measure
     seen: Observed
     q: F8
-    """q against the whole baseline."""
+    """q-value (Benjamini-Hochberg) of the change against the whole baseline; 1 where not tested."""
     counts: B1
     """True for significant changes."""
     hidden: B1
     """True for changes significant against the reference alone, but not against the whole baseline."""
     plain_q: F8
-    """q against the reference alone, by chance within both periods."""
+    """q-value against the reference alone, by chance within both periods."""
     open: B1
     """True for changes that exceed the floor and chance within the periods, but are not significant."""
     abnormal: B1

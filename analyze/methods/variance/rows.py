@@ -61,7 +61,7 @@ _HIGHEST = 3
 """Number of parts with the highest variance that are highlighted, as in the paper."""
 _MOST_PAIRS = 20
 _LEAST_SUGGESTED = 0.02
-"""Minimum share of the variance for which a marker is suggested, in [0, 1]."""
+"""Smallest share of the variance, in [0, 1], at which a call site gets a suggested marker (`markers`)."""
 
 
 RANK: Final = stored("rank", "place", "from 1")

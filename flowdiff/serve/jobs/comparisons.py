@@ -55,7 +55,7 @@ class JobComparisons:
             raise QueryError("Too many queries wait for comparisons.", remedy="Try again when they are done.")
         try:
             self.jobs.ask(key, question)
-            job = self.jobs.wait(key, self.seconds)
+            job = self.jobs.wait(key, self.seconds, asked.is_wanted)
         finally:
             self.waiting.release()
         if found := self.jobs.results.tables(key):

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
@@ -124,15 +124,18 @@ class Jobs:
                 job.state = "cancelled"
             self._kill(job)
 
-    def wait(self, key: str, seconds: float) -> Job | None:
-        """Wait until a job is over, or for `seconds`; return a copy of the job, None if it is unknown or
-        forgotten.
+    def wait(self, key: str, seconds: float, is_wanted: Callable[[], bool] = lambda: True) -> Job | None:
+        """Wait until a job is over, or for `seconds`, or until `is_wanted` returns False.
+
+        Returns a copy of the job; None if it is unknown or forgotten.
         """
+        end_s = time.monotonic() + seconds
         with self._lock:
             job = self._jobs.get(key)
             if job is None:
                 return None
-            self._lock.wait_for(lambda: job.is_over, seconds)
+            while not job.is_over and is_wanted() and (left_s := end_s - time.monotonic()) > 0:
+                self._lock.wait(min(left_s, self._settings.job_check_seconds))
             return replace(job, process=None)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Page of one request: swim lanes beside those of its twin, and the differences.
 
-The twin is an example of the other period for the same finding, if a report led here; else the request that
-`beside` names; else a normal request of the same root type.
+The twin is the request that `beside` names; else, if a report led here, an example of the other period for
+the same finding; else a normal request of the same root type.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Place:
 
 
 def request(site: Site, asked: Asked) -> Answer:
-    """Show a request beside its twin."""
+    """Show a request beside its twin, a request to compare it with."""
     stored = named_report(site, asked)
     pair = request_pair(site, asked.path["request"], asked.one("kind") or None, stored, asked.one("beside"))
     return Answer(

@@ -333,7 +333,8 @@ def _rate(text: str) -> float | None:
 
 
 def marks_column(events: SpanEvents, n_spans: int, config: DecodeConfig) -> pa.Array:
-    """[spans] list of the span's marks, `list<MARK_TYPE>`, sorted by time, then name; null without any."""
+    """[spans] list of the span's marks (allow-listed span events), `list<MARK_TYPE>`, by time, then name;
+    null without any."""
     at = np.flatnonzero(_is_mark(events, config))
     if len(at) == 0:
         return pa.nulls(n_spans, pa.list_(MARK_TYPE))

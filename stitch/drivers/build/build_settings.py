@@ -1,4 +1,4 @@
-"""Set when windows are built from a log, and how much memory that takes."""
+"""Settings of building windows from a log: when, and with how much memory."""
 
 from __future__ import annotations
 
@@ -10,59 +10,64 @@ from schemas.config import Config, Expert
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
+"""Minimum of `BuildSettings.memory_bytes`."""
 _ROW_SHARE: Final = 4_096
-"""Bytes of the memory budget per event that is stitched: the kernel's peak takes a third of it."""
+"""Bytes of the memory budget per event stitched at a time: the kernel's peak is a third of that budget."""
 _PLAN_SHARE: Final = 768
-"""Bytes of the memory budget per request that is planned in memory, of 48 bytes: a sixteenth of it."""
+"""Bytes of the memory budget per request planned in memory; a request takes 48 bytes, so the plan a
+sixteenth."""
 _LEAST_AT_ONCE: Final = 16_384
+"""Lower bound of `BuildSettings.rows_at_once`."""
 _MOST_AT_ONCE: Final = 250_000
+"""Upper bound of `BuildSettings.rows_at_once`."""
 _MEMO_SHARE: Final = 32_768
-"""Bytes of the memory budget per cached structure of some 4 KB: an eighth of it."""
+"""Bytes of the memory budget per cached structure; a structure takes about 4 KB, so the cache an eighth."""
 _MOST_REMEMBERED: Final = 16_384
+"""Upper bound of `BuildSettings.remembered`."""
 
 
 class BuildSettings(Config):
-    """Settings of building windows from a log."""
+    """Settings of building windows from the log of a lake."""
 
     memory_bytes: int = Field(default=2**30, ge=LEAST_MEMORY_BYTES)
-    """Memory budget beside the idle process and the keys of the log's requests (12 bytes each that is
-    kept).
-    """
+    """Memory budget of building, in addition to the idle process and the keys of the log's requests (12 bytes
+    per request)."""
     linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
-    """A complete request is over when the watermark is this far past its last event."""
+    """Time after the last event of a complete request, by the watermark, until the request counts as over."""
     patience_ns: int = Field(default=15 * NS_PER_SECOND, ge=0)
-    """A window is built when the watermark is this far past its end, whatever still runs."""
+    """Maximum time after the end of a window, by the watermark, until it is built, even if requests still
+    run."""
     rebuild_ns: int = Field(default=10 * NS_PER_MINUTE, ge=0)
-    """A window that late events belong to is built again when the watermark moved so far since it was
-    built
-    """
+    """Time since a window was built, by the watermark, after which it is built again if late events belong
+    to it."""
     rebuild_share: float = Field(default=0.01, ge=0)
-    """or earlier, if its events grew by more than this share."""
+    """Growth of a window's number of events, as a share, above which it is built again before `rebuild_ns` is
+    over."""
     windows_per_commit: int = Field(default=16, ge=1)
-    """Windows built before they are committed: what an interruption loses."""
+    """Maximum number of windows built per commit; an interruption loses the uncommitted ones."""
     max_dead_letters_per_commit: Expert[int] = Field(default=1_000, ge=0, le=10_000)
-    """Dead letters kept of one commit; more are counted only."""
+    """Maximum number of dead letters stored per commit; further ones are only counted."""
 
     @property
     def rows_at_once(self) -> int:
-        """Maximum events stitched at a time; a window with more is partitioned into groups on disk."""
+        """Maximum number of events stitched at a time; a larger window is partitioned into groups on disk."""
         return min(_MOST_AT_ONCE, max(_LEAST_AT_ONCE, self.memory_bytes // _ROW_SHARE))
 
     @property
     def rows_looked_at(self) -> int:
-        """Maximum events at a time of which only what tells complete requests is read: an eighth of an
-        event.
+        """Maximum number of events read at a time to find complete requests: only the columns needed for that
+        are read, an eighth of an event's size.
         """
         return 4 * self.rows_at_once
 
     @property
     def planned_in_memory(self) -> int:
-        """Requests of which all that is planned stays in memory; of others, in windows that changed before,
-        the key.
+        """Maximum number of requests whose plan stays in memory; of requests in windows that changed less
+        recently only the key does, and the rest is in a file.
         """
         return self.memory_bytes // _PLAN_SHARE
 
     @property
     def remembered(self) -> int:
-        """Capacity of the structure cache."""
+        """Capacity of the structure cache, in structures."""
         return min(_MOST_REMEMBERED, self.memory_bytes // _MEMO_SHARE)

@@ -1,9 +1,9 @@
-"""Build windows from the log of a lake, into it or into another one: plan, build each as a function of the
-log, commit.
+"""Build windows from the log of a lake, into the same lake or another one: plan, build, commit.
 
-Nothing here is state. Whoever opens a `Builder` reads the indexes of the log and what commits of the upkeep
-lane say of their versions. A window whose digest is not that of its version is built again, whole; one that
-was built from a segment that is gone is *frozen*: it keeps its version, and what comes of it is late.
+A window is a pure function of the log; a `Builder` restores all its state from the indexes of the log and the
+versions recorded in commits of the upkeep lane. A window whose digest differs from its version's is rebuilt as
+a whole. A window built from a segment that was deleted is *frozen*: it keeps its version, and later events of
+its requests are late.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ class Step:
     """Result of one step of a builder."""
 
     built: int = 0
-    """Windows built for the first time."""
+    """Number of windows built for the first time."""
     again: int = 0
-    """Windows built again, as more came."""
+    """Number of windows rebuilt."""
     late: int = 0
-    """Events of frozen windows, stored as late."""
+    """Number of events stored as late, as their window is frozen: a segment it was built from is gone."""
     events: int = 0
-    """Events of the windows that were built."""
+    """Number of events in the windows that were built or rebuilt."""
     missing: int = 0
-    """Events that no segment of the log held any more, or ever did."""
+    """Number of events found lost: commits count them, but no segment of the log holds them."""
 
     def and_(self, other: Step) -> Step:
-        """Sum of two results."""
+        """Sum of the counts of two results."""
         return Step(
             self.built + other.built,
             self.again + other.again,
@@ -80,7 +80,7 @@ class Step:
 
     @property
     def did_anything(self) -> bool:
-        """True if a window was built, late events were stored, or some were found to be missing."""
+        """True if a window was built, late events were stored, or events were found missing."""
         return bool(self.built or self.again or self.late or self.missing)
 
 
@@ -89,12 +89,13 @@ class _StoppedError(Exception):
 
 
 class _MovedError(Exception):
-    """Requests are of other windows than their events' times say: plan again."""
+    """Raised when flows begin in other windows than their requests' first events: windows must be planned
+    again."""
 
 
 def _refuse_other_lanes(run: UpkeepRun) -> None:
-    """Raises LakeError where a lake has more than what is built: a version replaces all that its window
-    has.
+    """Raise LakeError if the lake has commits of other lanes than upkeep: a built window would replace their
+    files.
     """
     if others := [lane for lane in lanes(run.store) if lane != UPKEEP_LANE]:
         raise LakeError(
@@ -104,9 +105,9 @@ def _refuse_other_lanes(run: UpkeepRun) -> None:
 
 
 class Builder(LogView):
-    """Builds the windows of a lake. Used by one thread.
+    """Builder of the windows of a lake. Used by one thread.
 
-    Raises LakeError, OSError; CommitTakenError where another builder committed: open a new one.
+    Raises LakeError, OSError; CommitTakenError if another builder committed: open a new Builder.
     """
 
     def __init__(
@@ -118,9 +119,10 @@ class Builder(LogView):
         young: YoungSegments | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        """source: the lake with the log; run: the lake that is built: the store of `source`, or another lake,
-        locked by the caller on a disk; scratch: folder for windows that go by way of the disk; young:
-        segments that need not be read; is_stopping: asked before each window, whose commit is then left.
+        """source: lake with the log; run: lake to build, which has the store `source` itself or another one
+        (on a disk, locked by the caller); scratch: folder for windows too large for memory; young: cached
+        segments that need not be read; is_stopping: polled before each window; if True, the commit is
+        abandoned.
         """
         is_inside = source is run.store
         if not is_inside:
@@ -132,9 +134,9 @@ class Builder(LogView):
         self._lane_of_flows = UPKEEP_LANE if is_inside else 0
         self._memo = StructureMemo(settings.remembered)
         self.last: CommitRecord | None = None
-        """Last commit of this builder."""
+        """Last commit of this builder; None before the first."""
         self.n_waiting = 0
-        """Windows that the last step found to be over and not built, or due to be built again."""
+        """Number of windows that, as of the last step, are finished and not built, or due for a rebuild."""
         # Opening finishes what the last builder committed.
         self._lane = UpkeepLane(run, open_manifest(run.store, run.lake).info)
         manifest = open_manifest(run.store, run.lake)
@@ -150,9 +152,10 @@ class Builder(LogView):
     # -- plan ------------------------------------------------------------------------------------------------
 
     def step(self, now_ns: int, *, finished: bool = False, urgent: bool = False) -> Step:
-        """Follow the log, build some of what can be built, and commit it at a time.
+        """Read new commits of the log, build at most `windows_per_commit` windows, and commit them.
 
-        finished: nothing more is to come, all is built. urgent: windows with late events are built again now.
+        finished: the log has ended, so all windows may be built. urgent: rebuild windows with late events
+        now, instead of after `rebuild_ns`.
         """
         while True:
             try:
@@ -163,6 +166,7 @@ class Builder(LogView):
                 return Step()
 
     def _step(self, now_ns: int, *, finished: bool, urgent: bool) -> Step:
+        """Attempt one step. Raises UnreadableSegmentError or _MovedError if windows must be planned again."""
         self._follow()
         if self._lane_of_flows:
             self.refuse_lost()
@@ -189,23 +193,25 @@ class Builder(LogView):
             raise taken(UPKEEP_LANE, self._lane.seq) from error
 
     def built_to(self, lane: int) -> int:
-        """Commit of a lane up to which nothing of its log waits to be built, as of the last commit."""
+        """Number of the lane's last commit up to which no window to be built needs its log, as of this
+        builder's last commit; 0: none."""
         upkeep = self._lane.upkeep
         return dict(upkeep.built_to).get(lane, 0)
 
     def sweep(self, now_ns: int) -> int:
-        """Delete files replaced longer than the grace ago; returns their number."""
+        """Delete files that were hidden longer ago than the grace period; returns their number."""
         return self._lane.sweep(now_ns - self._run.grace_ns)
 
     def sweep_ended(self) -> None:
-        """Remove segments of lanes that were ended, once their windows are built: nobody else does. Raises
-        OSError.
+        """Delete the segments of ended lanes whose windows are built, as ended lanes have no owner to do it.
+        Raises OSError.
         """
         for lane in self._log.ended:
             sweep_segments(self._target, lane, self.built_to(lane), ())
 
     def _late(self) -> dict[int, Planned]:
-        """Start of a frozen window with events that came after it -> its requests in the log, ascending."""
+        """Start, ns, of a frozen window that has events in segments after its last build -> requests of the
+        window in the log, ascending by key."""
         return {
             window.start_ns: window.requests
             for window in self._plan.windows()
@@ -213,7 +219,7 @@ class Builder(LogView):
         }
 
     def _unsettled(self, start_ns: int) -> list[LogSegment]:
-        """Segments later than a frozen window's last build, with events of it."""
+        """Segments after a frozen window's last build that hold events of the window."""
         version = self._versions.get(start_ns)
         through = {} if version is None else dict(version.through)
         return [one for one in self._of_window(start_ns) if one.seq > through.get(one.lane, 0)]
@@ -221,7 +227,8 @@ class Builder(LogView):
     def _first(
         self, windows: Mapping[int, PlannedWindow], water: int | None, moving: Set[int], *, finished: bool
     ) -> tuple[list[int], int | None]:
-        """(Windows to be built for the first time, ascending; end of the windows that are all built then)."""
+        """(starts, ns, of windows to be built for the first time, ascending; time, ns, up to which all windows
+        are built afterwards, None if unknown)."""
         waiting = [start for start in sorted(windows) if start not in self._versions]
         found: list[int] = []
         for start in waiting:
@@ -238,8 +245,8 @@ class Builder(LogView):
         return found, max(ends, default=None)
 
     def _is_over(self, window: PlannedWindow, water: int | None) -> bool:
-        """True once the watermark passed a window, and its requests are quiet, or complete, or patience
-        ends.
+        """True if a window can be built: the watermark `water`, ns, passed its end, and all its requests are
+        complete or idle, or `patience_ns` is over.
         """
         end = window.start_ns + self._length_ns
         if water is None or water < end:
@@ -251,7 +258,8 @@ class Builder(LogView):
         return not len(self._running(window, water))
 
     def _running(self, window: PlannedWindow, water: int | None) -> Planned:
-        """Requests of a window that have not ended: neither complete nor quiet."""
+        """Requests of a window that have not ended, as they are neither complete nor idle; none without a
+        watermark (`water` is None)."""
         if water is None:
             return window.requests[:0]
         going = window.requests[window.requests["last_ns"] > water - self._stitch.idle_ns]
@@ -268,11 +276,11 @@ class Builder(LogView):
         return going[~complete]
 
     def _moving(self, windows: Mapping[int, PlannedWindow]) -> set[int]:
-        """Windows that must be built in one commit, as a request of one is another's now: an early event came
-        late.
+        """Starts, ns, of windows that must be built in one commit, because a late event with an early time
+        moved a request from one of them to another.
 
-        Apart, readers would have it twice, or not at all. Which window took it is not looked for: all earlier
-        ones that differ are built with the one that lost it.
+        In separate commits readers would see the request twice or not at all. The window that gained it is
+        not searched for: all earlier windows with changes are built together with the one that lost it.
         """
         differ = self._dirty(windows)
         lost = [start for start in differ if self._lost_any(windows.get(start), self._versions[start])]
@@ -282,7 +290,7 @@ class Builder(LogView):
         return {start for start in (*differ, *waiting) if start <= max(lost)}
 
     def _lost_any(self, window: PlannedWindow | None, version: BuiltWindow) -> bool:
-        """True if the log plans fewer of a version's events in its window than it was built from."""
+        """True if fewer of the events that `version` was built from belong to its window now."""
         if window is None:
             return version.events > 0
         through, own = dict(version.through), self._of_window(window.start_ns)
@@ -292,8 +300,9 @@ class Builder(LogView):
     def _again(
         self, windows: Mapping[int, PlannedWindow], water: int | None, moving: Set[int], *, urgent: bool
     ) -> list[int]:
-        """Windows of which the log holds something else than their version, or the end of requests that ran
-        when it was built, ascending, once it is time.
+        """Starts, ns, of windows due for a rebuild, ascending: the log differs from their version, or requests
+        that ran at the build have ended; and `rebuild_ns` or `rebuild_share` is exceeded, the window must be
+        built with another one (`moving`), or `urgent` is set.
         """
         found = []
         for start in sorted({*self._dirty(windows), *self._ended(water)}):
@@ -311,7 +320,7 @@ class Builder(LogView):
         return found
 
     def _ended(self, water: int | None) -> list[int]:
-        """Windows whose version has requests that had not ended, and have now."""
+        """Starts, ns, of windows in which all requests that ran at the build have ended by watermark `water`."""
         return [
             start
             for start, version in self._versions.items()
@@ -323,8 +332,8 @@ class Builder(LogView):
     # -- build -----------------------------------------------------------------------------------------------
 
     def _groups(self, window: PlannedWindow, large: LargeRequests) -> Iterator[pa.Table]:
-        """Events of a window in groups of whole requests that the budget is enough for, but those that large
-        requests have too many of.
+        """Yield the events of a window in groups of whole requests, about `rows_at_once` events each, without
+        the excess events of large requests.
         """
         segments = self._of_window(window.start_ns)
         if len(large.requests):
@@ -345,13 +354,15 @@ class Builder(LogView):
     def _dealt(
         self, window: PlannedWindow, requests: Planned, rows: Iterator[tuple[pa.Table, U8]], most: int
     ) -> Iterator[tuple[pa.Table, U8]]:
-        """Events of some requests of a window, and the request of each, `most` at a time."""
+        """Yield (events, [events] request key) of `rows` in groups of whole requests, about `most` events
+        each; `requests` are the window's requests in `rows`."""
         if int(requests["rows"].sum()) <= most:
             return iter([joined([*rows])])
         return dealt_on_disk(requests, rows, most, self._scratch.folder / f"{window.start_ns:d}")
 
     def _all_young(self, segments: list[LogSegment]) -> list[tuple[pa.Table, U8]] | None:
-        """Events of segments, and the request of each; None where one of them must be read."""
+        """(events, [events] request key) of each segment from the cache of this process; None if a segment is
+        not cached."""
         found: list[tuple[pa.Table, U8]] = []
         for segment in segments:
             young = self._young.get(segment.file.name)
@@ -363,9 +374,11 @@ class Builder(LogView):
     def _stage(
         self, staging: Staging, window: PlannedWindow, water: int | None, tally: Counter[str]
     ) -> tuple[BuiltWindow, list[Reject]]:
-        """Build a window onto a stage: nothing but the log's events of its requests decides, and which of
-        them have not ended. Also returns the events refused. Raises _MovedError where flows begin in other
-        windows: these may be of the same commit.
+        """Build a window and stage its files; returns its version and its rejected events.
+
+        Depends only on the log's events of the window's requests and on which requests have not ended. Adds
+        the kernel's counts to `tally`. Raises _MovedError, after updating the plan, if flows begin in other
+        windows.
         """
         running = self._running(window, water)
         refused: list[Reject] = []
@@ -423,6 +436,12 @@ class Builder(LogView):
         water: int | None,
         now_ns: int,
     ) -> Step:
+        """Build and commit windows.
+
+        windows: start -> window that is not frozen. first, again: starts of windows to build, and to rebuild.
+        late: start of a frozen window -> requests with late events. seal: time up to which all windows are
+        built afterwards. water: watermark; None: the log has ended. All times in ns.
+        """
         through = tuple(self._log.through.items())
         manifest = open_manifest(self._run.store, self._run.lake)
         before = manifest.by_window(Window(start, self._length_ns) for start in again)
@@ -496,10 +515,11 @@ class Builder(LogView):
         return Step(len(first), len(again), n_late, tally["events"], missing)
 
     def _new_letters(self, refused: list[Reject], before: tuple[int, ...], n_kept: int) -> list[Reject]:
-        """Refused events of a window that no version before kept as dead letters, as far as a commit keeps
-        them.
+        """Rejected events of a window that earlier versions have not stored as dead letters, limited to
+        `max_dead_letters_per_commit`.
 
-        before: commits with those of its versions; n_kept: dead letters of the coming commit so far.
+        before: commits that stored the window's dead letters; n_kept: number of dead letters already in the
+        next commit.
         """
         room = self._settings.max_dead_letters_per_commit - n_kept
         if not refused or room <= 0:
@@ -515,7 +535,7 @@ class Builder(LogView):
         return list(islice(fresh, room))
 
     def _waiting(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> int:
-        """Number of events that no version has, once these windows are built."""
+        """Number of events in the log that are in no built window once the versions `said` are committed."""
         versions = {**self._versions, **{window.start_ns: window for window in said}}
         total = 0
         for start, window in windows.items():
@@ -530,8 +550,8 @@ class Builder(LogView):
     def _free_to(
         self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]
     ) -> tuple[tuple[int, int], ...]:
-        """(Lane, commit up to which no window that is to be built needs its log), once these windows are
-        built.
+        """(lane, last commit up to which no window to be built needs the lane's log), once the versions `said`
+        are committed. Removes such segments from the cache.
         """
         versions = {**self._versions, **{window.start_ns: window for window in said}}
         wanted = {
@@ -555,19 +575,23 @@ class Builder(LogView):
         return tuple(sorted(free.items()))
 
     def _rebuilds_from(self, said: list[BuiltWindow]) -> int | None:
-        """Start of the first window that may be built again, once these are built; None: none may."""
+        """Start, ns, of the first window that may be rebuilt once the versions `said` are committed; None: none
+        may."""
         own = [window.start_ns for window in said if window.version]
         return min((start for start in (*own, *self._versions) if not self._is_frozen(start)), default=None)
 
     def _may_end(self, version: BuiltWindow) -> bool:
-        """True if a window is to be built again once its requests have ended. None is waited for longer than
-        its greatest age: it stays INCOMPLETE where its log goes.
+        """True if a window must be rebuilt when its running requests end, so that its log is needed.
+
+        After the maximum age of a request (`max_age_ns`) this no longer holds: its log may be deleted and the
+        request stays INCOMPLETE.
         """
         to_ns = version.running_to_ns
         return to_ns is not None and to_ns < version.start_ns + self._length_ns + self._stitch.max_age_ns
 
     def _stage_late(self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]) -> int:
-        """Stage late events of frozen windows, and say that they are accounted for; returns their number."""
+        """Stage the late events of frozen windows, and append the windows' updated versions to `said`; returns
+        the number of events."""
         of_lane: dict[int, list[pa.Table]] = {}
         everything = tuple((lane, 0) for lane in self._log.through)
         total = 0
@@ -593,7 +617,7 @@ class Builder(LogView):
 
 
 def _flagged(flows: pa.Table, running: U8) -> pa.Table:
-    """Flows with those of some requests (keys, ascending) INCOMPLETE."""
+    """`flows` with quality flag INCOMPLETE set on flows of the requests `running` (keys, ascending)."""
     if not len(running):
         return flows
     at = flows.schema.get_field_index("quality")
@@ -603,7 +627,7 @@ def _flagged(flows: pa.Table, running: U8) -> pa.Table:
 
 
 def _place(segment: str) -> tuple[int, int]:
-    """(Lane, commit) of the name of a segment."""
+    """(lane, commit) from the path of a segment."""
     folder, _, file = segment.rpartition("/")
     seq = segment_seq(file)
     assert seq is not None

@@ -1,9 +1,9 @@
-"""Deal the events of many requests into groups of whole requests, in memory or by way of a scratch folder.
+"""Partition the events of many requests into groups of whole requests, in memory or on disk.
 
-On disk as in an external hash join: events are read once, in runs of as many as a group has, and each run is
-cut into a piece a group. A piece is an Arrow IPC stream (lz4) with no other words than its own, so the
-cost of a group is that of its rows, however many words a run has. With more groups than FANOUT, groups of
-groups are dealt again.
+On disk it works as in an external hash join: events are read once, in runs of about a group's size, and each
+run is split into one piece per group. A piece is an Arrow IPC stream (lz4) whose dictionaries hold only values
+that its rows use, so reading a group costs as much as its rows, whatever the run's dictionaries. With more
+groups than FANOUT, partitions are partitioned recursively.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stitch.drivers.build.request_plan import Planned
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 
 FANOUT: Final = 32
-"""Maximum groups that a run is dealt into at a time: a piece takes a millisecond, whatever its rows."""
+"""Maximum number of groups that a run is split into at once: a piece costs a millisecond, however small."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _ONE_THREAD: Final = pa.ipc.IpcReadOptions(use_threads=False)
 _KEY: Final = "request key"
@@ -31,11 +31,11 @@ _KEY: Final = "request key"
 def dealt_in_memory(
     requests: Planned, tables: Iterable[tuple[pa.Table, U8]], n_groups: int
 ) -> Iterator[tuple[pa.Table, U8]]:
-    """Events of some requests (ascending), and the request of each, in groups of whole requests, of about as
-    many events each.
+    """Yield (events, [events] request key) of `requests` in `n_groups` groups of whole requests, with about
+    equal numbers of events.
 
-    tables: events, and the request of each. O(events log requests), and a copy of each event, a group at a
-    time.
+    requests: ascending by key; events of other requests are dropped. tables: (events, [events] request key).
+    O(events log requests); copies one group at a time.
     """
     group_of = _group_of(requests, n_groups)
     dealt = []
@@ -50,11 +50,12 @@ def dealt_in_memory(
 def dealt_on_disk(
     requests: Planned, tables: Iterable[tuple[pa.Table, U8]], rows_at_once: int, folder: Path
 ) -> Iterator[tuple[pa.Table, U8]]:
-    """Events of some requests (ascending), and the request of each, in groups of whole requests, of about
-    `rows_at_once` events each, or one request if it has more.
+    """Yield (events, [events] request key) of `requests` in groups of whole requests, with about
+    `rows_at_once` events each, or a single request if it has more.
 
-    tables: events, and the request of each. folder: is made, and empty at the end. Holds two runs of
-    `rows_at_once` events. O(events log requests), times two for each factor of FANOUT in the groups.
+    requests: ascending by key; events of other requests are dropped. tables: (events, [events] request key).
+    folder: created, and empty at the end. Memory: two runs of `rows_at_once` events. O(events log requests),
+    and one more pass over the data for each factor FANOUT in the number of groups.
     """
     n_groups = min(FANOUT, -(-int(requests["rows"].sum()) // rows_at_once))
     group_of = _group_of(requests, n_groups)
@@ -84,8 +85,10 @@ def dealt_on_disk(
 
 
 def _group_of(requests: Planned, n_groups: int) -> I8:
-    """[requests] group of each, ascending, of about as many events each: by the middle of the request, so
-    that three groups or more never are one.
+    """[requests] group number of each request, ascending, such that groups have about equal numbers of events.
+
+    A request goes to the group in which the middle of its events falls, so with three groups or more not all
+    requests share one.
     """
     ends = np.cumsum(requests["rows"])
     total = max(1, int(ends[-1])) if len(ends) else 1
@@ -94,14 +97,15 @@ def _group_of(requests: Planned, n_groups: int) -> I8:
 
 
 def _codes(requests: Planned, group_of: I8, key: U8, n_groups: int) -> I8:
-    """[events] group of the request of each; `n_groups` for other requests."""
+    """[events] group number of each event's request; `n_groups` if the request is not in `requests`."""
     place = np.minimum(np.searchsorted(requests["key"], key), len(requests) - 1)
     codes: I8 = np.where(requests["key"][place] == key, group_of[place], n_groups)
     return codes
 
 
 def _runs(tables: Iterable[tuple[pa.Table, U8]], rows_at_once: int) -> Iterator[tuple[pa.Table, U8]]:
-    """Tables joined to one chunk a column, `rows_at_once` events or more each but for the last."""
+    """Yield consecutive tables concatenated to runs (one chunk a column) of at least `rows_at_once` events; the
+    last run may be shorter."""
     held: list[tuple[pa.Table, U8]] = []
     for part in tables:
         held.append(part)
@@ -113,13 +117,13 @@ def _runs(tables: Iterable[tuple[pa.Table, U8]], rows_at_once: int) -> Iterator[
 
 
 def joined(parts: list[tuple[pa.Table, U8]]) -> tuple[pa.Table, U8]:
-    """Events of all parts, one chunk a column, and the request of each."""
+    """Concatenate parts: (events, one chunk a column; [events] request key)."""
     keys = [np.zeros(0, np.uint64), *(key for _, key in parts)]
     return concat_events([table for table, _ in parts]), np.concatenate(keys)
 
 
 def _encoded(events: pa.Table, key: U8) -> pa.Buffer:
-    """Bytes of a piece."""
+    """Encode events and their request keys as a piece: an Arrow IPC stream."""
     piece = own_words(events).append_column(_KEY, pa.array(key))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, piece.schema, options=_OPTIONS) as writer:
@@ -128,7 +132,7 @@ def _encoded(events: pa.Table, key: U8) -> pa.Buffer:
 
 
 def _decoded(data: pa.Buffer) -> tuple[pa.Table, U8]:
-    """(Events of a piece, request of each)."""
+    """Decode a piece: (events, [events] request key)."""
     with pa.ipc.open_stream(data, options=_ONE_THREAD) as stream:
         piece = stream.read_all()
     return piece.drop_columns(_KEY), whole(piece[_KEY]).to_numpy()

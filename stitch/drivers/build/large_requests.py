@@ -1,9 +1,9 @@
-"""Cap requests of very many events while they are read, before the kernel takes all of them at once to do so.
+"""Cap requests with very many events while they are read, so that the kernel never holds all of them.
 
-The kernel keeps the first `max_events_per_flow` events of a request in time. Of a request with over twice as
-many, the ids of twice as many are chosen here, those with the earliest event, and only events with these ids
-are read: the kernel finds the same first ones among them, unless more than so many have one and the same
-time. The choice depends on the events alone, not on their order or on memory.
+The kernel keeps the first `max_events_per_flow` events of a request by time. For a request with more than
+MARGIN times as many events, this module selects the MARGIN × `max_events_per_flow` ids with the earliest
+events and drops events with other ids. The kernel finds the same first events among these, unless too many
+have exactly the same time. The selection depends only on the set of events, not on their order or on memory.
 """
 
 from __future__ import annotations
@@ -22,37 +22,39 @@ from stitch.drivers.build.request_plan import Planned, among
 from stitch.drivers.partition import hash_texts
 
 _TELLING: Final = ["ts_ns", "breadcrumb", "seq", "component", "point"]
-"""Columns that tell records without an id apart."""
+"""Columns that identify a record without an id."""
 COLUMNS: Final = ["kind", "request_id", "id", *_TELLING]
-"""Columns by which events are chosen, and those that a reader of the log needs."""
+"""Columns that `LargeRequests.choose` needs, with those that a reader of the log needs to find requests."""
 MARGIN: Final = 2
-"""Ids that are kept, by the number of events that the kernel keeps."""
+"""Number of ids kept per request, as a multiple of the number of events that the kernel keeps."""
 _HELD: Final = 4
-"""Ids that are held until they are sorted, by the number of those that are kept."""
+"""Number of ids buffered before sorting and truncating, as a multiple of the number of ids kept."""
 
 
 class LargeRequests:
-    """Events to be kept of requests with more than MARGIN times `most` events."""
+    """Selection of the events to keep of requests with more than MARGIN × `most` events."""
 
     def __init__(self, requests: Planned, most: int) -> None:
-        """requests: of a window, ascending; most: events that the kernel keeps of one."""
+        """requests: of a window, ascending by key; most: maximum number of events per request that the kernel
+        keeps."""
         large = requests[requests["rows"] > MARGIN * most]
         self.requests = large
-        """Those that are large, ascending."""
+        """Requests with more than MARGIN × `most` events, ascending by key."""
         self.n_dropped = 0
-        """Events that were left out."""
+        """Number of events that `kept` has dropped so far."""
         self._keys: U8 = np.ascontiguousarray(large["key"])
         self._most = MARGIN * most
         self._chosen: U8 = np.zeros(0, np.uint64)
 
     def capped(self, requests: Planned) -> Planned:
-        """Requests with the number of events that are about kept of each."""
+        """Copy of `requests` in which `rows` is at most the number of ids kept per request."""
         found = requests.copy()
         found["rows"] = np.minimum(found["rows"], self._most)
         return found
 
     def choose(self, tables: Iterable[tuple[pa.Table, U8]]) -> None:
-        """Choose among the events of large requests. tables: COLUMNS, and the request of each event."""
+        """Select the ids to keep. tables: (columns COLUMNS, [events] request key) of all events of the large
+        requests."""
         key, at, ids = np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.uint64)
         held = _HELD * self._most * len(self._keys)
         for table, own in tables:
@@ -65,7 +67,8 @@ class LargeRequests:
         self._chosen = np.sort(key ^ ids)
 
     def _first(self, key: U8, at: I8, ids: U8) -> tuple[U8, I8, U8]:
-        """Each id once, with its earliest time, and of each request the first `most` of them."""
+        """(request key, earliest time in ns, id hash) of distinct ids: per request the earliest MARGIN ×
+        `most`. key, at, ids: [events] request key, time, id hash."""
         order = np.lexsort((at, ids, key))
         order = order[run_starts(key[order], ids[order])] if len(order) else order
         order = order[np.lexsort((ids[order], at[order], key[order]))]
@@ -75,7 +78,8 @@ class LargeRequests:
         return key[order], at[order], ids[order]
 
     def kept(self, tables: Iterable[tuple[pa.Table, U8]]) -> Iterator[tuple[pa.Table, U8]]:
-        """Events and the request of each, without those that were not chosen."""
+        """Yield tables (events, [events] request key) without events of large requests whose id was not
+        selected by `choose`."""
         for table, key in tables:
             rows = np.flatnonzero(among(self._keys, key))
             if not len(rows):
@@ -90,7 +94,7 @@ class LargeRequests:
 
 
 def _ids(events: pa.Table) -> U8:
-    """[events] hash of the id; without one, of what tells records apart."""
+    """[events] hash of the id; for records without an id, hash of the columns _TELLING."""
     events = events.select(["id", *_TELLING]).combine_chunks()
     ids = hash_rows(events.select(["id"]), hash_texts)
     missing = whole(events["id"]).is_null().to_numpy(zero_copy_only=False)

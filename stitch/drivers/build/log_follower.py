@@ -1,4 +1,4 @@
-"""The logs of a lake's live lanes, followed: which segments there are, up to when, and what was lost."""
+"""Follow the logs of a lake's live lanes: current segments, watermark, and lost events."""
 
 from __future__ import annotations
 
@@ -22,48 +22,56 @@ _NO_KEYS: Final = np.zeros(0, np.uint64)
 
 @dataclass(eq=False, slots=True)
 class LogSegment:
-    """Segment of the log, with the requests that it holds."""
+    """Segment of a lane's log, with its place in the plan of windows."""
 
     lane: int
     seq: int
-    """Commit whose events it holds."""
+    """Number of the commit whose events the segment holds."""
     file: Segment
+    """File of the segment, as the commit names it."""
     n_loose: int
-    """Records without a request id."""
+    """Number of records without a request id."""
     loose: Index = field(default_factory=lambda: np.zeros(0, INDEX_TYPE))
-    """Requests of these records, as linked records show."""
+    """Index of the requests of records without a request id; set by `LooseRecords.name`."""
     loose_key: U8 = field(default_factory=lambda: _NO_KEYS)
-    """[records without a request id, in order] their request."""
+    """[records without a request id, in order] key of the record's request; set by `LooseRecords.name`."""
     rows_of: dict[int, int] = field(default_factory=dict)
-    """Start of a window -> events of requests that begin in it, as planned."""
+    """Start of a window, ns -> number of the segment's events whose request begins in it; set by
+    `RequestPlan`."""
 
 
 class UnreadableSegmentError(LakeError):
-    """A segment that the log held is gone or damaged: `follow` reports it, and what it held is missing."""
+    """A segment is missing or damaged; the next `LogFollower.follow` reports it and counts its events as
+    missing."""
 
 
 @dataclass(slots=True)
 class _LaneLog:
+    """State of following one lane's log."""
+
     head: int = 0
-    """Last commit that was read."""
+    """Number of the last commit read; 0: none."""
     kept_from: int = 1
-    """First commit whose segment the lane says is kept."""
+    """Number of the first commit whose segment the lane retains."""
     lost: dict[int, int] = field(default_factory=dict)
-    """Commit of a segment that is gone or damaged -> its events that were counted as missing. Those before
-    `kept_from` are forgotten when the lane is read next.
-    """
+    """Commit of a segment that is gone or damaged -> number of its events that were counted as missing; those
+    before `kept_from` are dropped when the lane is next read."""
     watermark_ns: int | None = None
+    """Watermark of the last commit read, ns; None: not known yet."""
     ended: bool = False
+    """True if the lane was ended by an operator."""
     has_positions: bool = False
+    """True if the lane reads partitions; False for a lane of imported files."""
     config: dict[str, Any] = field(default_factory=dict)
+    """Settings of the last commit read that records them."""
 
     @property
     def start(self) -> int:
-        """First commit of those whose segments are all kept."""
+        """First commit from which on every segment is available."""
         return max([self.kept_from, *(seq + 1 for seq in self.lost)])
 
     def note(self, record: CommitRecord) -> None:
-        """Take what a commit says."""
+        """Update watermark, end and settings from a commit of the lane."""
         standing = record.standing
         self.has_positions = bool(standing.positions)
         self.watermark_ns, self.ended = standing.watermark_ns, standing.ended_to_ns is not None
@@ -72,25 +80,27 @@ class _LaneLog:
 
 
 class LogFollower:
-    """Segments of all live lanes of a lake. Used by one thread. Raises LakeError, OSError."""
+    """Reader of the logs of all live lanes of a lake. Used by one thread. Raises LakeError, OSError."""
 
     def __init__(self, store: Store, *, only_logging: bool = False) -> None:
-        """only_logging: leave out what lanes of an earlier version read, which publish windows themselves."""
+        """only_logging: ignore segments written by lanes of an earlier version, which published windows
+        themselves."""
         self._store = store
         self._only_logging = only_logging
         self._lanes: dict[int, _LaneLog] = {}
         self.segments: dict[tuple[int, int], LogSegment] = {}
-        """(Lane, commit) -> segment that is kept."""
+        """(lane, commit) -> available segment."""
         self._unreadable: set[tuple[int, int]] = set()
-        """(Lane, commit) of segments that could not be read since the last `follow`."""
+        """(lane, commit) of segments that could not be read since the last `follow`."""
         self.missing = 0
-        """Events of commits read that nobody had built and that no segment holds any more, or ever did."""
+        """Number of events that commits count, but that are neither in a built window nor in any segment."""
 
     def follow(self, known: Mapping[int, int]) -> tuple[list[LogSegment], list[LogSegment]]:
-        """Read what lanes committed since; `(new segments, those that are gone or that new ones replace)`.
+        """Read the lanes' commits since the last call: (new segments, segments that are gone or replaced by a
+        new one).
 
-        known: lane -> commit up to which the log was read by whoever builds; of a lane that is read for the
-        first time. O(commits since).
+        known: lane -> commit up to which the last build had read the log; used the first time a lane is read.
+        O(commits since the last call).
         """
         fresh: list[LogSegment] = []
         left: list[LogSegment] = []
@@ -104,6 +114,7 @@ class LogFollower:
         return fresh, left
 
     def _follow_lane(self, lane: int, known: int) -> tuple[list[LogSegment], list[LogSegment]]:
+        """As `follow`, for one lane; known: commit of the lane up to which the last build had read the log."""
         log = self._lanes.setdefault(lane, _LaneLog())
         lost = {at for at in self._unreadable if at[0] == lane}
         if last_number(self._store, lane, log.head) == log.head and not lost:
@@ -157,7 +168,7 @@ class LogFollower:
         return fresh, [*gone.values()]
 
     def lost(self) -> list[tuple[int, int]]:
-        """(Lane, commit) of segments that lanes say are kept, and that are missing or damaged."""
+        """(lane, commit) of segments that their lane retains but that are missing or damaged."""
         return [
             (lane, seq)
             for lane, log in self._lanes.items()
@@ -166,12 +177,12 @@ class LogFollower:
         ]
 
     def lose(self, segment: LogSegment, events: int) -> None:
-        """Count events of a segment that is gone as missing."""
+        """Count `events` events of a segment that is gone as missing."""
         self._lanes[segment.lane].lost[segment.seq] = events
         self.missing += events
 
     def _opened(self, segment: Segment) -> SegmentReader | None:
-        """A segment, to read its index; None where it is gone or damaged."""
+        """Open a segment for its index; None if it is gone or damaged. Raises LakeError if it has no index."""
         try:
             opened = open_index(self._store, segment)
         except LakeError:
@@ -185,26 +196,26 @@ class LogFollower:
 
     @property
     def through(self) -> dict[int, int]:
-        """Lane -> last commit that was read, of lanes that took from a log."""
+        """Lane -> number of the last commit read, for lanes that read partitions."""
         return {lane: log.head for lane, log in sorted(self._lanes.items()) if log.has_positions}
 
     def start(self, lane: int) -> int:
-        """First commit of a lane of those whose segments are all kept."""
+        """Number of the lane's first commit from which on every segment is available."""
         return self._lanes[lane].start if lane in self._lanes else 1
 
     def first(self, lane: int) -> int:
-        """Least commit of a lane whose segment is there; without one as `start`."""
+        """Number of the lane's first commit whose segment is available; without one, as `start`."""
         return min((seq for own, seq in self.segments if own == lane), default=self.start(lane))
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of the first lane that says how it stitches."""
+        """Settings recorded by the first lane whose commits record any; empty if none do."""
         return next((log.config for _, log in sorted(self._lanes.items()) if log.config), {})
 
     @property
     def watermark_ns(self) -> int | None:
-        """Time before which no lane that goes on expects anything; None: some lane does not know yet, or none
-        goes on (`over`).
+        """Minimum watermark, ns, of the lanes that have not ended; None: a lane has no watermark yet, or all
+        have ended (`over`).
         """
         going = [log for log in self._lanes.values() if log.has_positions and not log.ended]
         times = [log.watermark_ns for log in going if log.watermark_ns is not None]
@@ -212,24 +223,25 @@ class LogFollower:
 
     @property
     def ended(self) -> list[int]:
-        """Lanes that were ended."""
+        """Lanes that were ended, ascending."""
         return [lane for lane, log in sorted(self._lanes.items()) if log.ended]
 
     @property
     def over(self) -> bool:
-        """True if every lane was ended."""
+        """True if there are lanes that read partitions and all of them were ended."""
         own = [log for log in self._lanes.values() if log.has_positions]
         return bool(own) and all(log.ended for log in own)
 
     def open(self, segment: LogSegment, columns: list[str] | None = None) -> SegmentReader:
-        """A segment's events. Raises UnreadableSegmentError where it is gone or damaged."""
+        """Open a segment to read its events. columns: to read; None: all. Raises UnreadableSegmentError if it
+        is gone or damaged."""
         try:
             return open_segment(self._store, segment.file, columns)
         except LakeError as error:
             raise self._noted(segment, error) from error
 
     def index(self, segment: LogSegment) -> Index:
-        """Index of a segment's requests with an id. Raises UnreadableSegmentError where it is gone or
+        """Index of a segment's requests that have an id. Raises UnreadableSegmentError if it is gone or
         damaged.
         """
         try:

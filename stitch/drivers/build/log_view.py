@@ -1,7 +1,7 @@
-"""The log of a lake beside the versions of its windows: which requests begin where, and what no version has.
+"""Read-only view of a lake's log and of its built windows: which requests begin in which window, and which
+events are in no built window yet.
 
-Reads only; a builder adds the writing, and whoever reads windows that are not built yet makes them of it in
-memory.
+`Builder` adds writing; `provisional` stitches unbuilt windows for readers.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
 from stitch.scratch import Scratch
 
 NO_KEYS: Final = np.zeros(0, np.uint64)
+"""Empty array of request keys."""
 
 
 class LogView:
-    """Windows of one lake as its log, or that of another lake, makes them. Used by one thread. Raises
-    LakeError, OSError.
+    """Windows of a lake, planned from its own log or another lake's, next to their built versions.
+
+    Used by one thread. Raises LakeError, OSError.
     """
 
     def __init__(
@@ -51,8 +53,9 @@ class LogView:
         scratch: Scratch | None = None,
         in_memory: int = 0,
     ) -> None:
-        """source: the lake with the log; manifest: of the lake with the windows, the same one where
-        `is_inside`. head: last commit whose versions count; None: all. scratch, in_memory: as of RequestPlan.
+        """source: lake with the log; manifest: snapshot of the lake with the windows; is_inside: True if both
+        are the same lake. head: last upkeep commit whose versions are read; None: the latest. scratch,
+        in_memory: as for RequestPlan.
         """
         self._young = young
         self._target, self._lake = manifest.store, manifest.lake
@@ -64,22 +67,23 @@ class LogView:
         """False if a segment could not be read while it was planned."""
         self._loose = LooseRecords(self._read)
         self._versions: dict[int, BuiltWindow] = {}
-        """Start -> built window, as commits say, of windows that the log may hold events of."""
+        """Start, ns -> latest version of the window, for windows whose events the log may still hold."""
         self._built_at_ns: dict[int, int | None] = {}
-        """Start -> watermark when it was built; None: there was none any more."""
+        """Start, ns -> watermark, ns, when the latest version was built; None: all lanes had ended."""
         self._said_in: dict[int, int] = {}
-        """Start -> commit that says the version of `_versions`."""
+        """Start, ns -> number of the commit that names the latest version, for windows in `_versions`."""
         self._past: dict[int, int] = {}
-        """Start -> commit that says the version of another window: of none in `_versions`."""
+        """Start, ns -> number of the last commit that names a version, for windows not in `_versions`."""
         self._unread = 0
-        """Last commit that was not looked at for versions, nor any before it."""
+        """Commits up to this number were not searched for versions."""
         self._frozen_keys: dict[int, U8] = {}
-        """Start of a frozen window -> requests of its version, ascending."""
+        """Start, ns, of a window that cannot be rebuilt (`_is_frozen`) -> keys of the requests of its version,
+        ascending."""
         flows = manifest.of_table("flows")
         built = flows.filter(pc.equal(flows["lane"], UPKEEP_LANE))
         self._old_windows = {*built["window_ns"].to_pylist()}
-        """Windows with a version, of which the log may hold nothing any more, or published by lanes of an
-        earlier version."""
+        """Starts, ns, of windows that were built, even if the log no longer holds their events, or that lanes
+        of an earlier version published."""
         if is_inside and (before := sealed_by_lanes(source)) is not None:
             by_lanes = flows.filter(
                 pc.and_(pc.greater(flows["lane"], 0), pc.less(flows["window_ns"], before))
@@ -90,7 +94,8 @@ class LogView:
         self._learn(tail.head if head is None else head)
 
     def _learn(self, head: int) -> None:
-        """Read what commits say of versions, newest first, until none can be of what the log still holds."""
+        """Read versions of windows from upkeep commits, newest first, until no earlier version can concern
+        events in the log."""
         last: Build | None = None
         for seq in range(head, 0, -1):
             build = read_record(self._target, UPKEEP_LANE, seq).record.build
@@ -117,13 +122,13 @@ class LogView:
                 self._follow()
 
     def _know(self, version: BuiltWindow, build: Build, seq: int) -> None:
-        """Take the version of a window that a commit says."""
+        """Record the version of a window that commit `seq` names."""
         self._versions[version.start_ns] = version
         self._built_at_ns[version.start_ns] = build.watermark_ns
         self._said_in[version.start_ns] = seq
 
     def _forget_past(self) -> None:
-        """Forget versions of windows that the log has no events of and cannot be built again."""
+        """Remove versions of windows that cannot be rebuilt and that no request of the log can belong to."""
         horizon = self._horizon_ns()
         for start in [*self._versions]:
             end = max(start + self._length_ns, self._late_to_ns(start))
@@ -134,7 +139,7 @@ class LogView:
                 self._old_windows.add(start)
 
     def _recall(self) -> None:
-        """Know the versions of all windows that the log has events of: late ones may be of any window."""
+        """Load the version of every window that the log has events of: late events may be of any window."""
         for window in self._plan.windows():
             start = window.start_ns
             if start not in self._old_windows or start in self._versions:
@@ -152,23 +157,23 @@ class LogView:
                 self._know(next(one for one in said.windows if one.start_ns == start), said, seq)
 
     def _is_past(self, build: Build) -> bool:
-        """True if no request may go on of windows that an earlier build names."""
+        """True if no request in the log can belong to a window of a build before `build`."""
         horizon = self._horizon_ns()
         return horizon is None or (
             build.watermark_ns is not None and build.watermark_ns + self._length_ns < horizon
         )
 
     def _horizon_ns(self) -> int | None:
-        """Time at or before which requests ended that the log knows nothing more of; None: it has no
-        times.
+        """Time, ns: requests whose last event is before it cannot have events in the log; None: the log has no
+        event with a time.
         """
         first = min((window.first_ns for window in self._plan.windows()), default=None)
         # A flow lasts no longer without an event.
         return None if first is None else first - self._stitch.max_age_ns
 
     def _unbuilt_at(self, through: Mapping[int, int]) -> int:
-        """Number of events up to some commits that no version has, as planned when nothing after them was
-        read.
+        """Number of events in no built window, counting and planning only segments up to the commits `through`
+        (lane -> commit).
         """
         every = [*self._log.segments.values()]
         there = [one for one in every if one.seq <= through.get(one.lane, 0)]
@@ -182,7 +187,10 @@ class LogView:
         return found
 
     def _follow(self, known: Mapping[int, int] = MappingProxyType({})) -> None:
-        """Read what came to the log; known: the commits of lanes that were read for the last build."""
+        """Read new commits of the log and update the plan.
+
+        known: lane -> commit up to which the last build had read the log.
+        """
         while True:
             try:
                 self._follow_on(known)
@@ -214,7 +222,7 @@ class LogView:
         return requests_of(segment, self._log.index(segment))
 
     def _unbuilt(self, segments: list[LogSegment]) -> int:
-        """Number of planned events of some segments which neither a version has nor late events."""
+        """Number of events in `segments` that are neither in a built window nor stored as late."""
         total = 0
         for segment in segments:
             for start, rows in segment.rows_of.items():
@@ -226,7 +234,7 @@ class LogView:
         return total
 
     def dirty(self) -> list[int]:
-        """Starts of windows of which the log holds something else than their version, ascending."""
+        """Starts, ns, of built windows, not frozen, whose log differs from their version, ascending."""
         self._bind_frozen()
         return self._dirty({window.start_ns: window for window in self._plan.windows()})
 
@@ -238,8 +246,8 @@ class LogView:
         ]
 
     def _is_frozen(self, start_ns: int) -> bool:
-        """True if a window has a version that cannot be made again, as a segment that it needs is gone, or is
-        retired.
+        """True if a window cannot be rebuilt: it is retired, or was built and a segment it was built from is
+        gone.
         """
         if self._retired_to_ns is not None and start_ns + self._length_ns <= self._retired_to_ns:
             return True
@@ -249,8 +257,8 @@ class LogView:
         return any(since < self._log.start(lane) for lane, since in version.since)
 
     def _bind_frozen(self) -> None:
-        """Let requests of frozen windows that may still go on be theirs, whatever the log still has of
-        them.
+        """Bind requests of frozen windows that may still receive events to those windows, even if the log only
+        has their later events.
         """
         self._recall()
         since_ns = self._horizon_ns()
@@ -282,7 +290,7 @@ class LogView:
         self._plan.bind(keys[order], of_key[order])
 
     def _late_to_ns(self, start_ns: int) -> int:
-        """Latest time of a late event of a window; -NEVER without one."""
+        """Latest time of a late event of a window, ns; -NEVER without one."""
         version = self._versions.get(start_ns)
         return -int(NEVER) if version is None or version.late_to_ns is None else version.late_to_ns
 
@@ -291,13 +299,13 @@ class LogView:
         return recorded_settings(self._log.config).stitch
 
     def _read(self, segment: LogSegment, columns: list[str]) -> pa.Table:
-        """Some columns of a segment. Raises UnreadableSegmentError."""
+        """Columns `columns` of a segment's events. Raises UnreadableSegmentError."""
         young = self._young.get(segment.file.name)
         return self._log.open(segment, columns).read() if young is None else young.events.select(columns)
 
     def refuse_lost(self) -> None:
-        """Raises LakeError where a segment is lost that no window was built from: a person decides what is
-        done without.
+        """Raise LakeError if a segment is missing or damaged that windows to be built need: an operator must
+        decide how to go on.
         """
         for lane, seq in self._log.lost():
             if seq > self.built_to(lane):
@@ -309,29 +317,33 @@ class LogView:
                 )
 
     def built_to(self, lane: int) -> int:
-        """Commit of a lane up to which nothing of its log waits to be built."""
+        """Number of the lane's last commit up to which no window to be built needs its log; 0: none."""
         upkeep = upkeep_of(read_tail(self._target, UPKEEP_LANE).standing)
         return dict(upkeep.built_to).get(lane, 0)
 
     @property
     def latest_ns(self) -> int | None:
-        """Latest time of an event in the log; None without one."""
+        """Latest time of an event in the log, ns; None without one."""
         last = max((window.last_ns for window in self._plan.windows()), default=-NEVER)
         return None if last == -NEVER else int(last)
 
     @property
     def sealed_to_ns(self) -> int | None:
-        """Every window that ends here or before has been built; None: none yet."""
+        """Time, ns since the epoch: every window that ends at or before it has been built; None: none yet."""
         return self._sealed_to_ns
 
     def _of_window(self, start_ns: int) -> list[LogSegment]:
-        """Segments with events of a window, ascending."""
+        """Segments with events of the window at `start_ns`, ascending by lane and commit."""
         return [one for _, one in sorted(self._log.segments.items()) if start_ns in one.rows_of]
 
     def _rows(
         self, segments: list[LogSegment], requests: Planned, columns: list[str] | None = None
     ) -> Iterator[tuple[LogSegment, pa.Table, U8]]:
-        """`(segment, events, request of each)` of some requests (ascending), some columns or all."""
+        """Yield (segment, events, [events] request key) for events of `requests` (ascending by key) in
+        `segments`.
+
+        columns: to read; None: all.
+        """
         keys = np.ascontiguousarray(requests["key"])
         timed = requests[requests["first_ns"] != NEVER]
         span = (int(timed["first_ns"].min()), int(timed["last_ns"].max())) if len(timed) else (-NEVER, NEVER)

@@ -1,7 +1,8 @@
-"""Name records without a request id, over all log segments of a log: linked activity records are one request.
+"""Assign request keys to records without a request id: records linked across all segments of a log are one
+request.
 
-Applies `assign_requests` to the linking columns of all records that the log has, about 300 bytes a record;
-none are in memory while every record has an id.
+Applies `assign_requests` to the linking columns of all records of the log, about 300 bytes a record in memory;
+nothing is read while every record has a request id.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ class LooseRecords:
         self._records: dict[tuple[int, int, str], pa.Table] = {}
 
     def name(self, segments: Iterable[LogSegment]) -> bool:
-        """Set `loose_key` and `loose` of each segment: the requests of its records without id; False without
-        such records.
+        """Set `loose_key` and `loose` of each segment: keys and index of its records without a request id.
+
+        Returns False, and sets nothing, if no segment has such records.
         """
         every = [*segments]
         if not any(one.n_loose for one in every):
@@ -60,7 +62,7 @@ class LooseRecords:
 
 
 def row_keys(key: np.ndarray, loose: np.ndarray | None, named: np.ndarray) -> np.ndarray:
-    """[events] `key`, with the entries at which `loose` [events] is True replaced by `named`, in order."""
+    """[events] `key`, in which entries with `loose` [events] True are replaced by `named`, in order."""
     if loose is None or not loose.any():
         return key
     key = key.copy()

@@ -1,7 +1,7 @@
-"""Write the flows of windows that are not built yet, for readers that asked for them (`--unsealed`).
+"""Write the flows of windows that are not built yet, for readers that ask for them (`--unsealed`).
 
-The log of live lanes is stitched as it is, by the function that builders use, into a folder outside of the
-lake. Nothing is committed, and no lane is touched.
+The current log of live lanes is stitched, by the same function that builders use, into a folder outside the
+lake. Nothing is committed.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ from stitch.lake.windowing import WindowPart, cut
 
 @dataclass(frozen=True, slots=True)
 class ProvisionalFile:
-    """One file outside the lake, in the form of the lake's."""
+    """One Parquet file outside the lake, with the schema and metadata of the lake's files."""
 
     table: WindowTable
     window: Window
     path: Path
     rows: int
+    """Number of rows in the file."""
     sha256: str
-    """Hex."""
+    """Hash of the file, hex."""
     counts: FlowCounts | None
-    """Counts of flows; None of others."""
+    """Aggregates over the file's flows; None for other tables than `flows`."""
 
 
 def write_provisional(manifest: Manifest, folder: Path) -> tuple[ProvisionalFile, ...]:
-    """Files of the requests that no version of a window has, in a folder that is made.
+    """Stitch the windows that are not built yet, and write them to files below `folder`.
 
-    Raises LakeError where a segment cannot be read (a lane that went on in the meantime swept it: open the
-    manifest again), OSError.
+    manifest: snapshot of the lake. Raises LakeError if a segment cannot be read, as when a live lane deleted
+    it after the snapshot (open a new one); OSError.
     """
     try:
         head = dict(manifest.heads).get(UPKEEP_LANE, 0)
@@ -65,16 +66,16 @@ def write_provisional(manifest: Manifest, folder: Path) -> tuple[ProvisionalFile
 
 
 class _Unbuilt(LogView):
-    """Windows that are not built yet."""
+    """View of the log that yields the windows not built yet."""
 
     def refuse_newer_builds(self, manifest: Manifest) -> None:
-        """Raises LakeError where the log lacks something that may have been built since the snapshot."""
+        """Raise LakeError if the log lacks events that may have been built since the snapshot."""
         head = dict(manifest.heads).get(UPKEEP_LANE, 0)
         if self._log.missing and last_number(manifest.store, UPKEEP_LANE, head) > head:
             raise LakeError("Windows were built meanwhile.", remedy="Try again.")
 
     def parts(self) -> Iterator[WindowPart]:
-        """Rows of these windows, a window at a time."""
+        """Yield the rows of the windows not built yet, one window after another."""
         settings = recorded_settings(self._log.config)
         self._bind_frozen()
         for planned in self._plan.windows():

@@ -4,9 +4,9 @@ A request begins at its earliest event, over all segments of all lanes. The dige
 its requests and of the segments that contain them, independent of the order of segments: a built version is
 current if and only if its digest equals that of the log.
 
-Requests are held by window, so that what came costs what it touches: a segment is looked up in the keys of
-each window, and copied into those that it has requests of. Of a segment only the number of events a window
-stays in memory; its index is read again, from its footer, where requests change their window.
+Requests are stored by window, so that adding a segment costs only its own requests and the windows that they
+belong to. Of a segment, only the number of events per window stays in memory; its index is read again from
+its footer when requests change their window.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ over the segments that contain the request.
 _LANE: Final = np.uint64(0x9E3779B97F4A7C15)
 _NO_KEYS: Final = np.zeros(0, np.uint64)
 _AT_ONCE: Final = 1 << 18
-"""Requests of segments that are planned in one go."""
+"""Number of requests of segments that are planned in one batch."""
 _SLOTS: Final = 4
-"""Slots of the sieve a request at least, and four times as many at most: up to two bytes a request."""
+"""Minimum number of bits in the sieve per request; the maximum is four times as many, two bytes a request."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +49,13 @@ class PlannedWindow:
     """Requests of a log that begin in one window."""
 
     start_ns: int
-    """NEVER: requests without any time."""
+    """Start of the window, ns since the epoch; NEVER: requests without any time."""
     requests: Planned
+    """Requests that begin in the window, ascending by key."""
 
     def mapped(self, folder: Path) -> PlannedWindow:
-        """Same window with all but its keys in a file that is mapped, and gone with the window. Raises
-        OSError.
+        """Same window with its requests in a memory-mapped, already unlinked file in `folder`; keys and
+        totals stay in memory. Raises OSError.
         """
         path = folder / f"plan-{self.start_ns:d}"
         path.write_bytes(self.requests.tobytes())
@@ -69,7 +70,7 @@ class PlannedWindow:
 
     @cached_property
     def keys(self) -> U8:
-        """[requests] keys, contiguous."""
+        """[requests] keys of the requests, ascending, as a contiguous array."""
         return np.ascontiguousarray(self.requests["key"])
 
     @cached_property
@@ -85,18 +86,18 @@ class PlannedWindow:
 
     @cached_property
     def first_ns(self) -> int:
-        """Time of the first event."""
+        """Time of the first event, ns."""
         return int(self.requests["first_ns"].min())
 
     @cached_property
     def last_ns(self) -> int:
-        """Time of the last event."""
+        """Time of the last event, ns."""
         return int(self.requests["last_ns"].max())
 
 
 class RequestPlan:
-    """All requests of a log: 50 bytes each in the windows that changed last, 10 and a place in a file in
-    others.
+    """All requests of a log, by window. Memory per request: 50 bytes in recently changed windows, 10 bytes in
+    other windows, which are mapped from files.
     """
 
     def __init__(
@@ -106,31 +107,34 @@ class RequestPlan:
         scratch: Scratch | None = None,
         in_memory: int = 0,
     ) -> None:
-        """entries: reads the requests of a segment that is planned. Where it raises, the plan is to be
-        `reset`. scratch: takes windows past `in_memory` requests, but for one; None: all are in memory.
+        """length_ns: length of windows. entries: reads the requests of a segment; after it raised, the plan
+        must be `reset`. scratch: folder for windows beyond `in_memory` requests in total (the latest window
+        always stays in memory); None: all windows stay in memory.
         """
         self._length_ns = length_ns
         self._entries = entries
         self._scratch, self._in_memory = scratch, in_memory
         self._warm: dict[int, None] = {}
-        """Windows in memory, the one that changed last behind."""
+        """Starts of windows whose requests are in memory, least recently changed first (an ordered set)."""
         self._windows: dict[int, PlannedWindow] = {}
-        """Start -> window with requests; NEVER: those without a time."""
+        """Start, ns -> window with at least one request; NEVER -> requests without a time."""
         self._segments: dict[tuple[int, int], LogSegment] = {}
+        """(lane, commit) -> segment that is planned."""
         self._sieve: U1 = np.zeros(1, np.uint8)
-        """A bit for each slot, set where a request may be known: most that come are new, and looked up in no
-        window.
+        """Bloom filter with one hash over the keys of all requests: most requests of a new segment are new,
+        and need not be looked up in any window.
         """
         self._moved: dict[int, int] = {}
         """Request key -> start, ns, of the window in which its flow begins, if not the window of its first
         event.
         """
         self._bound: tuple[U8, I8] = _NO_KEYS, np.zeros(0, np.int64)
-        """(Keys, ascending; start of the window of each, whatever its first event)."""
+        """([requests] key, ascending; [requests] start, ns, of the window it belongs to whatever its first
+        event): see `bind`."""
 
     def add(self, segments: Iterable[LogSegment]) -> None:
-        """Add segments. O(requests of these segments log requests + requests of the windows that they
-        touch).
+        """Add segments to the plan, and set their `rows_of`. O(requests of the segments × log requests +
+        requests of the windows concerned).
         """
         for some in _batches(segments):
             parts = [self._entries(one) for one in some]
@@ -142,7 +146,8 @@ class RequestPlan:
             self._map()
 
     def _map(self) -> None:
-        """Let files have the windows that memory is not meant for."""
+        """Move the least recently changed windows to files while more than `in_memory` requests are in
+        memory."""
         if self._scratch is None:
             return
         n = sum(len(self._windows[start].requests) for start in self._warm)
@@ -159,8 +164,10 @@ class RequestPlan:
         self.add(segments)
 
     def remove(self, segments: Iterable[LogSegment], is_kept: Callable[[int], bool]) -> None:
-        """Remove segments. Of a window for which `is_kept` is true, all requests stay known while a segment
-        has some of them; the others are planned anew, as segments that remain show.
+        """Remove segments from the plan.
+
+        A window for which `is_kept(start)` is True keeps all its requests as long as any segment has some of
+        them; other windows concerned are planned again from the remaining segments.
         """
         touched: set[int] = set()
         for one in segments:
@@ -183,14 +190,18 @@ class RequestPlan:
                     one.rows_of = _sum(one.rows_of, rows)
 
     def move(self, moved: Mapping[int, int]) -> None:
-        """Record requests whose window is not that of their first event: key -> start of their window."""
+        """Assign requests to windows other than that of their first event, because their flows begin there.
+
+        moved: request key -> start, ns, of its window.
+        """
         if moved:
             self._moved |= moved
             self._relocate(np.array(sorted(moved), np.uint64))
 
     def bind(self, keys: U8, starts: I8) -> None:
-        """Record the requests (ascending) that belong to windows whatever their first event; replaces those
-        before.
+        """Assign requests to windows whatever their first event; replaces earlier calls.
+
+        keys: [requests] ascending; starts: [requests] start, ns, of each request's window.
         """
         before, self._bound = self._bound[0], (keys, starts)
         self._relocate(np.union1d(before, keys))
@@ -207,18 +218,19 @@ class RequestPlan:
         return found
 
     def windows(self) -> list[PlannedWindow]:
-        """Windows with requests that have a time, ascending. O(windows)."""
+        """Windows with at least one request, ascending, without the one for requests without times.
+        O(windows)."""
         return [window for start, window in sorted(self._windows.items()) if start != NEVER]
 
     def window(self, start_ns: int) -> PlannedWindow | None:
-        """One window; None where no request begins in it."""
+        """Window that starts at `start_ns`; None if no request begins in it."""
         return self._windows.get(start_ns)
 
     def _window_of(self, first_ns: int) -> int:
         return int(NEVER) if first_ns == NEVER else first_ns // self._length_ns * self._length_ns
 
     def _starts(self, requests: Planned) -> I8:
-        """[requests] start of the window of each."""
+        """[requests] start, ns, of each request's window; NEVER for a request without times."""
         first = requests["first_ns"]
         starts: I8 = np.where(first == NEVER, NEVER, first // self._length_ns * self._length_ns)
         moved = np.array(sorted(self._moved), np.uint64)
@@ -229,7 +241,7 @@ class RequestPlan:
         return starts
 
     def _place(self, requests: Planned) -> I8:
-        """Add requests to those that are known; returns the start of the window of each."""
+        """Merge requests into the plan; returns [requests] start, ns, of each request's window."""
         starts = np.zeros(len(requests), np.int64)
         is_new = np.ones(len(requests), np.bool_)
         keys = np.ascontiguousarray(requests["key"])
@@ -266,13 +278,13 @@ class RequestPlan:
         return starts
 
     def _may_know(self, keys: U8) -> B1:
-        """[keys] False for requests that are in no window; true for some of these, too."""
+        """[keys] False only if the request is in no window; may be True for unknown requests, too."""
         byte, bit = self._slot(keys)
         found: B1 = self._sieve[byte] & bit != 0
         return found
 
     def _sift(self, keys: U8) -> None:
-        """Add keys to the sieve, which is made anew once it is too small."""
+        """Add keys to the sieve (the Bloom filter); build a larger one if it is too small."""
         n = sum(len(window.requests) for window in self._windows.values())
         if _SLOTS * n > 8 * len(self._sieve):
             self._sieve = np.zeros(max(1, 1 << (2 * _SLOTS * n - 1).bit_length() >> 3), np.uint8)
@@ -280,12 +292,13 @@ class RequestPlan:
         np.bitwise_or.at(self._sieve, *self._slot(keys))
 
     def _slot(self, keys: U8) -> tuple[I8, U1]:
-        """[keys] (byte of the sieve, bit in it)."""
+        """([keys] index of the byte in the sieve, [keys] bit mask in that byte)."""
         slots = (keys & np.uint64(8 * len(self._sieve) - 1)).astype(np.int64)
         return slots >> 3, np.left_shift(np.uint8(1), (slots & 7).astype(np.uint8))
 
     def _insert(self, requests: Planned, starts: I8) -> None:
-        """Add requests (ascending) that are in no window."""
+        """Insert requests (ascending by key) that are in no window yet into the windows that start at
+        `starts`."""
         for start in np.unique(starts).tolist():
             own, window = requests[starts == start], self._windows.get(start)
             if window is not None:
@@ -293,6 +306,8 @@ class RequestPlan:
             self._keep(start, own)
 
     def _keep(self, start: int, requests: Planned) -> None:
+        """Replace the requests of the window at `start`, and mark it as the latest changed; remove it if there
+        are none."""
         self._windows.pop(start, None)
         self._warm.pop(start, None)
         if len(requests):
@@ -300,7 +315,7 @@ class RequestPlan:
             self._warm[start] = None
 
     def _relocate(self, keys: U8) -> None:
-        """Move requests (ascending) to the windows that they are of now."""
+        """Move the requests `keys` (ascending) to their current windows, after `_moved` or `_bound` changed."""
         for start, window in [*self._windows.items()]:
             known = np.flatnonzero(among(keys, window.keys))
             gone = known[self._starts(window.requests[known]) != start]
@@ -311,7 +326,7 @@ class RequestPlan:
                 self._insert(own, self._starts(own))
 
     def _recount(self, start: int, requests: Planned) -> None:
-        """Count events of requests (ascending) that were of a window under their new one, in all segments."""
+        """Update `rows_of` of all segments after `requests` (ascending by key) left the window at `start`."""
         keys, starts = np.ascontiguousarray(requests["key"]), self._starts(requests)
         for one in self._segments.values():
             if start in one.rows_of:
@@ -323,7 +338,7 @@ class RequestPlan:
 
 
 def _batches(segments: Iterable[LogSegment]) -> Iterator[list[LogSegment]]:
-    """Segments, not more in one go than have _AT_ONCE requests, by a guess: a request an event."""
+    """Split segments into batches with at most about _AT_ONCE requests, estimated as one per event."""
     held: list[LogSegment] = []
     for one in segments:
         held.append(one)
@@ -335,7 +350,7 @@ def _batches(segments: Iterable[LogSegment]) -> Iterator[list[LogSegment]]:
 
 
 def _rows_by_start(starts: I8, rows: I8) -> dict[int, int]:
-    """Start -> sum of rows, where it is not 0."""
+    """Distinct value of `starts` -> sum of its `rows`."""
     distinct, code = np.unique(starts, return_inverse=True)
     sums = np.bincount(code, rows, len(distinct)).astype(np.int64)
     return dict(zip(distinct.tolist(), sums.tolist(), strict=True))
@@ -356,7 +371,8 @@ def among(known: U8, keys: U8) -> B1:
 
 
 def requests_of(segment: LogSegment, index: Index) -> Planned:
-    """Requests of one segment. index: of those with an id."""
+    """Requests of one segment. index: the segment's index of requests with an id; requests of records without
+    one are taken from `segment.loose`."""
     entries = np.concatenate((index, segment.loose)) if len(segment.loose) else index
     found = np.zeros(len(entries), _PLANNED)
     for name in ("key", "first_ns", "last_ns", "rows"):
@@ -369,7 +385,7 @@ def requests_of(segment: LogSegment, index: Index) -> Planned:
 
 
 def merge_requests(parts: Sequence[Planned]) -> Planned:
-    """Requests of all parts, each once."""
+    """Merge requests of several parts: one entry per key, ascending, with summed events and digests."""
     every = np.concatenate([np.zeros(0, _PLANNED), *parts])
     every = every[np.argsort(every["key"], kind="stable")]
     starts = np.flatnonzero(run_starts(every["key"])) if len(every) else np.zeros(0, np.int64)

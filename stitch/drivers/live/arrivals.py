@@ -1,7 +1,7 @@
-"""Events that came to a lane since its last commit, and those among them that it refuses.
+"""Buffer the events that a lane received since its last commit, and reject the ones that fit no window.
 
-A lane refuses what no window can take: a span without trace or span id, a record without a time, a time far
-ahead of the clock. All else goes to its log.
+Rejected are spans without trace or span id, records without a time, and events far ahead of the clock. All
+other events go to the lane's log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ _DETAILS: Final = {
 
 
 def refusals(events: pa.Table, first: I8, last: I8, latest_ns: int) -> dict[Reason, B1]:
-    """Sort out events that cannot be placed, by reason; reasons that occur, each event under one."""
+    """Reason -> [events] True where an event (EVENT_SCHEMA) is rejected for it; only reasons that occur, and
+    one reason per event.
+
+    first, last: [events] times, ns, as of `event_times`. latest_ns: events after it have an absurd time.
+    """
     is_span = events["kind"].to_numpy() >= SPAN_KIND_BASE
     found: dict[Reason, B1] = {}
     if events["request_id"].null_count or events["id"].null_count:
@@ -48,22 +52,22 @@ def _valid(column: pa.ChunkedArray) -> B1:
 
 
 class Arrivals:
-    """Events that came since the last commit."""
+    """Events and dead letters of a lane since its last commit."""
 
     def __init__(self, max_letters: int) -> None:
-        """More dead letters than `max_letters` are counted only."""
+        """max_letters: maximum number of dead letters stored; further ones are only counted."""
         self._max_letters = max_letters
         self._events: list[pa.Table] = []
         self._letters: list[Reject] = []
         self.n_read = 0
         self.refused: Counter[str] = Counter()
-        """Events by reason."""
+        """Reason (`Reason.value`) -> number of events rejected for it."""
         self.bytes = 0
         self.latest_ns: int | None = None
-        """Latest time of an event that was not refused."""
+        """Latest time of an accepted event, ns since the epoch; None without one."""
 
     def take(self, events: pa.Table, latest_ns: int) -> None:
-        """Take a batch (EVENT_SCHEMA); times after `latest_ns` cannot be."""
+        """Add a batch (EVENT_SCHEMA), and reject events that fit no window or are later than `latest_ns`."""
         self.n_read += events.num_rows
         if not events.num_rows:
             return
@@ -85,7 +89,7 @@ class Arrivals:
                 self.latest_ns = reached if self.latest_ns is None else max(self.latest_ns, reached)
 
     def add(self, events: pa.Table) -> None:
-        """Add events that are not refused."""
+        """Add events (EVENT_SCHEMA) without checking or counting them."""
         self._events.append(events)
         self.bytes += int(events.nbytes)
 
@@ -96,13 +100,13 @@ class Arrivals:
             self._letters += reject_rows(events, np.arange(room), reason, _DETAILS.get(reason, ""))
 
     def events(self) -> pa.Table:
-        """EVENT_SCHEMA, one chunk a column: all but what was refused."""
+        """Accepted events (EVENT_SCHEMA, one chunk a column)."""
         if len(self._events) > 1:
             self._events = [concat_events(self._events)]
         return concat_events(self._events)
 
     def letters(self) -> pa.Table:
-        """REJECT_SCHEMA: refused events, as many as are kept."""
+        """Rejected events as dead letters (REJECT_SCHEMA), at most `max_letters`."""
         if not self._letters:
             return REJECT_SCHEMA.empty_table()
         return rejects_table(self._letters, KERNEL_SOURCE, [0])

@@ -1,4 +1,4 @@
-"""State of the builder of a live process."""
+"""State of the window builder of a live process."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BuildStatus:
-    """State of the builder of a process."""
+    """State of the window builder of a live process, as of its last step."""
 
     builds: bool = False
-    """True if this process was elected."""
+    """True if this process was elected to build the windows of the lake."""
     windows: int = 0
-    """Windows that are over and wait to be built, late ones among them."""
+    """Number of finished windows waiting to be built, or to be built again because of late events."""
     sealed_to_ns: int | None = None
-    """Every window that ends here or before is built, as far as this process knows."""
+    """Time, ns since the epoch, up to which all windows are built, as far as this process knows; None: no
+    window is."""
     trouble: str | None = None
-    """Reason why it cannot build; None: it can."""
+    """Reason why windows cannot be built; None: they can."""

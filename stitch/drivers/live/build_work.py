@@ -1,9 +1,9 @@
-"""A builder beside the lanes of a process: it makes windows of what all lanes of the lake log, in a thread
-of its own.
+"""Run the window builder of a live process in a thread of its own: it builds windows from the logs of all
+lanes of the lake.
 
-Of several processes one builds. Which one is settled by an election, to save work; put-if-absent of commits
-decides whatever the election says. A builder that finds its number taken opens anew, and plans from what is
-there: nothing is lost by it. A stage that somebody else has written is left alone while it may be at work.
+One of several processes builds. It is elected, to save work; correctness rests on put-if-absent of commits
+alone. A builder whose commit number is taken is opened again and plans from the lake's state, so nothing is
+lost. The staged files of another builder are left alone while that builder may still be running.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 from stitch.scratch import Scratch
 
 STANDS_STILL_NS: Final = 10 * NS_PER_SECOND
-"""Time for which a stage must not change until it counts as left behind by a process that is gone."""
+"""Time, ns, without a change after which staged files count as left behind by a dead process."""
 FINISH_LOOK_S: Final = 0.2
-"""Between two looks whether a process that builds is gone, at the end."""
+"""Time, s, between attempts at the end to find out that the process that builds is dead."""
 LOOK_NS: Final = NS_PER_SECOND
-"""Between two looks at the lanes of other processes, where ours committed nothing."""
+"""Time, ns, between two polls for commits of other processes' lanes while lanes of this process commit
+nothing."""
 RETRY_NS: Final = 5 * NS_PER_SECOND
-"""Until a builder that failed is opened again."""
+"""Time, ns, until a builder that failed is opened again."""
 YOUNG_SHARE: Final = 4
-"""Part of the memory budget in which segments stay whose windows are not built. A group of events that is
-stitched takes a third of the budget, and lanes have the rest."""
+"""Divisor of the memory budget that gives the capacity of YoungSegments, bytes. Stitching a group of events
+takes a third of the budget, and lanes have the rest."""
 GRACE_NS: Final = 60 * NS_PER_MINUTE
-"""Files that were replaced stay for so long for readers that had begun."""
+"""Time, ns, for which replaced files stay, for readers that opened the lake before."""
 
 
 class BuildWork:
-    """Builder of one process. Used by one thread; the work is done in another one."""
+    """Window builder of one process. Methods are called by one thread; `pool` does the building."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class BuildWork:
         election: Election,
         told: Callable[[CommitRecord, float], None],
     ) -> None:
-        """told: gets each commit, in the thread that works."""
+        """told: called in the building thread with each commit and the seconds it took."""
         self._store, self._lake, self._clock = store, lake, clock
         self._owner, self._created_by = owner, created_by
         self._pool, self._election, self._told = pool, election, told
@@ -86,16 +87,20 @@ class BuildWork:
         self._wakes_ns = 0
         self._swept_ns = 0
         self._stage: tuple[frozenset[str], int] = (frozenset(), 0)
-        """Stages of others, and since when they are as they are."""
+        """(staged names of other builders, time in ns at which that set was first seen)."""
         self._status = BuildStatus()
 
     @property
     def status(self) -> BuildStatus:
-        """Return where it stands, as of its last step."""
+        """State of the builder as of its last step."""
         return self._status
 
     def turn(self, *, committed: bool) -> None:
-        """See to what was done, and let it go on where lanes committed or it is time."""
+        """Start the next step if the last one is finished, and lanes committed or it is due.
+
+        committed: True if a lane of this process committed since the last call. Raises the finished step's
+        error.
+        """
         if self._work is not None and self._work.done():
             work, self._work = self._work, None
             work.result()
@@ -103,19 +108,19 @@ class BuildWork:
             self._work = self._pool.submit(self._go_on)
 
     def latest_ns(self) -> int | None:
-        """Latest time of an event in the log, as far as a builder of this process read it; waits for its
-        step.
+        """Latest event time in the log, ns, as far as this process's builder read it; None without a builder.
+        Waits for the current step.
         """
         self.rest()
         return None if self._builder is None else self._builder.latest_ns
 
     def stop(self) -> None:
-        """Let it build no further window."""
+        """End the current step before its next window."""
         self._stops.set()
 
     def finish(self) -> None:
-        """Build all that can be built, windows with late events too, unless another process does; waits for
-        it. `status` says whether it could.
+        """Build every window that can be built, including those with late events, unless another process
+        builds; wait until done. `status` has the reason if it failed.
         """
         self.rest()
         until_s = time.monotonic() + self._election.patience_s
@@ -126,7 +131,7 @@ class BuildWork:
         self._go_on(urgent=True)  # the number may be taken by another builder, once
 
     def rest(self) -> None:
-        """Wait until it is done with its step."""
+        """Wait until the current step is done."""
         if self._work is not None:
             wait([self._work])
             work, self._work = self._work, None
@@ -140,7 +145,10 @@ class BuildWork:
         self._scratch.close()
 
     def _go_on(self, *, urgent: bool = False) -> None:
-        """Build what can be built; urgent: as `Builder.step`."""
+        """Take part in the election, build what can be built if elected, and update the status.
+
+        urgent: as `Builder.step`.
+        """
         now_ns = self._clock().now_ns
         self._wakes_ns = now_ns + LOOK_NS
         try:
@@ -189,7 +197,8 @@ class BuildWork:
         return step
 
     def _others_build(self, now_ns: int) -> bool:
-        """True if a stage for the coming commit may be that of a process at work: to open would sweep it."""
+        """True if staged files for the next commit may belong to a running builder: opening one here would
+        delete them."""
         head = last_number(self._store, UPKEEP_LANE, read_tail(self._store, UPKEEP_LANE).head)
         names = self._store.names(stage_lane_folder(UPKEEP_LANE))
         stages = frozenset(f"{head} {name}" for name in names if (staged_seq(name) or 0) > head)

@@ -27,18 +27,23 @@ GATHERED_SHARE: Final = 96
 """Divisor of the memory budget that gives the bytes of gathered messages: their events take ten times as
 much, and several decodes are pending together."""
 GATHERED_MESSAGES: Final = 20_000
+"""Number of gathered messages that triggers a decode."""
 GATHERED_NS: Final = 250_000_000
 """Maximum time for which messages are gathered, ns."""
 
 
 @dataclass(slots=True)
 class _Gathering:
-    """Messages of one stream and format since the last decode."""
+    """Messages of one stream, in one format, that were polled since the last decode of the stream."""
 
     since_ns: int
+    """Time of the first poll, ns."""
     polls: list[Payloads]
+    """Messages in the order of their polls, all in one format."""
     bytes: int = 0
+    """Total size of the messages."""
     messages: int = 0
+    """Total number of messages."""
 
     def is_enough(self, now_ns: int, n_bytes: int) -> bool:
         """True if enough bytes, messages or time have been gathered to decode."""
@@ -50,7 +55,7 @@ class _Gathering:
 
 
 class Decoders:
-    """Queue of payloads to decode, used by one thread. Times are arguments, in ns."""
+    """Queue of payloads to decode, in submission order. Used by one thread. Times are arguments, in ns."""
 
     def __init__(self, config: DecodeConfig, memory_bytes: int = GATHERED_SHARE * GATHERED_BYTES) -> None:
         self._enough = min(GATHERED_BYTES, memory_bytes // GATHERED_SHARE)
@@ -76,8 +81,10 @@ class Decoders:
         gathering.messages += len(payloads.payloads)
 
     def take(self, now_ns: int, *, drain: bool = False) -> Iterator[tuple[StreamId, Payloads, Decoded]]:
-        """Yield finished decodes, in order; blocks while more than AHEAD are pending, or with `drain` until
-        all are done."""
+        """Yield (stream, merged polls, decoded events) of finished decodes, in order of submission.
+
+        Blocks while more than AHEAD decodes are pending; with `drain`, submits and awaits all of them.
+        """
         for stream, gathering in [*self._gathered.items()]:
             if drain or gathering.is_enough(now_ns, self._enough):
                 self._send(stream)
@@ -96,7 +103,7 @@ class Decoders:
         self._under_way.append((stream, payloads, done))
 
     def close(self) -> None:
-        """End the threads."""
+        """Shut down the decoding threads."""
         self._pool.shutdown()
 
 

@@ -1,5 +1,6 @@
-"""Which of several processes builds the windows of a lake: settled to save work, as put-if-absent decides
-whatever is settled.
+"""Elect the one process that builds the windows of a lake.
+
+The election only saves work: two builders at once do no harm, as put-if-absent lets one of their commits win.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ from stitch.lake.store import Store
 LOCK: Final = "build-lock"
 LEASE: Final = "control/build-lease"
 LEASE_S: Final = 6.0
-"""Time without a sign of life after which another process builds."""
+"""Time, s, without renewal after which a lease expires and another process may take it."""
 
 
 class Election(Protocol):
-    """Who of several processes builds."""
+    """Election of the process that builds the windows of a lake."""
 
     patience_s: float
     """Time after which a process that built and is gone has been found out."""
 
     def take(self, held: ExitStack) -> bool:
-        """True if it is us, until `held` is closed. Raises OSError."""
+        """Try to become the builder; True if this process is elected, until `held` is closed. Raises
+        OSError."""
         ...
 
 
 class NoElection:
-    """Everybody builds: put-if-absent decides."""
+    """Election that every process wins: put-if-absent decides which commits stand."""
 
     patience_s = 0.0
 
@@ -43,7 +45,7 @@ class NoElection:
 
 
 class LockElection:
-    """Whoever holds a lock of the folder builds; the lock goes with its process."""
+    """Election by an exclusive lock on the lake's folder; the lock ends with the process that holds it."""
 
     patience_s = 0.0
 
@@ -60,7 +62,7 @@ class LockElection:
 
 
 class LeaseElection:
-    """Whoever renews a lease in the bucket builds. One that lost it goes on until another one commits."""
+    """Election by a lease in the bucket. A builder whose lease expired goes on until another one commits."""
 
     patience_s = 1.5 * LEASE_S
 
@@ -76,6 +78,9 @@ class LeaseElection:
 
 
 def election(store: Store, lake: str, owner: str) -> Election:
-    """Election among the processes of a lake, by its name."""
+    """Election among the processes of the lake named `lake`: by lock in a folder, by lease in a bucket.
+
+    owner: unique name of this process.
+    """
     folder = local_path(lake)
     return LeaseElection(store, owner) if folder is None else LockElection(folder)

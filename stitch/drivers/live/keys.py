@@ -1,7 +1,8 @@
-"""Hash requests of a lane to 64 bits.
+"""Hash the requests of a lane to 64-bit keys.
 
-A request is known by its id, or by its records' breadcrumbs and ids. Spans and records of one id are two
-requests here, as they are two flows (`stitch.kernel`): they may start in different windows.
+A request is identified by its id or, without one, by the breadcrumbs and ids of its records. Spans and
+records with the same request id have different keys, as they are two flows (`stitch.kernel`) and may start in
+different windows.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ _OF_SPANS: Final = np.uint64(0x9FB21C651E98DF25)
 _CRUMB: Final = np.uint64(0xD6E8FEB86659FD93)
 _ID: Final = np.uint64(0xA3B195354A39B70D)
 LINKING_COLUMNS: Final = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
-"""All that ties records to each other."""
+"""Columns of EVENT_SCHEMA that link records of a request to each other."""
 
 
 def request_keys(events: pa.Table) -> tuple[U8, B1 | None]:
-    """`(key [events], loose)`: loose are records without a request id, whose key is 0; None: there are none.
+    """([events] key of the request, [events] True for records without a request id, whose key is 0).
 
-    One hash a distinct id, O(events) gather.
+    The second is None if every event has a request id. O(events), with one hash per distinct id.
     """
     words = whole(events["request_id"]).dictionary_encode()
     is_span = events["kind"].to_numpy() >= SPAN_KIND_BASE
@@ -46,23 +47,24 @@ def request_keys(events: pa.Table) -> tuple[U8, B1 | None]:
 
 
 def flow_keys(flows: pa.Table) -> U8:
-    """[flows] the key of the request of each, by `request_id` and `kind`."""
+    """[flows] key of each flow's request, from columns `request_id` and `kind`."""
     is_span = pc.equal(flows["kind"].cast(pa.string()), SPANS).to_numpy()
     return _by_kind(hash_texts(whole(flows["request_id"])), is_span)
 
 
 def loose_keys(records: pa.Table) -> U8:
-    """[records] key of the request of each, known by what ties them where they name none.
+    """[records] key of each record's request; records without a request id get one per linked component.
 
-    records: LINKING_COLUMNS of every open record of the lane, one chunk a column. As
-    `stitch.records.components.assign_requests`, by component of all of them.
+    records: LINKING_COLUMNS of every open record of the lane, one chunk a column; components are those of
+    `stitch.records.components.assign_requests`.
     """
     requests = assign_requests(records)
     return _by_kind(hash_texts(requests.names), np.zeros(len(requests.names), np.bool_))[requests.code]
 
 
 def log_rows(events: pa.Table) -> LogRows:
-    """Rows of a segment (EVENT_SCHEMA, one chunk a column)."""
+    """Events (EVENT_SCHEMA, one chunk a column) with the keys of their requests, as a log segment stores
+    them."""
     key, loose = request_keys(events) if events.num_rows else (np.zeros(0, np.uint64), None)
     return LogRows(events, key, loose)
 
@@ -73,9 +75,9 @@ def _by_kind(hashes: U8, is_span: B1) -> U8:
 
 
 def record_words(events: pa.Table) -> tuple[I8, U8]:
-    """`(row, word)`: what records without a request id are tied by to each record: breadcrumbs and ids.
+    """Pairs ([pairs] row of a record, [pairs] hash of a breadcrumb or id by which it links to other records).
 
-    Spans have none. A record that names nothing at all has the breadcrumb "", as in `assign_requests`.
+    Spans have no pair. A record without any breadcrumb or id has the breadcrumb "", as in `assign_requests`.
     """
     is_record = events["kind"].to_numpy() < SPAN_KIND_BASE
     rows = np.flatnonzero(is_record)

@@ -1,4 +1,4 @@
-"""Settings that a lane was last at work with."""
+"""Read the settings with which a lane last committed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from stitch.lake.store import Store
 
 
 def lane_settings(store: Store, lane: int) -> LiveSettings:
-    """Read the settings of the lane's last commit that records them. Raises LakeError."""
+    """Settings recorded by the lane's latest commit that has any; defaults if none has. Raises LakeError."""
     configs = (link.record.config for link in reversed(read_tail(store, lane).records))
     return recorded_settings(next((config for config in configs if "stitch" in config), {}))

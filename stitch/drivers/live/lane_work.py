@@ -1,9 +1,9 @@
-"""Lanes at work in threads of their own, beside the thread that reads the log.
+"""Run lanes in a thread pool, beside the thread that reads the log, and track retries.
 
-A lane does one piece of work after another: it takes what was decoded of its streams, moves event time on,
-and commits where that is due. Lanes share nothing, so several work at once, and what one of them publishes
-does not depend on the others, nor on when a piece of work was begun. When a
-commit or a takeover fails, it is tried again, taken back, or the lane halts.
+A step of a lane takes the decoded payloads of its streams, advances the watermark, and commits if that is
+due. A lane runs one step at a time. Lanes share nothing, so several run at once, and what one of them
+publishes depends neither on the others nor on timing. A failed commit or takeover is retried, or the lane
+halts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from stitch.drivers.live.live_lane import LiveLane
 from stitch.drivers.live.steady_clock import Clock, Moment
 
 RETRY_NS: Final = 2_000_000_000
-"""Until a commit that failed, or a takeover, is tried again."""
+"""Time, ns, until a failed commit or takeover is retried."""
 MAX_FAILURES: Final = 3
-"""Tries of a commit before a lane halts, where the cause is not one that passes by itself."""
+"""Number of consecutive failed commits after which a lane halts, unless `passes_by_itself` holds for the
+error."""
 MAX_LOSSES: Final = 3
-"""Times that a lane of ours is taken by another before it is left to them."""
+"""Number of times another process may take a lane assigned to this one before this process halts the lane."""
 SETTLED_COMMITS: Final = 10
-"""Commits in a row after which a lane counts as undisputed."""
+"""Number of consecutive commits after which earlier losses of a lane no longer count."""
 _WAITS: Final = frozenset(
     {
         *(errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.ETIMEDOUT, errno.ECONNREFUSED),
@@ -40,40 +41,45 @@ _WAITS: Final = frozenset(
 @dataclass(slots=True)
 class _RetryState:
     failures: int = 0
-    """Commits that failed, one after the other."""
+    """Number of consecutive failed commits."""
     retry_at_ns: int = 0
+    """Time, ns by the clock of RetryStates, before which neither a commit nor a takeover is retried."""
     losses: int = 0
-    """Times the lane was taken from us."""
+    """Number of times another process took the lane."""
     commits: int = 0
-    """Since the last loss."""
+    """Number of commits since another process last took the lane."""
     is_away: bool = False
-    """True if the lane is to be taken over again at `retry_at_ns`."""
+    """True if this process does not hold the lane and is to take it over at `retry_at_ns`."""
 
 
 class RetryStates:
-    """By lane. `clock` says the time in ns."""
+    """Retry state of each lane: failed commits, losses, and the time of the next retry.
+
+    clock: returns the current time, ns.
+    """
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._of: dict[int, _RetryState] = {}
 
     def failed(self, lane: int, error: OSError) -> bool:
-        """A commit failed; whether it is worth another try."""
+        """Record a failed commit; returns True if it should be retried."""
         state = self._of.setdefault(lane, _RetryState())
         state.failures += 1
         state.retry_at_ns = self._clock() + RETRY_NS
         return state.failures < MAX_FAILURES or passes_by_itself(error)
 
     def may_retry(self, lane: int) -> bool:
-        """Tell whether it is time for another try of a commit."""
+        """True if a failed commit of the lane may be retried now."""
         state = self._of.get(lane)
         return state is None or self._clock() >= state.retry_at_ns
 
     def lost(self, lane: int) -> bool:
-        """Another process took a lane that the log gave to us; whether to take it back, later.
+        """Record that another process took a lane assigned to this one; returns True if it should be taken
+        back after RETRY_NS.
 
-        It may have slept in the middle of taking over, before it was declared dead. Where it happens again
-        and again, two groups write to one lake: the one that lost the lane last gives in.
+        The other process may have stalled during a takeover, before its assignment ended. Repeated losses
+        mean that two consumer groups write to one lake: after MAX_LOSSES this process gives the lane up.
         """
         state = self._of.setdefault(lane, _RetryState())
         state.losses, state.commits = state.losses + 1, 0
@@ -83,24 +89,24 @@ class RetryStates:
         return True
 
     def put_off(self, lane: int) -> None:
-        """A lane cannot be taken over now, for a cause that may pass."""
+        """Schedule the takeover of a lane after RETRY_NS, as it failed for a transient reason."""
         state = self._of.setdefault(lane, _RetryState())
         state.is_away, state.retry_at_ns = True, self._clock() + RETRY_NS
 
     def to_take_over(self) -> list[int]:
-        """Lanes that are away and whose time has come."""
+        """Lanes whose takeover is due for a retry."""
         return [
             lane for lane, state in self._of.items() if state.is_away and self._clock() >= state.retry_at_ns
         ]
 
     def tried(self, lane: int) -> None:
-        """A lane is being taken over: it is not away, unless it is put off again."""
+        """Record the start of a takeover: the lane leaves `to_take_over` unless `put_off` adds it again."""
         state = self._of.get(lane)
         if state is not None:
             state.is_away = False
 
     def committed(self, lane: int) -> None:
-        """A commit of ours stands."""
+        """Record a successful commit of a lane."""
         state = self._of.get(lane)
         if state is not None:
             state.failures, state.commits = 0, state.commits + 1
@@ -108,31 +114,31 @@ class RetryStates:
                 del self._of[lane]
 
     def forget(self, lane: int) -> None:
-        """The lane is no longer ours, or waits for a person: what was, does not count."""
+        """Clear the state of a lane that was released, or halted until an operator acts."""
         self._of.pop(lane, None)
 
 
 def passes_by_itself(error: OSError) -> bool:
-    """Tell whether waiting helps: a disk that is full, a quota, a store that does not answer."""
+    """True for transient errors, which are retried without limit: full disk, quota, unreachable store."""
     return error.errno in _WAITS or isinstance(error, TimeoutError | ConnectionError)
 
 
 Committed = tuple[CommitRecord, float]
-"""A record, and the seconds it took."""
+"""(record of a commit, duration of the commit in s)."""
 
 
 class Commit(Enum):
-    """End of a piece of work: with a commit or without."""
+    """Whether a step of a lane ends with a commit."""
 
     NEVER = 0
     DUE = 1
-    """Where the lane says so."""
+    """Commit if `LiveLane.is_due`."""
     NOW = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Decoded payloads of one stream."""
+    """Payloads of one stream with the events decoded from them."""
 
     stream: StreamId
     payloads: Payloads
@@ -140,7 +146,10 @@ class Taken:
 
 
 class LaneWork:
-    """Queue of the work of lanes. Used by one thread; while a lane works nobody else may touch it."""
+    """Scheduler of lane steps, with a queue of decoded payloads per lane.
+
+    Used by one thread. Only the pool's thread may access a lane while its step runs.
+    """
 
     def __init__(self, clock: Clock, pool: Executor) -> None:
         self._clock = clock
@@ -148,29 +157,34 @@ class LaneWork:
         self._waiting: dict[int, list[Taken]] = {}
         self._working: dict[int, Future[Committed | None]] = {}
         self.bytes = 0
-        """Bytes of decoded events that wait for the current work of their lane."""
+        """Bytes of decoded events that are queued until their lane's next step begins."""
 
     def give(self, taken: Taken) -> None:
-        """Something for the lane of a stream."""
+        """Queue decoded payloads for the lane of their stream."""
         self._waiting.setdefault(taken.stream.lane, []).append(taken)
         self.bytes += taken.decoded.events.nbytes
 
     def begin(
         self, lane: LiveLane, ends: Mapping[StreamId, int] | None, commit: Commit = Commit.NEVER
     ) -> None:
-        """Let a lane go on, unless it is at work. `ends` None: it takes what there is, and no more."""
+        """Start a step of a lane on its queued payloads, unless one is running.
+
+        ends: stream -> end offset, for the watermark; None: take the payloads without advancing or
+        committing. commit: whether the step ends with a commit.
+        """
         if lane.number not in self._working:
             taken = self._taken(lane.number)
             self._working[lane.number] = self._pool.submit(_step, lane, taken, ends, self._clock(), commit)
 
     def commit(self, lane: LiveLane, *, whole: bool = False, latest_ns: int | None = None) -> None:
-        """Let a lane that rests commit; whole, latest_ns: as `LiveLane.commit`."""
+        """Start a commit of a lane that has no running step; whole, latest_ns: as `LiveLane.commit`."""
         self._working[lane.number] = self._pool.submit(
             lambda: lane.commit(self._clock().now_ns, whole=whole, latest_ns=latest_ns)
         )
 
     def finished(self) -> Iterator[tuple[int, Callable[[], Committed | None]]]:
-        """Lanes that have done their work: number, and what gives the commit, or raises what went wrong."""
+        """Yield (lane, result) of each finished step, by lane. Calling `result` returns the commit, or None
+        without one, or raises the error of the step."""
         for number in sorted(self._working):
             work = self._working.get(number)  # what is seen to in between may have ended it
             if work is not None and work.done():
@@ -178,19 +192,19 @@ class LaneWork:
                 yield number, work.result
 
     def rest(self, number: int | None = None) -> None:
-        """Wait until a lane is done with its work, or all are."""
+        """Wait for the running step of lane `number`; None: of every lane."""
         wait([work for n, work in self._working.items() if number in (None, n)])
 
     def pause(self, seconds: float) -> None:
-        """Wait until some lane is done, so long at the most."""
+        """Wait for the first running step to finish, for at most `seconds`."""
         wait(self._working.values(), seconds, FIRST_COMPLETED)
 
     def forget(self, number: int) -> None:
-        """A lane is no longer ours: what waits for it must not be taken."""
+        """Drop the queued payloads of a lane that this process no longer holds."""
         self._taken(number)
 
     def close(self) -> None:
-        """End the threads."""
+        """Shut down the thread pool."""
         self._pool.shutdown()
 
     def _taken(self, number: int) -> list[Taken]:
@@ -206,8 +220,10 @@ def _step(
     now: Moment,
     commit: Commit,
 ) -> Committed | None:
-    """`now` is when `ends` were asked for: a stream that was read to its end then, and silent, may have got
-    more since."""
+    """Take payloads into a lane, advance its watermark, and commit if asked; returns the commit or None.
+
+    now: time at which `ends` were read: a stream read to its end then may have received messages since.
+    """
     for one in taken:
         if one.stream in lane.streams:
             lane.take(one.stream, one.payloads, one.decoded, now)

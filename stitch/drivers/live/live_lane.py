@@ -1,8 +1,8 @@
-"""A lane at work: what came of its streams, and how that gets into its log.
+"""Live lane: buffers the events of its streams, tracks the watermark, and commits both to the lane's log.
 
-A commit holds positions, the watermark, the events read (a segment of the log) and dead letters; nothing
-else is state. Whoever takes the lane over links a commit of its own first, which fences the owner before it,
-and goes on at the positions. Windows are built from the log by whoever builds (`stitch.drivers.build`).
+A commit holds offsets, the watermark, the events read (a segment of the log) and dead letters; there is no
+other state. A takeover first links a commit of its own, which fences the previous owner, and resumes at the
+committed offsets. Windows are built from the log by an elected builder (`stitch.drivers.build`).
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
 
 KEPT_LETTERS_BYTES: Final = 32 * 2**20
-"""Dead letters held for one commit; more are counted only."""
+"""Size, bytes, of the dead letters buffered for a commit above which further ones are only counted."""
 COMMIT_SHARE: Final = 16
-"""A lane commits once what came takes one part in so many of the memory budget."""
+"""Divisor of the memory budget that gives the bytes of buffered events above which a lane commits."""
 
 
 class LiveLane:
-    """One lane, owned. Used by one thread.
+    """One lane that this process has taken over. Used by one thread at a time.
 
-    Raises LakeError where the lane is not what its chain says, CommitTakenError where another process took it
-    in the meantime, OSError.
+    Opening takes the lane over. Raises LakeError if the lane's files differ from its commits, or it belongs
+    to another Kafka cluster; CommitTakenError if another process took it meanwhile; OSError.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class LiveLane:
         cluster_id: str | None,
         young: YoungSegments | None = None,
     ) -> None:
-        """young: takes the rows of segments for a builder in this process."""
+        """cluster_id: id of the Kafka cluster that is read, None if unknown; young: cache that receives the
+        rows of committed segments, for a builder in this process."""
         self._store = store
         self._length_ns = info.window_length_ns
         self._settings = settings
@@ -75,22 +76,22 @@ class LiveLane:
         self._refuse_other_cluster(standing)
         self._arrivals = Arrivals(settings.max_dead_letters_per_commit)
         self._carried = 0
-        """Events that an earlier version left open."""
+        """Number of open events read from segments of an earlier version, until they are committed."""
         if not standing.logs and standing.segments:
             before = open_events(store, lane, standing.segments, self._lane.events_open)
             self._carried = before.num_rows
             self._arrivals.add(before)
         self._ranges = {StreamId(p.topic, p.partition): p for p in standing.positions}
-        """Positions of every stream in the last commit, streams of earlier assignments among them."""
+        """Stream -> offset range in the last commit, for all streams that the lane ever had."""
         self._places: dict[StreamId, Place] = {}
-        """Place of the next message of each of our streams."""
+        """Stream assigned to this process -> place of its next message."""
         self._begun: dict[StreamId, int] = {}
-        """Where streams began, of which the last commit does not say so."""
+        """Stream -> first offset read, for streams that the last commit has no usable position of."""
         self._times = StreamTimes(settings.lateness_ns, settings.idle_ns, standing.watermark_ns)
         self._watermark_ns = self._said_ns = standing.watermark_ns
         self._idle: tuple[StreamId, ...] = ()
         self._formats: dict[str, str] = dict(self._lane.config.get("formats", {}))
-        """Topic -> format in which events of it came."""
+        """Topic -> latest format in which its messages decoded to events."""
         self._gaps: list[PartitionRange] = []
         self._counts: Counter[str] = Counter()
         self._oddities: Counter[str] = Counter()
@@ -98,7 +99,7 @@ class LiveLane:
         self._letters: list[pa.Table] = []
         self._committed_at_ns: int | None = None
         self._latest_ns: int | None = None
-        """Latest time of an event that this process committed."""
+        """Latest time of an event that this process committed, ns; None without one."""
         self._changed = self._carried > 0
         self.state = LaneState.RUNNING
         self.why = ""
@@ -109,7 +110,8 @@ class LiveLane:
 
     @property
     def changed_settings(self) -> str:
-        """Settings that the lane's requests were made with until now, and those of now; empty: the same."""
+        """Difference, as text, between the settings recorded in the lane's commits and the current settings;
+        empty if equal."""
         return self._lane.changed_settings(self._config())
 
     def _config(self) -> dict[str, Any]:
@@ -117,36 +119,38 @@ class LiveLane:
         return {**settings, "formats": dict(sorted(self._formats.items()))}
 
     def format_of(self, topic: str) -> str | None:
-        """Return the format in which events of a topic came last, by commits and since; None: none came
-        yet."""
+        """Latest format in which messages of a topic decoded to events, commits of earlier owners included;
+        None without events."""
         return self._formats.get(topic)
 
     @property
     def number(self) -> int:
-        """The lane."""
+        """Number of the lane."""
         return self._lane.lane
 
     @property
     def streams(self) -> tuple[StreamId, ...]:
-        """Ours, sorted."""
+        """Streams of the lane that are assigned to this process, sorted."""
         return tuple(sorted(self._places))
 
     @property
     def bytes(self) -> int:
-        """Bytes that the lane holds."""
+        """Bytes of events buffered since the last commit."""
         return self._arrivals.bytes
 
     def read_to(self, stream: StreamId) -> int:
-        """Position of the next message of one of our streams."""
+        """Offset of the next message of an assigned stream; KeyError for other streams."""
         return self._places[stream].offset
 
     def place(self, stream: StreamId) -> Place | None:
-        """Return where the lane's commits say that a stream goes on; None: they say nothing of it."""
+        """Place of a stream's next message according to the lane's commits; None: they do not mention the
+        stream."""
         known = self._ranges.get(stream)
         return None if known is None else Place(known.end, known.topic_id, known.epoch)
 
     def begin(self, stream: StreamId, place: Place, now: Moment) -> None:
-        """Go on with a stream. A place that is not the one of the commits is a gap, taken by order."""
+        """Add a stream, read from `place`. A place other than the committed one is recorded as a gap, which
+        the operator has accepted (`accept_gaps`)."""
         known = self._ranges.get(stream)
         # Where a side has no id, the topic's name has to do.
         is_same = known is not None and (
@@ -163,12 +167,15 @@ class LiveLane:
         self._changed = self._changed or known is None or known.end != place.offset
 
     def end(self, stream: StreamId) -> None:
-        """A stream is no longer ours; what came of it stays."""
+        """Remove a stream that is no longer assigned; its buffered events stay and are committed."""
         self._places.pop(stream, None)
         self._times.end(stream)
 
     def take(self, stream: StreamId, payloads: Payloads, decoded: Decoded, now: Moment) -> None:
-        """Take what one poll of a stream gave, in the order of its polls. Raises OtherFormatError."""
+        """Buffer the events and dead letters of one poll of a stream; polls of a stream must come in order.
+
+        Raises OtherFormatError if no message decoded and they have another format than configured.
+        """
         events, format_ = decoded.events, payloads.format
         if format_ is not None and self._formats.get(stream.topic) != format_:
             if events.num_rows:
@@ -191,7 +198,8 @@ class LiveLane:
         self._arrivals.take(events, limit)
 
     def _refuse(self, rejects: list[Reject], refused: Mapping[str, int], payloads: Payloads) -> None:
-        """Dead letters of a poll: of its payloads, and of what could not be one."""
+        """Buffer the dead letters of a poll: items of payloads (`rejects`), and messages that gave no payload
+        (`payloads.rejects`). refused: reason -> number of rejected items."""
         self._refused.update(refused)
         self._refused.update(reject.reason.value for reject in payloads.rejects)
         room = self._settings.max_dead_letters_per_commit - sum(table.num_rows for table in self._letters)
@@ -207,13 +215,13 @@ class LiveLane:
             self._letters.append(rejects_table(own, payloads.stream, positions))
 
     def advance(self, ends: Mapping[StreamId, int], now: Moment) -> None:
-        """Move event time on."""
+        """Update the watermark and the idle streams. ends: stream -> end offset of its partition."""
         reached = self._times.watermark(now, self._positions(), ends)
         self._watermark_ns, self._idle = reached.ns, reached.idle
 
     def is_due(self, now_ns: int) -> bool:
-        """Tell whether to commit now: something came and it is time, it takes much memory, or builders wait
-        for the watermark.
+        """True if the lane should commit: for the first time, by the commit interval, because of memory, or
+        because builders wait for its watermark.
         """
         if self._committed_at_ns is None:
             return True
@@ -226,7 +234,8 @@ class LiveLane:
 
     @property
     def _ends_a_window(self) -> bool:
-        """True if the watermark passed a time at which a window may be built, since the last commit."""
+        """True if, since the last commit, the watermark passed the time at which a window may be built: its
+        end plus `linger_ns` or `patience_ns`."""
         if self._watermark_ns is None:
             return False
         waits = (self._settings.linger_ns, self._settings.patience_ns)
@@ -238,18 +247,19 @@ class LiveLane:
 
     @property
     def latest_ns(self) -> int | None:
-        """Latest time of an event that this process read."""
+        """Latest time of an event of the lane that this process read, ns; None without one."""
         times = [at for at in (self._arrivals.latest_ns, self._latest_ns) if at is not None]
         return max(times, default=None)
 
     def commit(
         self, now_ns: int, *, whole: bool = False, latest_ns: int | None = None
     ) -> tuple[CommitRecord, float]:
-        """Commit what came since the last time; returns the record and the seconds it took.
+        """Commit everything buffered since the last commit; returns the record and its duration, s.
 
-        `whole`: nothing more is to come, so the watermark passes all that came, and `latest_ns`. Raises
-        CommitTakenError: the lane is another's. OSError: nothing happened, or publishing is to be done again
-        by the next commit; UncertainError: nobody knows, the lane must be taken over anew.
+        whole: the input has ended, so the watermark moves past all events and past `latest_ns`. Raises
+        CommitTakenError if another process took the lane; OSError if nothing was committed, or the next
+        commit must publish the files; UncertainError if the outcome is unknown and the lane must be taken
+        over again.
         """
         began = time.monotonic()
         self._refuse_own_clock(now_ns)
@@ -276,7 +286,8 @@ class LiveLane:
         return record, time.monotonic() - began
 
     def _past(self, latest_ns: int | None) -> int | None:
-        """Watermark that lets every window be built up to a time, and of which something came."""
+        """Watermark, ns, at which all windows with events, and all up to `latest_ns`, may be built; None
+        without events."""
         latest = [at for at in (self._watermark_ns, self.latest_ns, latest_ns) if at is not None]
         if not latest:
             return None
@@ -284,12 +295,14 @@ class LiveLane:
         return end + max(self._settings.patience_ns, self._settings.stitch.idle_ns)
 
     def _built_to(self) -> int:
-        """Commit of the lane up to which builders need its log no more."""
+        """Number of the lane's last commit whose segment, like all earlier ones, builders no longer need; 0:
+        none."""
         built_to = upkeep_of(read_tail(self._store, UPKEEP_LANE).standing).built_to
         return dict(built_to).get(self.number, 0)
 
     def _refuse_own_clock(self, now_ns: int) -> None:
-        """Raises LakeError where all that came is ahead of the clock, and more than dead letters are kept."""
+        """Raise LakeError if every event since the last commit is ahead of the clock, and there are more than
+        `max_dead_letters_per_commit`: this host's clock is likely wrong."""
         read, absurd = self._arrivals.n_read, self._arrivals.refused[Reason.ABSURD_TIME.value]
         if absurd == read > self._settings.max_dead_letters_per_commit:
             raise LakeError(
@@ -331,11 +344,11 @@ class LiveLane:
         )
 
     def _positions(self) -> dict[StreamId, int]:
-        """Return the position of the next message of each of our streams."""
+        """Assigned stream -> offset of its next message."""
         return {stream: place.offset for stream, place in self._places.items()}
 
     def _now(self) -> dict[StreamId, PartitionRange]:
-        """Describe every stream of the lane: what the coming commit says of it."""
+        """Stream -> offset range for the next commit; ranges of streams not assigned here are empty."""
         ranges = {s: p.model_copy(update={"start": p.end}) for s, p in self._ranges.items()}
         for stream, place in self._places.items():
             before = self._ranges.get(stream)
@@ -350,7 +363,7 @@ class LiveLane:
         return dict(sorted(ranges.items()))
 
     def _forget(self, rows: LogRows | None, segment: Segment | None, now_ns: int) -> None:
-        """Forget what the last commit holds."""
+        """Clear the buffers after a commit, and cache the rows of its segment for the builder."""
         if rows is not None and segment is not None and self._young is not None:
             self._young.add(segment.name, rows)
         self._latest_ns = self.latest_ns
@@ -374,7 +387,7 @@ class LiveLane:
             )
 
     def status(self, ends: Mapping[StreamId, int]) -> LaneStatus:
-        """Return where the lane stands."""
+        """Status of the lane. ends: stream -> end offset of its partition."""
         return LaneStatus(
             lane=self.number,
             state=self.state,

@@ -1,11 +1,10 @@
-"""The run loop of live ingestion: one process, one log, any number of lanes.
+"""Run loop of live ingestion: one process, one log, any number of lanes.
 
-Ownership first, then payloads, then lanes: every turn is short, so that the log's group sees a member that
-lives. Payloads are decoded in a pool, and lanes work in threads of their own (`lane_work`): each takes what
-came of its streams in the order in which it came. What goes wrong with one lane halts that lane alone and
-says why; what may pass (a full disk, a store that does not answer) makes reading wait, while membership is
-kept, and is tried again. A lane
-begins at the lake's last commit, or where settings say.
+A turn handles partition assignment, then payloads, then lanes; it is short, so that the consumer group sees a
+live member. Payloads are decoded in a pool, and lanes run in threads of their own (`lane_work`), each taking
+the payloads of a stream in order. A permanent error of a lane halts that lane alone, with a reason; after a
+transient one (full disk, store that does not answer) reading pauses, group membership is kept, and the lane
+retries. A lane begins at its last commit, or where settings say.
 """
 
 from __future__ import annotations
@@ -53,14 +52,19 @@ from stitch.lake.store import Store, UncertainError
 
 @dataclass(frozen=True, slots=True)
 class LiveIdentity:
-    """Identity of a writer."""
+    """Identity of a live process in its commits."""
 
     owner: str
+    """Unique name of the process."""
     created_by: str
+    """Program and version, as in `flowdiff 0.9.0`."""
 
 
 def start_stream(source: LiveSource, lane: LiveLane, stream: StreamId, *, accept_gaps: bool) -> Place:
-    """Return where a stream goes on. Raises StreamError unless gaps are accepted."""
+    """Position the source at the lane's next message of a stream, and return that place.
+
+    accept_gaps: resume behind messages that are lost, instead of raising StreamError.
+    """
     place = lane.place(stream)
     try:
         return source.start(stream, place)
@@ -72,19 +76,21 @@ def start_stream(source: LiveSource, lane: LiveLane, stream: StreamId, *, accept
 
 
 LANES_AT_ONCE: Final = 2
-"""One a core: numpy, Arrow, zstd and the disk let go of the interpreter."""
+"""Number of threads that run lanes; they run in parallel as numpy, Arrow, zstd and I/O release Python's
+lock."""
 BUSY_POLL_S: Final = 0.05
-"""Longest wait for messages while others are being decoded."""
+"""Maximum wait for messages, s, while others are being decoded."""
 RESUME_SHARE: Final = 0.7
-"""Reading goes on once what is held is below this share of the budget."""
+"""Share of the lanes' memory limit, in [0, 1], below which paused reading resumes."""
 LANES_SHARE: Final = 4
-"""Part of the budget that lanes hold together."""
+"""Divisor of the memory budget that gives the bytes of events above which reading pauses."""
 AHEAD_SHARE: Final = 8
-"""Nothing more is read while one part in so many of the budget waits for lanes that are at work."""
+"""Divisor of the memory budget that gives the bytes of events queued for busy lanes above which nothing is
+polled."""
 
 
 class LiveRun:
-    """Live ingestion into one lake. Used by one thread; `status` may be asked from any."""
+    """Live ingestion into one lake. Used by one thread; any thread may call `status`."""
 
     def __init__(
         self,
@@ -100,9 +106,9 @@ class LiveRun:
         election: Election | None = None,
         lake: str = "LAKE",
     ) -> None:
-        """`pool`: where lanes work, LANES_AT_ONCE threads if not given; build_pool: where windows are built,
-        a thread; they are ours from now on. election: which process builds; without one every process does.
-        lake: its name in messages.
+        """pool: threads for lanes (default: LANES_AT_ONCE); build_pool: thread for the builder (default:
+        one); both are shut down by `stop`. election: of the process that builds; None: every process builds.
+        lake: name of the lake in messages.
         """
         self._source = source
         self._store = store
@@ -115,7 +121,7 @@ class LiveRun:
         self._lanes: dict[int, LiveLane] = {}
         self._halted: dict[int, str] = {}
         self._later: dict[int, str] = {}
-        """Lanes that are ours and are to be taken over at another time, and why not now."""
+        """Assigned lane that could not be taken over and is retried -> reason."""
         self._by_name: dict[str, StreamId] = {}
         self._retries = RetryStates(lambda: clock().now_ns)
         self._decoders = Decoders(settings.decode, settings.memory_bytes)
@@ -132,11 +138,11 @@ class LiveRun:
             watch.committed,
         )
         self._committed = False
-        """True if a lane committed since builders were told."""
+        """True if a lane committed since the last turn of the builder."""
         self._formats: dict[str, ContentFormat] = {}
-        """By topic."""
+        """Topic -> recognition of its format."""
         self._reported: set[tuple[int, str]] = set()
-        """Lanes and topics of which another format was reported."""
+        """(lane, topic) pairs whose change of format was reported."""
         self._full = False
         self._trouble: str | None = None
         self._build_trouble: str | None = None
@@ -146,23 +152,24 @@ class LiveRun:
     # -- what others ask ------------------------------------------------------------------------------------
 
     def status(self) -> LiveStatus:
-        """Return where it stands, as of the last turn."""
+        """Status as of the last turn. Thread-safe."""
         return self._status
 
     @property
     def halted(self) -> dict[int, str]:
-        """Lanes that need a person, and why."""
+        """Halted lane, which needs an operator -> reason."""
         return dict(self._halted)
 
     @property
     def all_halted(self) -> bool:
-        """True if nothing is left to do: every lane of ours is halted."""
+        """True if every assigned lane is halted, and there is one."""
         return bool(self._halted) and not self._lanes and not self._later
 
     # -- a turn ---------------------------------------------------------------------------------------------
 
     def turn(self, timeout_s: float) -> None:
-        """Take one step: ownership, a poll, and work for the lanes that rest."""
+        """Run one iteration: handle assignment changes, poll for up to `timeout_s`, start steps of idle
+        lanes and of the builder, update the status."""
         self._own(self._source.change())
         self._take_over_again()
         if self._work.bytes > self._settings.memory_bytes // AHEAD_SHARE:
@@ -184,10 +191,10 @@ class LiveRun:
         self._tell()
 
     def stop(self, *, whole: bool = False) -> bool:
-        """Commit what came, give the lanes up and leave the group. `whole`: nothing more is to come.
+        """Commit all that was read, release the lanes and leave the consumer group.
 
-        Returns whether all of it was committed, and, if `whole`, built; where not, whoever comes next does
-        that.
+        whole: the input has ended, so all windows are built. Returns True if everything read was committed
+        and, if `whole`, built; the next owner does the rest.
         """
         self._stopping = True
         self._tell()
@@ -220,6 +227,7 @@ class LiveRun:
     # -- ownership ------------------------------------------------------------------------------------------
 
     def _own(self, change: StreamChange) -> None:
+        """Apply a change of the streams assigned to this process: lost, asked back, gained."""
         if not change:
             return
         self._settle()
@@ -239,21 +247,21 @@ class LiveRun:
             self._gain(number)
 
     def _forgo(self, number: int, streams: Iterable[StreamId]) -> None:
-        """Streams are no longer ours. Of a lane of which none is left, nothing is waited for."""
+        """Unassign streams of a lane; clear retries and reasons of a lane without any stream left."""
         if not self._ours.forgo(number, streams):
             self._retries.forget(number)
             self._later.pop(number, None)
             self._halted.pop(number, None)
 
     def _take_over_again(self) -> None:
-        """Lanes that were put off, once it is time."""
+        """Retry the due takeovers of lanes."""
         if self._retries.to_take_over():
             self._settle()
             for number in self._retries.to_take_over():
                 self._gain(number)
 
     def _gain(self, number: int) -> None:
-        """Take a lane over, or more streams into one that is at work, and let all come that are ours."""
+        """Take a lane over if this process does not hold it, add its assigned streams, and commit."""
         if not self._ours[number]:
             return
         self._retries.tried(number)
@@ -298,7 +306,7 @@ class LiveRun:
             self._halt(number, why)
 
     def _put_off(self, number: int, why: str) -> None:
-        """A lane that is ours cannot be taken over, and may be soon."""
+        """Pause an assigned lane whose takeover failed for a transient reason, and schedule a retry."""
         self._lanes.pop(number, None)
         self._work.forget(number)
         self._source.pause(self._ours[number])
@@ -308,7 +316,7 @@ class LiveRun:
         self._later[number] = why
 
     def _give_up(self, number: int, asked: Iterable[StreamId]) -> None:
-        """Some streams of a lane are asked back: what came of them is committed."""
+        """Commit a lane, and end the streams `asked`, which the consumer group is about to reassign."""
         self._commit(number)
         self._forgo(number, asked)  # behind the commit, which may have put the lane off
         lane = self._lanes.get(number)
@@ -319,13 +327,14 @@ class LiveRun:
                 self._drop(number, "released")
 
     def _drop(self, number: int, how: str, why: str = "") -> None:
+        """Discard a lane without committing, and report the state `how` to the watch."""
         lane = self._lanes.pop(number, None)
         self._work.forget(number)
         if lane is not None:
             self._watch.lane(number, how, why)
 
     def _halt(self, number: int, why: str) -> None:
-        """Stop a lane, and say what for; the others go on."""
+        """Halt a lane with a reason until an operator acts; the other lanes go on."""
         lane = self._lanes.get(number)
         self._source.pause(self._ours[number])
         self._retries.forget(number)
@@ -338,6 +347,8 @@ class LiveRun:
     # -- payloads -------------------------------------------------------------------------------------------
 
     def _poll(self, timeout_s: float) -> Payloads | None:
+        """Poll the source; None: no messages. An error of a stream halts its lane, or has it taken over again
+        if gaps are accepted."""
         try:
             payloads = self._source.poll(timeout_s)
         except StreamError as error:
@@ -357,14 +368,15 @@ class LiveRun:
         return payloads
 
     def _named(self, stream: StreamId, payloads: Payloads) -> Payloads:
-        """Name the format of payloads that is to be recognised: as commits have it, else by content."""
+        """Payloads with the recognised format in place of AUTO; the topic's committed format is tried
+        first."""
         if stream.topic not in self._formats:
             before = self._lanes[stream.lane].format_of(stream.topic)
             self._formats[stream.topic] = ContentFormat(self._settings.decode, before)
         return self._formats[stream.topic].named(payloads)
 
     def _take(self, *, drain: bool = False) -> None:
-        """Give lanes what was decoded, in order; `drain`: all of it."""
+        """Queue decoded payloads for their lanes, in order; drain: wait until all are decoded."""
         for stream, payloads, decoded in self._decoders.take(self._clock().now_ns, drain=drain):
             lane = self._lanes.get(stream.lane)
             if lane is None or stream not in lane.streams:
@@ -380,7 +392,7 @@ class LiveRun:
             )
 
     def _tell_format(self, lane: LiveLane, topic: str, format_: str | None) -> None:
-        """Name both formats, once, where a topic comes in another one than before."""
+        """Report to the watch, once per lane and topic, that a topic's format has changed."""
         before = lane.format_of(topic)
         if None in (before, format_) or before == format_ or (lane.number, topic) in self._reported:
             return
@@ -390,7 +402,7 @@ class LiveRun:
         )
 
     def _go_on(self) -> None:
-        """Let lanes that rest take what came, move on, and commit where that is due."""
+        """Start a step of every idle lane; lanes in state WAITING commit if a retry is due."""
         ends = self._source.ends()
         for number, lane in sorted(self._lanes.items()):
             commit = Commit.DUE
@@ -399,7 +411,7 @@ class LiveRun:
             self._work.begin(lane, ends, commit)
 
     def _settle(self) -> None:
-        """Wait until every lane rests and has taken all that was read."""
+        """Wait until lanes have taken everything that was read and no step is running."""
         self._take(drain=True)
         self._work.rest()
         self._collect()
@@ -409,21 +421,22 @@ class LiveRun:
         self._collect()
 
     def _collect(self) -> None:
-        """See to what lanes did."""
+        """Handle the results of finished steps."""
         for number, result in self._work.finished():
             self._account(number, result)
 
     # -- commits --------------------------------------------------------------------------------------------
 
     def _commit(self, number: int) -> None:
-        """Commit a lane that rests."""
+        """Commit a lane that has no running step, wait for it, and handle the result."""
         if number in self._lanes:
             self._work.commit(self._lanes[number])
             self._work.rest(number)
             self._collect()
 
     def _account(self, number: int, result: Callable[[], Committed | None]) -> None:
-        """A lane did its work. Where that failed, wait, halt or drop it, whichever is right."""
+        """Handle the result of a lane's step: report its commit, or retry, halt or retake the lane on an
+        error."""
         lane = self._lanes[number]
         try:
             committed = result()
@@ -449,7 +462,7 @@ class LiveRun:
             self._source.commit_offsets({stream: lane.read_to(stream) for stream in lane.streams})
 
     def _lost_to_another(self, number: int, why: str) -> None:
-        """Another process went on with a lane that the log gave to us."""
+        """Handle a lane taken by another process though it is assigned here: retake it later, or halt it."""
         if self._retries.lost(number):
             self._source.pause(self._ours[number])
             self._drop(number, "lost", why)
@@ -458,7 +471,7 @@ class LiveRun:
             self._halt(number, f"{why} Is a second group at work on this lake?")
 
     def _wait(self, number: int, error: OSError) -> None:
-        """A commit failed and may do so again: reading waits, membership is kept."""
+        """Put a lane whose commit failed into state WAITING, which pauses reading, or halt it."""
         lane = self._lanes[number]
         why = f"Writing the lake failed: {error.strerror or error}."
         if not self._retries.failed(number, error):
@@ -472,9 +485,7 @@ class LiveRun:
     # -- holding back ---------------------------------------------------------------------------------------
 
     def _hold_back(self) -> None:
-        """Read no more than can be held: what came waits for commits, which lanes make as soon as they hold
-        much.
-        """
+        """Pause reading while lanes hold too much memory or wait for a retry; else resume it."""
         waiting = [n for n, lane in self._lanes.items() if lane.state is LaneState.WAITING]
         limit = self._settings.memory_bytes // LANES_SHARE
         full = self._held() > limit * (RESUME_SHARE if self._full else 1) or bool(waiting)
@@ -484,7 +495,7 @@ class LiveRun:
             (self._source.pause if full else self._source.resume)(streams)
 
     def _held(self) -> int:
-        """Bytes of what lanes hold and of what waits for them."""
+        """Bytes of events that lanes buffer or have queued."""
         return self._work.bytes + sum(lane.bytes for lane in self._lanes.values())
 
     def _tell_build(self) -> None:
@@ -493,6 +504,7 @@ class LiveRun:
             self._watch.building(self._build_trouble)
 
     def _tell(self) -> None:
+        """Update `status`."""
         ends = self._source.ends() if not self._stopping else {}
         statuses = {n: LaneStatus(n, LaneState.WAITING, why) for n, why in self._later.items()}
         statuses |= {number: lane.status(ends) for number, lane in self._lanes.items()}

@@ -1,4 +1,4 @@
-"""Set how live ingestion stitches and commits."""
+"""Settings of live ingestion: windows, lateness, commits, memory."""
 
 from __future__ import annotations
 
@@ -11,52 +11,58 @@ from schemas.config import Config, DecodeConfig, Expert, StitchConfig
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 LEAST_MEMORY_BYTES: Final = 352 * 2**20
-"""The loaded process takes 120 MB, what it works with 160, and lanes that hold 32 MB twice that. A process
-that reads more formats takes more, and says so at its start."""
+"""Minimum of `memory_bytes`: 120 MB for the loaded process, 160 MB of working memory, and twice the 32 MB
+that lanes buffer. A process that reads more formats may need more and refuses to start with less."""
 
 
 class LiveSettings(Config):
-    """Settings of ingestion from a log; those of Kafka are in `ingest.kafka`."""
+    """Settings of ingestion from a log; the settings of the Kafka client are in `ingest.kafka`."""
 
     window_length_ns: int | None = None
-    """Window length of a new lake: 1m, 5m (default), 15m, 1h, 1d."""
+    """Window length of a new lake: 1m, 5m (default), 15m, 1h or 1d."""
     commit_interval_ns: int = Field(default=10 * NS_PER_SECOND, gt=0)
-    """A lane commits this often while something comes in: it bounds what is read again after a crash."""
+    """Time between two commits of a lane that receives events; bounds what is read again after a crash."""
     lateness_ns: int = Field(default=30 * NS_PER_SECOND, ge=0)
-    """Time after the latest event of its stream within which an event still counts."""
+    """Maximum delay of an event behind the latest event of its stream before it counts as late; the watermark
+    follows the latest event by this."""
     linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
-    """A complete request is over when the watermark is this far past its last event."""
+    """Time after the last event of a complete request, by the watermark, until the request counts as over."""
     patience_ns: int = Field(default=15 * NS_PER_SECOND, ge=0)
-    """A window is built when the watermark is this far past its end, whatever still runs: such requests are
-    INCOMPLETE until it is built again, with what came of them. More than `stitch.idle`."""
+    """Maximum time after the end of a window, by the watermark, until it is built. Requests that still run
+    are then flagged INCOMPLETE, until the window is built again with their remaining events. Should exceed
+    `stitch.idle`."""
     rebuild_ns: int = Field(default=10 * NS_PER_MINUTE, ge=0)
-    """A window that late events belong to is built again when the watermark moved so far since it was
-    built,
-    """
+    """Time since a window was built, by the watermark, after which it is built again if late events belong
+    to it."""
     rebuild_share: float = Field(default=0.01, ge=0)
-    """or earlier, if its events grew by more than this share."""
+    """Growth of a window's number of events, as a share, above which it is built again before `live.rebuild`
+    is over."""
     max_future_ns: int = Field(default=5 * NS_PER_MINUTE, gt=0)
-    """Events this far after the clock of this process become dead letters: a clock that is wrong."""
+    """Maximum time by which an event may be ahead of this process's clock; events further ahead become dead
+    letters, as the sender's clock must be wrong."""
     idle_ns: int = Field(default=30 * NS_PER_SECOND, gt=0)
-    """A stream that is read to its end and silent for so long no longer holds up the others of its lane."""
+    """Time without messages after which a stream that is read to its end no longer holds back the watermark
+    of its lane."""
     memory_bytes: int = 2**30
-    """Memory of the process, 352 MB at least. Lanes have what is left of it for events read since their last
-    commits, and the builder for windows. Past that, streams pause."""
+    """Memory budget of the process; minimum 352 MB. What the loaded process leaves is shared by events read
+    since the last commits and by the windows being built; streams pause when it is used up."""
     keep_freed_share: Expert[float] = Field(default=0.7, ge=0, le=1)
-    """Share of `memory_bytes` up to which the process keeps memory that it freed. Returned pages are cleared
-    anew when they are taken again: an eighth to a quarter of the CPU of a backlog, if done each second."""
+    """Share of `live.memory` up to which the process keeps freed memory instead of returning it to the
+    system. The system clears returned pages before they are used again: an eighth to a quarter of the CPU
+    time while a backlog is read, if memory is returned every second."""
     keep_freed_ns: Expert[int] = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND)
-    """Below that share freed memory is returned this often: a process at rest gives all back."""
+    """Time between two returns of freed memory to the system while the process uses less than
+    `live.keep_freed_share`: an idle process returns all of it."""
     keep_events_ns: int = Field(default=120 * NS_PER_MINUTE, ge=0)
-    """Raw events stay in the lake for so long after they came, or until their windows are built: for so long
-    late events become part of the requests they belong to. 0: no longer than it takes to build."""
+    """Minimum time for which raw events stay in the lake after they were read; they always stay until their
+    windows are built. Late events can join their requests during this time. 0: only until built."""
     accept_gaps: bool = False
-    """Go on where retention passed the lane's position, or a topic was cut back or made anew; the gap is in
-    the ledger. Else such a lane halts: what is gone is gone, and somebody should know."""
+    """True: go on where retention deleted messages before they were read, or a topic was truncated or
+    created anew, and record the gap in the ledger. False: halt the lane, so that someone notices the loss."""
     params_share: float = Field(default=1.0, ge=0, le=1)
-    """Share of requests, by a hash of the id, whose parameters are kept."""
+    """Share of requests, in [0, 1], whose parameters are stored; selected by a hash of the request id."""
     max_dead_letters_per_commit: Expert[int] = Field(default=1_000, ge=0, le=10_000)
-    """Dead letters kept of one commit of a lane; more are counted only."""
+    """Maximum number of dead letters stored per commit of a lane; further ones are only counted."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()
 
@@ -69,11 +75,12 @@ class LiveSettings(Config):
 
 
 RECORDED: Final = ("params_share", "stitch")
-"""Settings that a commit records, by which its requests were made."""
+"""Names of the LiveSettings that a commit records because its flows depend on them."""
 
 
 def recorded_settings(config: Mapping[str, Any]) -> LiveSettings:
-    """Settings as a commit says them; defaults where it does not, or is of a later version."""
+    """Settings recorded in a commit (`CommitBody.config`); defaults for unrecorded ones, and for all if the
+    commit's version is newer than this one."""
     try:
         return LiveSettings.model_validate({name: config[name] for name in RECORDED if name in config})
     except ValidationError:

@@ -1,7 +1,7 @@
-"""Segments of a lane whose last commit an earlier version made: events of requests that were open then.
+"""Read the open events of a lane whose last commit was written by an earlier version.
 
-That version published flows itself, and its segments say which of their requests were settled. What is open
-is read once, when the lane is taken over, and becomes part of its log.
+In that version lanes published flows themselves, and segments list the requests already published or rejected
+("settled"). Events of all other requests are open: they are read once, at takeover, and join the lane's log.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _SETTLED: Final = b"flowdiff.settled"
 
 
 def open_events(store: Store, lane: int, segments: Sequence[Segment], events_open: int) -> pa.Table:
-    """EVENT_SCHEMA: events that the lane's last commit says are open. Raises LakeError where a segment is
-    missing or damaged, or holds another number of them.
+    """Open events (EVENT_SCHEMA) of a lane. segments, events_open: from its last commit.
+
+    Raises LakeError if a segment is missing or damaged, or the number of open events is not `events_open`.
     """
     read = [read_segment(store, segment) for segment in segments]
     settled = Settled(read)
@@ -48,36 +49,40 @@ def open_events(store: Store, lane: int, segments: Sequence[Segment], events_ope
 
 
 def settled_of(events: pa.Table) -> U8:
-    """Return what a segment's schema says was settled by the commit that wrote it."""
+    """Hashes of the requests published or rejected by the commit that wrote a segment, from the metadata of
+    the segment's schema."""
     packed = (events.schema.metadata or {}).get(_SETTLED, b"")
     return np.frombuffer(packed, dtype="<u8").astype(np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentRows:
-    """The events of one segment, and what became of them."""
+    """Events of one segment, and which of them were already published or rejected."""
 
     events: pa.Table
     """EVENT_SCHEMA, one chunk a column."""
     key: U8
-    """[events] `request_keys`."""
+    """[events] key of the request, as of `request_keys`; 0 for records without a request id."""
     loose: B1 | None
-    """[events] records without a request id; None: there are none."""
+    """[events] True for records without a request id; None: every event has one."""
     settled: B1
-    """[events] published or refused by a commit that was made later than the segment, or with it."""
+    """[events] True if published or rejected by the segment's own commit or a later one."""
     words: tuple[I8, U8]
-    """`request_keys.record_words` of all events."""
+    """([pairs] row, [pairs] hash) of the links of all records, as of `keys.record_words`."""
 
     def open(self) -> pa.Table:
-        """The events that are not settled."""
+        """Events (EVENT_SCHEMA) that were neither published nor rejected."""
         return self.events.filter(pa.array(~self.settled)).combine_chunks()
 
 
 class Settled:
-    """Settled events by the segments of a lane. A segment lists its own and those of segments before it."""
+    """Requests already published or rejected, according to the segments of a lane.
+
+    Each segment lists hashes for events of its own and of earlier segments.
+    """
 
     def __init__(self, segments: Sequence[pa.Table]) -> None:
-        """`segments` are all that the lane needs, in their order."""
+        """segments: all segments that the lane's last commit names, in that order."""
         settled = [settled_of(segment) for segment in segments]
         keys = np.concatenate([np.zeros(0, np.uint64), *settled])
         number = np.repeat(np.arange(len(settled)), [len(part) for part in settled])
@@ -86,12 +91,13 @@ class Settled:
         last = np.ones(len(keys), dtype=np.bool_)
         last[:-1] = keys[1:] != keys[:-1]
         self.keys: U8 = keys[last]
-        """Ascending."""
+        """Distinct hashes of requests that a segment lists as published or rejected, ascending."""
         self._by: I8 = number[last]
-        """[keys] the last segment that says so."""
+        """[keys] index of the last segment that lists the hash in `keys`."""
 
     def has(self, keys: U8, segment: int) -> B1:
-        """[keys] whether what a segment holds of each is settled."""
+        """[keys] True if the events of a request in segment number `segment` were published or rejected:
+        that segment or a later one lists the request's hash."""
         if not len(self.keys):
             return np.zeros(len(keys), dtype=np.bool_)
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -100,7 +106,7 @@ class Settled:
 
 
 def segment_rows(segment: pa.Table, number: int, settled: Settled) -> SegmentRows:
-    """The rows of one segment, the `number`th of those that `settled` was made of."""
+    """Events of one segment with their state. number: index of the segment in the list given to `settled`."""
     events = concat_events([segment.cast(EVENT_SCHEMA)] if segment.num_rows else [])
     key, loose = request_keys(events)
     gone = settled.has(key, number)

@@ -27,13 +27,13 @@ class Moment:
     """The current time as an interval, ns since the epoch."""
 
     now_ns: int
-    """Time by the counter, for measuring durations: counter plus the clock's offset at the start. Never goes
-    back.
+    """Time by the counter, ns, for measuring durations: counter plus the clock's offset at the start. Never
+    goes back.
     """
     earliest_ns: int
     """Lower bound of the current time, ns: an interval that ended before it has certainly ended."""
     latest_ns: int
-    """Upper bound of the time: nothing later than it can have happened."""
+    """Upper bound of the current time, ns: an event with a later time has a wrong clock."""
 
     @classmethod
     def exactly(cls, now_ns: int) -> Moment:

@@ -30,7 +30,7 @@ class OwnStreams:
         self._of.setdefault(lane, set()).update(streams)
 
     def forgo(self, lane: int, streams: Iterable[StreamId]) -> bool:
-        """Remove streams of a lane; True if some remain."""
+        """Remove streams of a lane; True if the lane keeps other streams in this process."""
         ours = self._of.get(lane, set())
         ours.difference_update(streams)
         if not ours:
@@ -53,7 +53,7 @@ class _StreamTime:
     latest_ns: int | None
     """Latest event time, ns, capped at the log's time; None before the first event."""
     heard_ns: int
-    """Time of the last input, ns (`Moment.now_ns`)."""
+    """Time of the last poll with messages, ns (`Moment.now_ns`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,15 @@ class Watermark:
     ns: int | None
     """Time before which no more events are expected, ns; None: not yet known."""
     idle: tuple[StreamId, ...]
-    """Silent streams, whose progress follows the clock, sorted."""
+    """Silent streams, for which the clock replaces event time, sorted."""
 
 
 class StreamTimes:
     """Progress of the streams of one lane. Times are arguments; the watermark never goes back."""
 
     def __init__(self, lateness_ns: int, idle_ns: int, watermark_ns: int | None) -> None:
-        """watermark_ns: watermark that the lane had reached before."""
+        """lateness_ns: allowed lateness; idle_ns: silence after which a stream follows the clock;
+        watermark_ns: watermark of the lane's last commit, None without one."""
         self._lateness_ns = lateness_ns
         self._idle_ns = idle_ns
         self._reached_ns = watermark_ns
@@ -85,9 +86,10 @@ class StreamTimes:
         self._streams.pop(stream, None)
 
     def heard(self, stream: StreamId, latest_ns: int | None, log_ns: int | None, now: Moment) -> None:
-        """Record input of a stream.
+        """Record that a poll of a stream gave messages.
 
-        latest_ns: its latest event time; None: no event. log_ns: its time in the log; None: unknown.
+        latest_ns: their latest event time; None: no event. log_ns: their latest time in the log; None:
+        unknown.
         """
         state = self._streams[stream]
         state.heard_ns = now.now_ns

@@ -20,9 +20,9 @@ class OtherFormatError(InputError):
 
 
 def refuse_other_format(topic: str, format_: str, payloads: Sequence[bytes], config: DecodeConfig) -> None:
-    """Raise OtherFormatError if no message could be read, and all show one other format.
+    """Raise OtherFormatError if all of the first `TRIED` payloads are recognised as one other format.
 
-    To be called with the first messages of a topic in a format, if they gave no event.
+    Called with the first messages of a topic in `format_` when they decode to no event.
     """
     first = list(islice(payloads, TRIED))
     shown = {None if row is None else row.name for row in (sniff_format(p, is_whole=True) for p in first)}

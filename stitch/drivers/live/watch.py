@@ -1,4 +1,4 @@
-"""Watch what live ingestion does, and where it stands."""
+"""Status of live ingestion (LiveStatus), and callbacks for what it does (Watch)."""
 
 from __future__ import annotations
 
@@ -11,69 +11,74 @@ from stitch.drivers.live.build_status import BuildStatus
 
 
 class LaneState(StrEnum):
-    """State of a lane."""
+    """State of a lane that is assigned to this process and not halted."""
 
     RUNNING = "running"
     WAITING = "waiting"
-    """Its last commit, or taking it over, failed and is tried again; nothing is read meanwhile."""
+    """The lane's last commit or takeover failed and is retried; nothing is read meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """One stream of a lane."""
+    """Progress of reading one stream of a lane."""
 
     name: str
-    """`topic/partition`."""
+    """Name of the stream, `topic/partition`."""
     position: int
     """Offset of the next message."""
     end: int | None
-    """Offset of the message to be written next; None: not known yet."""
+    """End of the partition: offset of the next message to be written to it; None: not known yet."""
     idle: bool
+    """True if the stream is silent, so that the lane's watermark follows the clock for it."""
 
     @property
     def lag(self) -> int:
-        """Messages still to be read."""
+        """Number of messages still to be read; 0 if the end is not known."""
         return 0 if self.end is None else max(0, self.end - self.position)
 
 
 @dataclass(frozen=True, slots=True)
 class LaneStatus:
-    """One lane of this process."""
+    """Status of one lane of this process."""
 
     lane: int
     state: LaneState
     why: str
-    """One line where it is not running; else empty."""
+    """Reason, in one line, why the lane is not running; empty if it is."""
     streams: tuple[StreamStatus, ...] = ()
-    """None of a lane that could not be taken over yet; of it nothing else is known."""
+    """Streams of the lane; empty if it could not be taken over yet: all fields below are then defaults."""
     watermark_ns: int | None = None
+    """Watermark of the lane, ns since the epoch; None: not known yet."""
     bytes: int = 0
-    """Bytes that the lane holds: what came since its last commit."""
+    """Bytes of events that the lane buffers since its last commit."""
     commit: int = 0
-    """Number of its last commit."""
+    """Number of the lane's last commit."""
     committed_at_ns: int | None = None
-    """When this process last committed it, as `LiveStatus.now_ns`."""
+    """Time of this process's last commit of the lane, ns, on the clock of `LiveStatus.now_ns`; None: none
+    yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveStatus:
-    """All that a live process is doing."""
+    """Status of a live process as of its last turn."""
 
     now_ns: int
-    """`Moment.now_ns`: says how long something takes, not what time it is."""
+    """Time of the last turn, ns (`Moment.now_ns`); compare it with times of that clock only."""
     lanes: tuple[LaneStatus, ...]
+    """Lanes assigned to this process that are not halted, ascending."""
     paused: bool
-    """True if reading waits for memory or the disk."""
+    """True if reading is paused, as memory is used up or commits fail."""
     trouble: str | None
     """Reason why the log cannot be read; None: it can."""
     stopping: bool
+    """True from the request to stop on."""
     halted: tuple[tuple[int, str], ...] = ()
-    """Lanes that need a person, and why."""
+    """(lane, reason) of each lane that halted and needs an operator."""
     build: BuildStatus = BuildStatus()  # noqa: RUF009 - frozen
 
     @property
     def ready(self) -> bool:
-        """True if it does its work: the log answers, no lane is halted or waits."""
+        """True if the process does its work: the log can be read, it is not stopping, every lane runs."""
         return (
             self.trouble is None
             and not self.stopping
@@ -83,21 +88,24 @@ class LiveStatus:
 
 
 class Watch:
-    """What is reported as it happens, in the thread that does it: quick, and nothing it does may fail. Who
-    watches takes what it is interested in.
+    """Callbacks of a live run; override the ones of interest.
+
+    Called in the thread in which the event happens: they must be quick and must not raise.
     """
 
     def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:
-        """Messages of a stream were decoded: their bytes, events, and refused items by reason."""
+        """Called when messages of a stream (`topic/partition`) were decoded. size: bytes of the messages;
+        events: number of decoded events; refused: reason -> number of rejected items."""
 
     def committed(self, record: CommitRecord, took_s: float) -> None:
-        """A lane committed and published."""
+        """Called after a commit of a lane or of the builder. took_s: its duration, s."""
 
     def lane(self, lane: int, state: str, why: str) -> None:
-        """A lane was `gained`, `released`, `lost`, `waiting`, `running`, `halted` or `set otherwise`."""
+        """Called when a lane's state changes. state: `gained`, `released`, `lost`, `waiting`, `running`,
+        `halted` or `set otherwise` (its settings or format changed); why: reason, may be empty."""
 
     def building(self, why: str | None) -> None:
-        """Windows cannot be built by this process, or can again (None)."""
+        """Called when this process cannot build windows, with the reason; None: it can again."""
 
     def trouble(self, why: str | None) -> None:
-        """The log cannot be read, or can again (None)."""
+        """Called when the log cannot be read, with the reason; None: it can again."""

@@ -1,5 +1,5 @@
-"""Segments that lanes of this process wrote and whose windows are not built: a builder beside them need not
-read these back.
+"""Cache of log segments that lanes of this process wrote and whose windows are not built yet, so that the
+builder in the same process need not read them back.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from stitch.lake.event_log import LogRows
 
 
 class YoungSegments:
-    """Rows of segments by name. Used by lanes, which add, and by a builder in another thread.
+    """Cache: segment name -> rows. Thread-safe: lanes add, a builder in another thread reads.
 
-    Bounded: what does not fit is read from the lake.
+    Bounded: the builder reads segments that did not fit from the lake.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -22,7 +22,7 @@ class YoungSegments:
         self.bytes = 0
 
     def add(self, name: str, rows: LogRows) -> None:
-        """Keep the rows of a segment that was committed, where there is room."""
+        """Cache the rows of a committed segment if the capacity allows it."""
         size = int(rows.events.nbytes) + 9 * rows.events.num_rows
         with self._lock:
             if self.bytes + size <= self._capacity_bytes:
@@ -30,23 +30,23 @@ class YoungSegments:
                 self.bytes += size
 
     def get(self, name: str) -> LogRows | None:
-        """Rows of a segment; None where they must be read."""
+        """Rows of a segment; None if it is not cached."""
         with self._lock:
             return self._rows.get(name)
 
     def names(self) -> list[str]:
-        """Segments that are here."""
+        """Names of the cached segments."""
         with self._lock:
             return [*self._rows]
 
     def forget(self, name: str) -> None:
-        """A segment whose windows are built, or that is gone."""
+        """Remove a segment from the cache, if it is there."""
         with self._lock:
             rows = self._rows.pop(name, None)
             if rows is not None:
                 self.bytes -= int(rows.events.nbytes) + 9 * rows.events.num_rows
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all segments from the cache."""
         with self._lock:
             self._rows, self.bytes = {}, 0

@@ -1,1 +1,1 @@
-"""Build windows again that late events belong to, and read damaged segments of a log again."""
+"""Repair a lake: rebuild windows that have late events, and restore damaged log segments from Kafka."""

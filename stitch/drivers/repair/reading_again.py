@@ -1,9 +1,8 @@
-"""Read the damaged segments of a lane's log again from the log that it read, so that windows can be built of
-them.
+"""Restore damaged segments of a lane's log by reading their messages from Kafka again.
 
-A segment holds the events that one commit read, and that commit says from which messages: they are read
-again, and a segment with what they hold takes the place of the damaged one. Windows that need it are built
-again by then.
+A segment holds the events that one commit read, and the commit records the offsets of the messages. They are
+read and decoded again, and a new segment replaces the damaged one. Builders then rebuild the windows that
+need it.
 """
 
 from __future__ import annotations
@@ -36,24 +35,26 @@ from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 @dataclass(frozen=True, slots=True)
 class ReadAgain:
-    """Result for a lane."""
+    """Result of restoring the damaged segments of a lane."""
 
     segments: int
     """Number of damaged segments."""
     events_before: int
-    """Events that they held, as commits say."""
+    """Number of events in the damaged segments according to their commits."""
     events_after: int
+    """Number of events in the new segments."""
     lost: tuple[PartitionRange, ...]
-    """Ranges to be read again that the log does not have any more."""
+    """Offset ranges that should have been read again, but that Kafka no longer has."""
 
 
 def read_again(
     run: UpkeepRun, number: int, log: RangeSource, decode: DecodeConfig, *, accept_gaps: bool
 ) -> ReadAgain:
-    """Take a lane over, write its damaged segments anew, and commit that.
+    """Take over lane `number`, replace its damaged segments, and commit them.
 
-    What is lost is committed where gaps are accepted, else nothing is. Raises LakeError, CommitTakenError
-    (an owner went on: run it again), InputError where the log does not answer, OSError.
+    log: source of the messages. accept_gaps: if events are lost, commit the loss; else nothing is changed and
+    LakeError is raised. Raises LakeError also if no segment is damaged; CommitTakenError if the lane's owner
+    committed meanwhile (run it again); InputError if the log does not answer; OSError.
     """
     store, manifest = run.store, open_manifest(run.store, run.lake)
     if number not in lanes(store):
@@ -129,7 +130,7 @@ def _is_whole(store: Store, segment: Segment) -> bool:
 
 
 def _seq(segment: Segment) -> int:
-    """Number of the commit whose messages a segment holds."""
+    """Number of the commit whose events a segment holds, from the segment's name."""
     seq = segment_seq(segment.name.rpartition("/")[2])
     assert seq is not None
     return seq
@@ -138,7 +139,10 @@ def _seq(segment: Segment) -> int:
 def _events(
     record: CommitRecord, log: RangeSource, decode: DecodeConfig, latest_ns: int
 ) -> tuple[pa.Table, list[PartitionRange]]:
-    """Return all events of what a commit read, without refused ones, and what the log no longer has of it."""
+    """(accepted events of the messages that a commit read, offset ranges that the log no longer has).
+
+    latest_ns: events after it are rejected.
+    """
     found, lost = [], []
     for part in record.standing.positions:
         if part.start == part.end:

@@ -1,4 +1,4 @@
-"""Build windows again that late events belong to, now, instead of when it is time."""
+"""Rebuild all windows that have late events at once, instead of when `rebuild_ns` is over."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Repaired:
     """Result of a run of repair, or of a dry run."""
 
     windows: int
-    """Windows built again, or that would be."""
+    """Number of windows rebuilt, or to be rebuilt in a dry run."""
     events: int
-    """Events in them; 0 for a dry run."""
+    """Number of events in all windows that were built; 0 in a dry run."""
     late: int
-    """Events that were stored as late: of windows whose log is gone."""
+    """Number of events stored as late, because the log of their windows is gone."""
     removed: int
-    """Files removed from the store: replaced for longer than the grace."""
+    """Number of files deleted, because they were replaced longer ago than the grace period."""
 
 
 def repair(run: UpkeepRun, scratch: Scratch, *, dry_run: bool = False) -> Repaired:
-    """Build every window again that has late events, or whose log was damaged and read again; sweep what went
-    before.
+    """Rebuild every window that has late events, or whose damaged log was restored, and delete files whose
+    grace period is over.
 
-    Raises LakeError, CommitTakenError (another builder was at work: run it again), OSError: what was
-    committed before stands.
+    Raises LakeError, CommitTakenError (another builder committed: run it again), OSError; windows committed
+    before stay rebuilt.
     """
     manifest = open_manifest(run.store, run.lake)
     if dry_run:

@@ -59,12 +59,12 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class TiedCells:
-    """Segments sorted by (flow, level, colour); consecutive equal ones form a cell."""
+    """Segments (chains of nodes) sorted by (flow, level, colour); consecutive equal ones form a cell."""
 
     order: I8
     """[segments] segment at each position; a topological order inside every flow."""
     cell: I8
-    """[segments] number of the cell of each segment, ascending along `order` over the whole batch."""
+    """[segments] number, in the batch, of each segment's cell; ascending along `order`."""
     size: I8
     """[cells] number of segments of the cell."""
 
@@ -171,7 +171,7 @@ class _Planner:
         )
 
     def _place(self, here: I8, src: I8, dst: I8) -> None:
-        """Determine the decisions of the tied segments `here` of one stage.
+        """Fill `path`, `above`, `depth` and `group` (see TiePlan) of the tied segments `here` of one stage.
 
         src, dst: edges from tied predecessors, sorted by dst.
         """

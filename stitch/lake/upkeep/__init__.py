@@ -1,1 +1,1 @@
-"""Retire old windows of a lake, and rewrite windows."""
+"""Upkeep of a lake: retire old windows, compact windows, delete files that were replaced."""

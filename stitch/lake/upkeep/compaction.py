@@ -49,18 +49,19 @@ _NO_EDIT = Edit(
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Size of a rewritten window."""
+    """Row counts of a rewritten window."""
 
     flows: int
     """Number of flows in the window now."""
     flows_more: int
     """Number of flows now minus before; may be negative."""
     params_more: int
+    """Number of parameters now minus before; may be negative."""
 
 
 def behind_pending(manifest: Manifest) -> set[int | None]:
-    """Starts, ns, of windows that no generation can replace yet: a commit of one of their files follows an
-    unpublished one.
+    """Starts, ns, of windows that cannot be rewritten yet, as one of their files is of a commit after the
+    lane's published head; None in the set: a file without a window.
     """
     listing = manifest.listing
     heads = dict(manifest.heads)
@@ -91,10 +92,12 @@ def rewrite(
     files: Sequence[LakeFile],
     edit: Edit = _NO_EDIT,
 ) -> Rewritten:
-    """Stage the window's rows as one file a table; stage no file for a window that becomes empty.
+    """Apply `edit` to a window's rows and stage them as one file per table; no file if the window becomes
+    empty.
 
-    The files are read back and compared with their source. Memory: the files of the window. Raises LakeError
-    where a file cannot be read, or a flow to remove does not occur exactly once; OSError.
+    files: the window's current files. The staged files are read back and compared with their source. Memory:
+    the files of the window. Raises LakeError if a file cannot be read, or the number of flows found differs
+    from those to remove; OSError.
     """
     before = {
         table: [manifest.decoded(file) for file in files if file.table == table] for table in WINDOW_TABLES
@@ -124,6 +127,7 @@ def rewrite(
 
 
 def _verify(store: Store, staging: Staging, window: Window, tables: Mapping[str, list[pa.Table]]) -> None:
+    """Read staged files of a window back; raise LakeError unless they have exactly the rows of `tables`."""
     staged = [item for item in staging.items() if item.window == window.name]
     store.persist([item.stage for item in staged])
     for item in staged:
@@ -140,7 +144,7 @@ def _without(
 ) -> Mapping[WindowTable, list[pa.Table]]:
     """Tables `before` without the flows `gone` and their parameters.
 
-    Parameters are removed by flow name, whatever their lane.
+    Parameters are matched by request id and kind, as they have no lane.
     """
     if not gone.num_rows:
         return before
@@ -169,21 +173,26 @@ class Compacted:
     """Result of a run of compaction, or of a dry run."""
 
     windows: int
+    """Number of windows compacted, or to be compacted in a dry run."""
     files_before: int
+    """Number of files of these windows before compaction."""
     files_after: int
     """Number of files after compaction; 0 in a dry run, which cannot know it."""
     bytes_before: int
+    """Size of the files before compaction."""
     bytes_after: int
+    """Size of the files after compaction; 0 in a dry run."""
     removed: int
-    """Number of files deleted from the store: those replaced longer ago than the grace period."""
+    """Number of files deleted from the store, because they were replaced longer ago than the grace period."""
 
 
 def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compacted:
-    """Rewrite sealed windows with `least_files` files of flows or more, and delete files replaced before.
+    """Rewrite sealed windows that have at least `least_files` files of flows, and delete files whose grace
+    period is over.
 
-    The new files are read back and compared with the old ones before the commit. Memory: the files of one
-    window. Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError: windows of commits
-    made before stay compacted.
+    New files are read back and compared with the old ones before the commit. Memory: the files of one
+    window. Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError; windows committed
+    before stay compacted.
     """
     store, manifest = run.store, open_manifest(run.store, run.lake)
     if dry_run:
@@ -221,8 +230,9 @@ def _candidates(manifest: Manifest, least_files: int, upkeep: Upkeep) -> list[Wi
 
 
 def _partly_built(flows: pa.Table, upkeep: Upkeep) -> set[int]:
-    """Starts of windows that may be built again, which would replace their files of the upkeep lane, and have
-    files of other lanes too: these must not get into one file.
+    """Starts, ns, of windows that may be rebuilt and have files of the upkeep lane and of other lanes.
+
+    A rebuild replaces only files of the upkeep lane, so compaction must not merge the two kinds.
     """
     if upkeep.rebuilds_from_ns is None:
         return set()

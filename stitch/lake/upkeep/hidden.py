@@ -1,7 +1,8 @@
-"""Files hidden by upkeep: of retired windows, replaced files, handled late events.
+"""Determine which files of a lake upkeep has hidden: files of retired windows, replaced files, handled late
+events.
 
-Upkeep has a lane of its own, so that it never disturbs another: readers and writers of other lanes look up
-here whether it hides a file of theirs. A hidden file is deleted later (`upkeep_lane`).
+Upkeep commits to a lane of its own, so it never conflicts with other lanes; readers and writers look up here
+whether it hides a file of another lane. Hidden files are deleted later (`upkeep_lane`).
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ from stitch.lake.layout import origin
 from stitch.lake.store import Store
 
 UPKEEP_LANE: Final = 2**31 - 1
-"""Lane of upkeep, above the lane of every partition."""
+"""Number of the upkeep lane: larger than the lane of any partition."""
 _BEFORE: Final = int(np.iinfo(np.int64).min)
 """Time before every window, ns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hidden:
-    """Files that upkeep took out of a lake, as rules by window, lane and commit."""
+    """Rules, by window, lane and commit, that say which files of a lake upkeep has hidden."""
 
     retired_to_ns: int | None
-    """Windows that end at or before this time, ns since the epoch, are retired; None: no window is."""
+    """Time, ns since the epoch: windows that end at or before it are retired; None: no window is."""
     length_ns: int
+    """Length of the lake's windows, ns."""
     starts_ns: I8
-    """[windows] ascending starts of the rewritten windows."""
+    """[windows] starts of the rewritten windows, ns since the epoch, ascending."""
     through: I8
     """[windows × lanes] last commit of the lane that the window's current generation replaces; 0: none."""
     lanes: I8
@@ -48,14 +50,18 @@ class Hidden:
 
     @property
     def live_seqs(self) -> I8:
-        """Numbers of the upkeep commits that wrote the current generation of a window not retired."""
+        """[commits] numbers of upkeep commits that wrote the current generation of a window that is not
+        retired, distinct, ascending."""
         inside = self.starts_ns + self.length_ns > (
             _BEFORE if self.retired_to_ns is None else self.retired_to_ns
         )
         return np.unique(self.seqs[inside])
 
     def mask(self, window_ns: I8, lane: I8, seq: I8) -> B1:
-        """[files] True where hidden, by start of the window (ns), lane and commit. O(files log windows)."""
+        """[files] True if the file is hidden. O(files log windows).
+
+        window_ns, lane, seq: [files] start of the file's window, and lane and number of its commit.
+        """
         found = np.zeros(len(window_ns), dtype=np.bool_)
         if self.retired_to_ns is not None:
             found |= window_ns + self.length_ns <= self.retired_to_ns
@@ -72,7 +78,7 @@ class Hidden:
         return seq <= self.sides.get(table, {}).get(lane, 0)
 
     def visible(self, listing: pa.Table) -> pa.Table:
-        """Rows of `listing` (as of `Listing.table`) for files that are not hidden."""
+        """Rows of `listing` (columns of `Listing.table`) whose file is not hidden."""
         if self.retired_to_ns is None and not len(self.starts_ns) and not self.sides:
             return listing
         in_window = pc.is_valid(listing["window_ns"]).to_numpy()
@@ -87,7 +93,7 @@ class Hidden:
         return listing.filter(pa.array(~hidden))
 
     def hides(self, item: Publish) -> bool:
-        """True if a committed file may be missing because it is hidden."""
+        """True if the committed file `item` is hidden, so that it may be deleted already."""
         parts = origin(item.final.rpartition("/")[2])
         if parts is None:
             return False
@@ -98,7 +104,7 @@ class Hidden:
 
 
 def upkeep_of(standing: Standing) -> Upkeep:
-    """State of upkeep as of a commit of the upkeep lane."""
+    """Upkeep state in `standing`, the state of the upkeep lane; empty if it has none."""
     return standing.upkeep or Upkeep()
 
 
@@ -110,7 +116,7 @@ def hidden_by(
     until_ns: int | None = None,
     without: Set[int] = frozenset(),
 ) -> Hidden:
-    """Files that are hidden according to `upkeep`, the state of the upkeep lane.
+    """Rules for hidden files according to `upkeep`, the state of the upkeep lane.
 
     listing: the lane's files (rows of `Listing.table`). until_ns: consider only files hidden at or before
     this time. without: numbers of the lane's commits to ignore.
@@ -164,8 +170,8 @@ def hidden_by(
 def _replacing(
     upkeep: Upkeep, generations: list[int], seq: I8, until_ns: int | None, without: Set[int]
 ) -> B1:
-    """[upkeep commits] True if the commit is in `generations` or was built by `until_ns`, and not in
-    `without`.
+    """[commits] True if `seq` (numbers of upkeep commits) is in `generations`, or is a build committed by
+    `until_ns`; False for commits in `without`.
     """
     found: B1 = np.isin(seq, generations)
     for at in upkeep.built:
@@ -183,10 +189,10 @@ def commits_of(items: Iterable[Publish]) -> set[int]:
 def read_hidden(
     store: Store, length_ns: int, *, durable: bool = False, until_ns: int | None = None
 ) -> Hidden:
-    """Files hidden by the upkeep lane's commits. Raises LakeError.
+    """Rules for files hidden by the upkeep lane's commits. Raises LakeError.
 
-    durable: only commits whose files are certainly published, whatever happens to the machine. until_ns: as
-    `hidden_by`.
+    durable: ignore the last commit, whose published files a crash of the machine might still undo. until_ns:
+    consider only files hidden at or before this time.
     """
     tail = read_tail(store, UPKEEP_LANE)
     without = commits_of(tail.last_files) if durable else set()

@@ -1,10 +1,9 @@
-"""Retire windows past their age: readers stop seeing them at once, and the files are deleted after a grace
+"""Retire windows above an age: readers stop seeing them at once, and their files are deleted after a grace
 period.
 
-The same goes for late events and dead letters, which are in no window. Commits have no time, and dead letters
-none at all, so the store's time of writing counts. An event was recorded before it was written, so events of
-such a file belong to windows that are even older. Reports, if asked for, are deleted at once: no reader holds
-one open.
+Late events and dead letters, which belong to no window, are retired by the time at which the store wrote
+their file, as commits and dead letters have no event time; events are older than their file. Reports are
+deleted at once, if asked for: no reader keeps one open.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Retired:
     """Result of a run of retention, or of a dry run."""
 
     to_ns: int | None
-    """Windows that end at or before this are retired; None: this run retires none."""
+    """Time, ns since the epoch: windows that end at or before it are retired; None: this run retires none."""
     windows: tuple[WindowEntry, ...]
     """Windows retired by this run, in order of time."""
     removed: int
@@ -50,10 +49,12 @@ def retire(
 ) -> Retired:
     """Retire windows that ended `keep_ns` ago or earlier, and delete files whose grace period is over.
 
-    Windows that are not sealed stay: a live lane may still publish into them. keep_late_ns: age of late
-    events, repaired events and dead letters, by their time of writing; None: as windows. A repair that
-    rewrites waiting late events loses their times of arrival: the next repair drops those whose own time is
-    past the age. keep_reports_ns: None keeps all. Drafts of dead writers are deleted after the grace period.
+    Windows that are not sealed stay: a live lane may still publish into them.
+
+    keep_late_ns: maximum age, by time of writing, of files of late events, repaired events and dead letters;
+    None: `keep_ns`. A repair that rewrites waiting late events resets their time of writing, so the next
+    repair drops waiting events whose event time is past the age. keep_reports_ns: maximum age of reports;
+    None: all stay. Drafts of dead writers are deleted after the grace period.
 
     Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError.
     """
@@ -94,19 +95,22 @@ def retire(
 
 @dataclass(frozen=True, slots=True)
 class AgedSide:
-    """Files past their age of one table without windows (late or repaired events, dead letters)."""
+    """Files, past the maximum age, of a table without windows (late or repaired events, dead letters)."""
 
     table: SideTable
     through: tuple[tuple[int, int], ...]
-    """(lane, commit), ascending: files of the lane up to this commit are past their age."""
+    """(lane, commit), ascending: files of the lane up to this commit are past the maximum age."""
     files: int
+    """Number of files past the maximum age."""
     rows: int
+    """Number of rows in the files past the maximum age."""
 
 
 def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSide]:
-    """Tables with files written at or before `limit_ns`, together with all earlier files of their lanes.
+    """Per table without windows, the files that were written at or before `limit_ns`, as were all earlier
+    files of their lane.
 
-    Only files of commits with all earlier commits published. O(files of the tables).
+    Files of commits after the lane's published head are excluded. O(files of the tables).
     """
     heads = dict(manifest.heads)
     found = []
@@ -131,7 +135,7 @@ def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSid
 
 
 def _has_waiting(manifest: Manifest) -> bool:
-    """True if late events rewritten by a repair are waiting."""
+    """True if the upkeep lane has files of late events: a repair rewrote the events that still wait."""
     return bool(pc.any(pc.equal(manifest.of_table("late")["lane"], UPKEEP_LANE)).as_py())
 
 

@@ -1,4 +1,4 @@
-"""Lane of upkeep, for writing: hide files by a commit, then delete them once no reader can use them.
+"""Write to the upkeep lane: hide files by a commit, and delete them once no reader can use them.
 
 Only files hidden by published commits of this lane are touched, so a sweep may stop at any instant and be
 repeated in any order.
@@ -37,42 +37,46 @@ from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden, upkeep_o
 
 @dataclass(frozen=True, slots=True)
 class UpkeepRun:
-    """One run of an upkeep. On a disk its maker holds `exclusive_lock`."""
+    """Parameters of one run of upkeep. On a disk the caller holds `exclusive_lock`."""
 
     store: Store
     lake: str
     """Name of the lake in messages."""
     now_ns: int
+    """Time of the run, ns since the epoch."""
     grace_ns: int
-    """Time for which hidden files stay for readers that had already begun."""
+    """Time for which hidden files stay, for readers that opened the lake before."""
     owner: str
+    """Unique name of the process, for commits."""
     created_by: str
+    """Program and version, for commits."""
 
     @property
     def sweep_ns(self) -> int:
-        """Files hidden at or before this time are deleted now."""
+        """Time, ns since the epoch: files hidden at or before it are deleted by this run."""
         return self.now_ns - self.grace_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """Windows built from a log in one commit; their files are on its stage."""
+    """Windows that one commit builds from a log; their files are staged for it."""
 
     build: Build
     emptied: frozenset[int]
-    """Starts of windows that lost all their flows."""
+    """Starts, ns, of windows that lost all their flows."""
     sealed_to_ns: int | None
-    """Every window that ends here or before has been built; None: none yet."""
+    """Time, ns since the epoch: every window that ends at or before it has been built; None: none yet."""
     at_ns: int
-    """Time of the commit, by the writer's clock."""
+    """Time of the commit, ns, by the writer's clock."""
     built_to: tuple[tuple[int, int], ...] = ()
-    """See Upkeep."""
+    """(lane, commit), ascending: as `Upkeep.built_to`, after the commit."""
     rebuilds_from_ns: int | None = None
-    """See Upkeep."""
+    """Start, ns, of the first window that may be rebuilt, after the commit; None: none may."""
 
 
 class UpkeepLane:
-    """The upkeep lane of one lake. Opening finishes its last commit. Raises as Lane does."""
+    """The upkeep lane of one lake, opened for writing. Opening finishes publishing its last commit. Raises
+    what `Lane` raises."""
 
     def __init__(self, run: UpkeepRun, info: LakeInfo) -> None:
         self._store = run.store
@@ -89,17 +93,18 @@ class UpkeepLane:
 
     @property
     def upkeep(self) -> Upkeep:
-        """State after the last commit."""
+        """State of upkeep after the last commit."""
         return upkeep_of(self._lane.standing)
 
     @contextmanager
     def stage(self) -> Iterator[Staging]:
-        """See Lane."""
+        """Context manager for the files of the next commit, as `Lane.stage`."""
         with self._lane.stage() as staging:
             yield staging
 
     def all_of(self, manifest: Manifest) -> tuple[tuple[int, int], ...]:
-        """(lane, commit), ascending: the heads of a snapshot, and this lane's last commit."""
+        """(lane, commit), ascending: the last commit of each lane in the snapshot `manifest`, and this lane's
+        last commit."""
         return tuple(sorted({**dict(manifest.heads), UPKEEP_LANE: self.seq - 1}.items()))
 
     def commit(
@@ -114,11 +119,11 @@ class UpkeepLane:
         late_to_ns: int | None = None,
         built: Built | None = None,
     ) -> CommitRecord:
-        """Commit the staged files as a new generation of their windows, and hide files.
+        """Commit the staged files, and hide files that they replace or that are retired.
 
-        replaced: files of tables outside windows; retirement: windows; late_to_ns: late events up to a time,
-        from the next repair on that cannot fold them in; built: versions of windows. Entries older than the
-        grace period are merged, as every sweep handles them together.
+        generation: windows whose files the staged ones replace; replaced: files to hide of tables outside
+        windows; retirement: windows to hide; late_to_ns: as `Upkeep.late_to_ns`; built: windows built from a
+        log. Entries of the state older than the grace period are merged, as a sweep handles them together.
         """
         upkeep = upkeep_of(self._lane.standing)
         if generation is not None:
@@ -148,14 +153,15 @@ class UpkeepLane:
         return before.model_copy(update={"generations": (*kept, generation)})
 
     def set_aside(self, files: Iterable[LakeFile]) -> None:
-        """Rename files that the last commit hid. Raises OSError: the rest is done next time."""
+        """Rename files that the last commit hid, so that a plain glob skips them. Raises OSError; the next
+        sweep renames the rest."""
         _set_aside(self._store, (file.name for file in files))
 
     def sweep(self, until_ns: int) -> int:
-        """Delete files hidden at or before `until_ns`, and rename those an interrupted run left; returns the
-        number deleted.
+        """Delete files hidden at or before `until_ns`, and rename hidden files that an interrupted run did
+        not; returns the number deleted.
 
-        Raises OSError: the rest is done next time.
+        Raises OSError; the next sweep does the rest.
         """
         hidden = replace(read_hidden(self._store, self._length_ns), retired_to_ns=None)
         left = swept(self._store, hidden, after=self._set_aside_to)
@@ -172,7 +178,7 @@ class UpkeepLane:
 def _and_built(
     before: Upkeep, built: Built, seq: int, grace_ns: int, length_ns: int, staging: Staging
 ) -> Upkeep:
-    """Add a commit that built; ranges older than the grace period are merged."""
+    """Add build commit number `seq` to the upkeep state; ranges older than the grace period are merged."""
     # Clocks of builders differ, and ranges stay ascending.
     at_ns = max([built.at_ns, *(at.at_ns for at in before.built)])
     limit_ns = at_ns - grace_ns
@@ -204,7 +210,8 @@ def _and_retired(before: Upkeep, retirement: Retirement, grace_ns: int) -> Upkee
 
 
 def _and_replaced(before: Upkeep, latest: Replaced, grace_ns: int) -> Upkeep:
-    """Add replaced files of a table; its entries older than the grace period are merged into the last one."""
+    """Add replaced files of a table to the upkeep state; of the table's entries older than the grace period
+    only the latest stays, which includes the others."""
     own = [at for at in before.replaced if at.table == latest.table]
     past = [at for at in own if at.at_ns <= latest.at_ns - grace_ns]
     through = dict(own[-1].through) if own else {}
@@ -216,11 +223,11 @@ def _and_replaced(before: Upkeep, latest: Replaced, grace_ns: int) -> Upkeep:
 
 
 def swept(store: Store, hidden: Hidden, after: int = 0) -> list[str]:
-    """Names of existing files and folders that are hidden; nothing is deleted.
+    """Names of existing files and folders that `hidden` hides and a sweep may delete; nothing is deleted.
 
-    after: leave out windows that no later commit wrote anew: a window that is built from a log is one, even
-    if nothing was replaced. A folder is named where it goes whole, a file by its current name. O(windows +
-    files of rewritten windows), a request of a bucket for each of these.
+    The folder of a retired window is named as a whole, other files by their current (possibly renamed) name.
+    after: skip windows that no commit after this number rewrote or built. O(windows + files of these windows);
+    on a bucket, one request for each window and table.
     """
     found: list[str] = []
     anew = frozenset(hidden.starts_ns[hidden.seqs > after].tolist())
@@ -246,9 +253,10 @@ def swept(store: Store, hidden: Hidden, after: int = 0) -> list[str]:
 
 
 def _set_aside(store: Store, names: Iterable[str]) -> None:
-    """Rename replaced data files: a plain glob no longer counts their rows, and readers that had begun find
-    them (`Manifest.read`, `encoding.still_at`). Missing ones are skipped. Raises OSError: the rest is done
-    next time.
+    """Rename replaced data files by appending ASIDE; missing files are skipped. Raises OSError.
+
+    A plain glob then no longer counts their rows, while readers that opened the lake before still find them
+    (`Manifest.read`, `encoding.still_at`).
     """
     there = [name for name in names if store.size(name) is not None]
     store.publish([Move(name, f"{name}{ASIDE}") for name in there])

@@ -27,7 +27,7 @@ class Entries:
     place: Mapping[int, int]
     """Operation of a trace point of activity records -> its index in the arrays."""
     requests: F8
-    """float64[operations]: number of requests that pass each point."""
+    """float64[trace points]: number of requests that pass each; index as in `place`."""
     later: I8
     """[pairs] index of a trace point of activity records."""
     earlier: I8

@@ -90,7 +90,7 @@ class RenamedOperations(Confounder):
 
 
 def with_old_names(comparison: Comparison, renamed: tuple[Rename, ...], noticed: Noticed) -> Comparison:
-    """Comparison under the old names, with the state `noticed`; unchanged if nothing is renamed."""
+    """Comparison under the old names, with the confounder's state `noticed`; unchanged without renames."""
     if not renamed:
         return comparison
     adjusted = replace(comparison, profiled=under_old_names(comparison.profiled, renamed))

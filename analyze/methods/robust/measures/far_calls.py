@@ -99,8 +99,8 @@ class _Seen:
 
 
 def _tested(seen: _Seen, sets: I8, visited: VisitSums, settings: RobustSettings) -> tuple[F8, B1]:
-    """Test each set of sites: (float64[sites] p of the site's set, bool[sites] True if the other conditions
-    hold for the site's set).
+    """Test each set of sites for more far slower calls than expected: (float64[sites] p of the site's set,
+    bool[sites] True if the set also meets the bounds in `settings`).
 
     sets: int64[sites] number of each site's set."""
     found, sets = np.unique(sets, return_inverse=True)

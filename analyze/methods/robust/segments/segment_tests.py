@@ -119,7 +119,7 @@ def compared_counts(counts: Counts, alike: F8) -> Compared:
 
 
 def _exposed(counts: Counts) -> tuple[F8, ...]:
-    """Compute the columns n, x, y, e, f of `Compared`."""
+    """Sum counts over comparable strata: the columns n, x, y, e, f of `Compared`."""
     n, x, n_all, x_all = counts
     m, y = n_all - n, x_all - x
     fits = (n[:, 1] > 0) & (m[:, 1] > 0) & (m[:, 0] > 0)
@@ -219,6 +219,6 @@ def dispersion(periods: Iterable[Counts], settings: SegmentSettings) -> float:
 
 
 def widened(p: F8, phi: F8) -> tuple[F8, F8]:
-    """Divide z by the root of the over-dispersion phi: (p, z)."""
+    """Widen a one-sided p by the over-dispersion phi, dividing its z by √phi: (p, z)."""
     z = -ndtri(np.clip(p, _LEAST_P, 1.0)) / np.sqrt(phi)
     return np.asarray(ndtr(-z)), np.asarray(z)

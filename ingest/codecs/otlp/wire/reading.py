@@ -216,7 +216,7 @@ class _Columns:
         return wire.EventKeys(np.ascontiguousarray(of_name[pairs.of_event]), row_rank)
 
     def _changed_names(self) -> B1:
-        """[words] True for span names whose point name differs."""
+        """[rows of `words`] True for span names that are stored changed (normalised, cut)."""
         changed = np.zeros(len(self._tables.words), np.bool_)
         used = np.flatnonzero(np.bincount(self._tables.spans["name"], minlength=len(changed)))
         odd = used[self._tables.words["flags"][used] & (Flag.ODD | Flag.NUL | Flag.LONG) != 0]

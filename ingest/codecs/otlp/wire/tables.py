@@ -50,7 +50,7 @@ class Flag:
 
     NUL = 1
     LONG = 2
-    """Word is longer than the limit passed to the walk."""
+    """Word has more bytes than `WalkSettings.long_bytes`."""
     ODD = 4
     """The word has a digit or a character outside ASCII: `normalise_name` may change it."""
     OPENS = 8
