@@ -14,11 +14,13 @@ from oracles.span_events import batch
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.provisional import write_provisional
+from stitch.drivers.repair.repairing import repair
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 from stitch.lake.upkeep.retention import retire
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
+from stitch.scratch import Scratch
 
 
 class LiveLake:
@@ -126,3 +128,15 @@ def test_a_sweep_looks_through_windows_once(lake: LiveLake, monkeypatch: pytest.
     lake.built.step(urgent=True)
     assert lake.built.builder.sweep(lake.built.now_ns + 1) > 0
     assert check(store) == []
+
+
+def test_a_repair_waits_as_long_as_ingestion_for_requests_that_run(tmp_path: Path) -> None:
+    source = made_lake(LocalStore(MemoryDisk()))
+    lane = LoggingLane(source, 1, LIVE.model_copy(update={"patience_ns": 10 * NS_PER_MINUTE}))
+    for at_s, events in ((59, batch(child("runs", 59))), (89, batch(child("runs", 89, own="on")))):
+        lane.polls.append((events, START + at_s * S))
+    lane.take()
+    lane.commit()
+    run = UpkeepRun(source, "lake", START + 100 * S, 0, "o", "t")
+    repair(run, Scratch(tmp_path))
+    assert open_manifest(source).windows() == []

@@ -25,7 +25,7 @@ from schemas.rejects import Reason, Reject, rejects_table
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.live.arrivals import Arrivals
 from stitch.drivers.live.keys import log_rows
-from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.live_settings import RECORDED, LiveSettings
 from stitch.drivers.live.older_segments import open_events
 from stitch.drivers.live.steady_clock import Moment
 from stitch.drivers.live.streams import StreamTimes
@@ -115,7 +115,7 @@ class LiveLane:
         return self._lane.changed_settings(self._config())
 
     def _config(self) -> dict[str, Any]:
-        settings = self._settings.model_dump(mode="json", include={"params_share", "decode", "stitch"})
+        settings = self._settings.model_dump(mode="json", include={"decode", *RECORDED})
         return {**settings, "formats": dict(sorted(self._formats.items()))}
 
     def format_of(self, topic: str) -> str | None:

@@ -74,7 +74,7 @@ class LiveSettings(Config):
         return memory_bytes
 
 
-RECORDED: Final = ("params_share", "stitch")
+RECORDED: Final = ("params_share", "stitch", "linger_ns", "patience_ns")
 """Names of the LiveSettings that a commit records because its flows depend on them."""
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.builder import Builder, Step
 from stitch.drivers.build.log_view import LogView
+from stitch.drivers.ending import lanes_of_partitions
+from stitch.drivers.live.lane_settings import lane_settings
+from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.young_segments import YoungSegments
 from stitch.lake.manifest import open_manifest
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
@@ -38,7 +41,12 @@ def repair(run: UpkeepRun, scratch: Scratch, *, dry_run: bool = False) -> Repair
     if dry_run:
         view = LogView(run.store, manifest, YoungSegments(0), is_inside=True)
         return Repaired(len(view.dirty()), 0, 0, 0)
-    builder = Builder(run.store, run, scratch, BuildSettings())
+    live = next(
+        (lane_settings(run.store, each.lane) for each in lanes_of_partitions(run.store)), LiveSettings()
+    )
+    # A window that ingestion waits for is not built before its time.
+    settings = BuildSettings(linger_ns=live.linger_ns, patience_ns=live.patience_ns)
+    builder = Builder(run.store, run, scratch, settings)
     total = Step()
     while (done := builder.step(run.now_ns, urgent=True)).did_anything:
         total = total.and_(done)

@@ -226,8 +226,8 @@ def swept(store: Store, hidden: Hidden, after: int = 0) -> list[str]:
     """Names of existing files and folders that `hidden` hides and a sweep may delete; nothing is deleted.
 
     The folder of a retired window is named as a whole, other files by their current (possibly renamed) name.
-    after: skip windows that no commit after this number rewrote or built. O(windows + files of these windows);
-    on a bucket, one request for each window and table.
+    after: skip windows that no commit after this number rewrote or built. O(windows + files of these
+    windows); on a bucket, one request for each window and table.
     """
     found: list[str] = []
     anew = frozenset(hidden.starts_ns[hidden.seqs > after].tolist())
