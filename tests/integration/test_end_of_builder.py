@@ -5,19 +5,25 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from integration.test_build_windows import START, S, trace
+from integration.test_build_windows import START, S, child, trace
+from oracles.in_place import InPlace
 from oracles.live_process import World, flow_rows, requests
-from oracles.logged_lake import LoggingLane, made_lake
+from oracles.logged_lake import LIVE, LoggingLane, made_lake
 from oracles.memory_disk import MemoryDisk
+from oracles.span_events import batch
 
 from schemas.commits import CommitRecord
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.builder import Builder, Step
+from stitch.drivers.live.build_work import BuildWork
+from stitch.drivers.live.election import NoElection
+from stitch.drivers.live.steady_clock import Moment
 from stitch.drivers.live.watch import Watch
 from stitch.lake.chain import lanes, read_tail
-from stitch.lake.layout import segment_folder, stage_folder, stage_lane_folder
+from stitch.lake.layout import ASIDE, segment_folder, stage_folder, stage_lane_folder
 from stitch.lake.store import LocalStore
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
@@ -111,3 +117,47 @@ def test_a_builder_that_is_to_stop_leaves_what_it_began(tmp_path: Path) -> None:
     assert len(asked) == 2
     assert read_tail(store, UPKEEP_LANE).head == 0
     assert store.names(stage_lane_folder(UPKEEP_LANE)) == []
+
+
+def test_what_a_failed_publication_replaced_is_set_aside_once_it_succeeds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else whoever reads files by their names counts its requests twice for an hour."""
+    store = made_lake(LocalStore(MemoryDisk()))
+    lane, now_ns = LoggingLane(store, 1), START + 7200 * S
+    work = BuildWork(
+        store,
+        "lake",
+        LIVE,
+        "o",
+        "t",
+        lambda: Moment.exactly(now_ns),
+        InPlace(),
+        NoElection(),
+        lambda *_: None,
+    )
+
+    def go_on() -> list[str]:
+        work.turn(committed=True)
+        work.rest()
+        (window,) = store.names("flows")
+        return store.names(f"flows/{window}")
+
+    def log(events: pa.Table, at_s: int) -> None:
+        lane.polls.append((events, START + at_s * S))
+        lane.take()
+        lane.commit()
+
+    def fails(_moves: object) -> None:
+        raise OSError(28, "full")
+
+    log(trace("t0", 1), 2)
+    log(trace("t1", 80), 81)
+    (first,) = go_on()
+    log(batch(child("t0", 1.2)), 90)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "publish", fails)
+        assert go_on() == [first]
+    now_ns += 10 * S
+    assert [name.endswith(ASIDE) for name in go_on()] == [True, False]
+    work.close()

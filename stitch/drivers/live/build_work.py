@@ -178,6 +178,7 @@ class BuildWork:
             self._is_elected = False
         except (LakeError, OSError) as error:
             self._builder = None
+            self._swept_ns = 0  # a commit may stand whose replaced files were not renamed
             self._wakes_ns = now_ns + RETRY_NS
             why = (
                 f"{error.message} {error.remedy}"
