@@ -161,3 +161,29 @@ def test_what_a_failed_publication_replaced_is_set_aside_once_it_succeeds(
     now_ns += 10 * S
     assert [name.endswith(ASIDE) for name in go_on()] == [True, False]
     work.close()
+
+
+def test_a_backlog_is_seen_to_shrink_while_it_is_built() -> None:
+    store = made_lake(LocalStore(MemoryDisk()))
+    lane, seen = LoggingLane(store, 1), []
+    for minute in range(40):
+        lane.polls.append((trace(f"t{minute}", 60 * minute), START + (60 * minute + 2) * S))
+    lane.take()
+    lane.commit()
+    now = Moment.exactly(START + 7200 * S)
+    work = BuildWork(
+        store,
+        "lake",
+        LIVE,
+        "o",
+        "t",
+        lambda: now,
+        InPlace(),
+        NoElection(),
+        lambda *_: seen.append((work.status.builds, work.status.windows)),
+    )
+    work.turn(committed=True)
+    work.rest()
+    assert seen == [(True, 0), (True, 38), (True, 22)]
+    assert (work.status.windows, work.status.trouble) == (0, None)
+    work.close()

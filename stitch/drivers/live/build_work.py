@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Final
 
 from schemas.commits import CommitRecord
@@ -157,6 +158,7 @@ class BuildWork:
                 self.young.clear()
                 self._status = BuildStatus()
                 return
+            self._status = replace(self._status, builds=True)
             if self._builder is None:
                 # At the end nobody is waited for: who builds is settled, and upkeep can be run again.
                 if not urgent and self._others_build(now_ns):
@@ -187,14 +189,14 @@ class BuildWork:
             )
             self._status = BuildStatus(builds=True, trouble=f"Windows cannot be built: {why}")
             return
-        if self._builder is not None:
-            self._status = BuildStatus(True, self._builder.n_waiting, self._builder.sealed_to_ns)
 
     def _step(self, builder: Builder, now_ns: int, *, urgent: bool) -> Step:
         began, before = time.monotonic(), builder.last
         step = builder.step(now_ns, urgent=urgent)
         if builder.last is not None and builder.last is not before:
             self._told(builder.last, time.monotonic() - began)
+        # A backlog takes many steps: it is seen to shrink.
+        self._status = BuildStatus(True, builder.n_waiting, builder.sealed_to_ns)
         return step
 
     def _others_build(self, now_ns: int) -> bool:
