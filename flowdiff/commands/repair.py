@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +15,9 @@ from flowdiff.cli.upkeep import DryRunOption, GraceOption, upkeep
 from flowdiff.settings.effective import effective
 from flowdiff.settings.keys import CONFIG_VARIABLE
 from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ingest.source import RangeSource
 
 
 def command(
@@ -75,21 +79,17 @@ def _read_again(lake: str, lane: int, config: Path | None, *, accept_gaps: bool)
     found = effective({"lake": lake}, os.environ, config).config
     with upkeep(lake, "Reading a lane again") as run:
         from ingest.kafka.log_reader import LogReader
-        from stitch.drivers.repair.reading_again import read_again
+        from stitch.drivers.repair.reading_again import NothingLeft, read_again
 
-        if found.receives:
-            raise ConfigError(
-                "What came over OTLP cannot be read again: the spool no longer has it.",
-                remedy="Restore the segments from a backup, or end the lane: flowdiff end-lane.",
-            )
-        log = LogReader(found.kafka, found.live.decode)
-        try:
+        with ExitStack() as held:
+            log: RangeSource = NothingLeft()  # a spool drops what the lake has
+            if not found.receives:
+                log = held.enter_context(closing(LogReader(found.kafka, found.live.decode)))
             done = read_again(run, lane, log, found.live.decode, accept_gaps=accept_gaps)
-        finally:
-            log.close()
     echo(
         f"lane {lane}: {done.segments:,} segments read again; "
         f"{done.events_after:,} of {done.events_before:,} events are there"
     )
+    source = "The spool" if found.receives else "Kafka"
     for gone in done.lost:
-        echo(f"Kafka no longer has {gone.topic}/{gone.partition} {gone.start} to {gone.end - 1}")
+        echo(f"{source} no longer has {gone.topic}/{gone.partition} {gone.start} to {gone.end - 1}")

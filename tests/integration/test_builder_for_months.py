@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from integration.test_build_windows import START, S, child, trace
+from integration.test_build_windows import run as run_command
 from oracles.logged_lake import LIVE, BuiltLake, LoggingLane, made_lake
 from oracles.memory_disk import MemoryDisk
 from oracles.span_events import batch
@@ -16,6 +17,7 @@ from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.provisional import write_provisional
 from stitch.drivers.repair.repairing import repair
 from stitch.lake.fsck import check
+from stitch.lake.layout import segment_folder
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 from stitch.lake.upkeep.retention import retire
@@ -140,3 +142,20 @@ def test_a_repair_waits_as_long_as_ingestion_for_requests_that_run(tmp_path: Pat
     run = UpkeepRun(source, "lake", START + 100 * S, 0, "o", "t")
     repair(run, Scratch(tmp_path))
     assert open_manifest(source).windows() == []
+
+
+def test_a_lake_that_receives_goes_on_without_a_segment_that_is_lost(tmp_path: Path) -> None:
+    (lake := tmp_path / "lake").mkdir()
+    lane = LoggingLane(source := made_lake(LocalStore.at(lake)), 1)
+    for minute in range(4):
+        lane.polls.append((trace(f"t{minute}", 60 * minute), START + (60 * minute + 2) * S))
+        lane.take()
+        lane.commit()
+    folder = segment_folder(1)
+    source.remove(f"{folder}/{sorted(source.names(folder))[0]}")
+    (config := tmp_path / "ingest.toml").write_text('otlp = "127.0.0.1:0"')
+    command = ["repair", str(lake), "--lane", "1", "--config", str(config)]
+    assert run_command(command) == 2
+    assert run_command([*command, "--accept-gaps"]) == 0
+    assert run_command(["repair", str(lake)]) == 0
+    assert [window.flows for window in open_manifest(LocalStore.at(lake)).windows()] == [1]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.formats import codec_for
-from ingest.source import Place, RangeSource, StreamId
+from ingest.source import Payloads, Place, RangeSource, StreamId
 from schemas.commits import CommitBody, CommitRecord, Counters, PartitionRange, Segment
 from schemas.config import DecodeConfig
 from schemas.errors import LakeError
@@ -45,6 +45,15 @@ class ReadAgain:
     """Number of events in the new segments."""
     lost: tuple[PartitionRange, ...]
     """Offset ranges that should have been read again, but that Kafka no longer has."""
+
+
+class NothingLeft:
+    """`RangeSource` of a log that keeps nothing once it is in the lake."""
+
+    def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
+        """See RangeSource."""
+        del stream
+        return [], [(start, end.offset)]
 
 
 def read_again(
