@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from oracles.command_line import command
 
+import flowdiff
 from schemas.errors import InputError
 from schemas.masking import masked_address, masked_passwords
 
@@ -64,6 +65,29 @@ def test_no_expected_failure_says_a_password() -> None:
     assert error.message == "'http://***@h/a' and 's3://***@b' are gone."
     assert str(error) == "'http://***@h/a' and 's3://***@b' are gone. Ask http://***@h. [input]"
     assert "PW" not in repr(error)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("s3://u:SECRET@h",),
+        ("windows", "--lake", "lake", "s3://u:SECRET@h"),
+        ("sql", "--lake", "lake", "--format", "s3://u:SECRET@h"),
+        ("simulate", "--out", "s3://u:SECRET@h/traces.gz"),
+        ("serve", "lake", "--listen", "u:SECRET@h"),
+        ("serve", "lake", "--user-header", "user", "--proxy", "u:SECRET@h"),
+        ("top", "u:SECRET@h:99999"),
+    ],
+    ids=" ".join,
+)
+def test_an_address_where_none_is_expected_shows_no_secret(words: tuple[str, ...], tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    if "lake" in words:
+        flowdiff.open(lake, create=True)
+    done = command(*(lake if word == "lake" else word for word in words))
+    assert done.code == 2
+    assert "***@" in done.err
+    assert "SECRET" not in done.err + done.out
 
 
 @pytest.mark.parametrize(
