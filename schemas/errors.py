@@ -26,8 +26,8 @@ class FlowdiffError(Exception):
     exit_code = 2
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
-        super().__init__(masked_passwords(message))
         self.message = masked_passwords(message)
+        super().__init__(self.message)
         self.remedy = masked_passwords(remedy)
 
     def __str__(self) -> str:

@@ -6,12 +6,16 @@ import re
 from typing import Final
 
 MASK: Final = "***"
-_USER: Final = re.compile(r"((?:[A-Za-z][\w+.-]*://)?)[^\s,'\[(]+@")
+_USER: Final = re.compile(r"(?<![^\s,'\[(])((?:[A-Za-z][\w+.-]*://)?)[^\s,'\[(]+@")
 """User, possibly with a password, before a host where none is expected."""
 _QUERY: Final = re.compile(r"[?#;&][^\s,'\])]*")
 """Parameters after a host, which may include a password."""
-_PASSWORD: Final = re.compile(r"(?<=://)[^\s/@':]*:(?!\d+/)[^\s']*@")
-"""User and password of a URL; `kafka://HOST:PORT/TOPIC@RANGE` has none."""
+_BROKER: Final = r"(?:\[[^\s/\]]*\]|[\w.-]+):\d+"
+_PASSWORD: Final = re.compile(rf"(:/{{1,2}})(?!{_BROKER}(?:,{_BROKER})*/)[^\s/':]*:(?!\d+/)[^\s']*@")
+"""User and password of a URL, also of one that was taken for a path and lost a slash.
+`kafka://HOST:PORT,HOST:PORT/TOPIC@RANGE` has none."""
+_TEXT: Final = re.compile(r"[^\s']+")
+"""Part of a message that may be an address."""
 
 
 def masked_address(text: str) -> str:
@@ -21,4 +25,13 @@ def masked_address(text: str) -> str:
 
 def masked_passwords(text: str) -> str:
     """Text with user and password of each URL masked."""
-    return _PASSWORD.sub(f"{MASK}@", text) if "://" in text else text
+    if ":/" not in text:
+        return text
+    return _TEXT.sub(lambda word: _without_password(word[0]), text)
+
+
+def _without_password(word: str) -> str:
+    """Text without blanks and quotes, its password masked. None ends behind the last @: a search there would
+    look for one again and again, in quadratic time."""
+    begin, at, end = word.rpartition("@")
+    return _PASSWORD.sub(rf"\1{MASK}@", begin + at) + end

@@ -28,6 +28,7 @@ import typer
 from flowdiff.cli.terminal import echo
 from flowdiff.extras import missing_extra
 from schemas.errors import TRY_AGAIN, FlowdiffError, InputError, is_passing
+from schemas.masking import masked_passwords
 
 
 def open_closed_streams() -> None:
@@ -213,7 +214,7 @@ def _bug() -> int:
 
 def _usage(error: typer.TyperException) -> str:
     """Message about wrong command-line options, on one line."""
-    message = " ".join(error.format_message().replace("Value error, ", "").split())
+    message = masked_passwords(" ".join(error.format_message().replace("Value error, ", "").split()))
     context: typer.Context | None = getattr(error, "ctx", None)
     path = "flowdiff" if context is None else context.command_path
     return f"{message}{'' if message.endswith(('.', '?')) else '.'} See: {path} --help [usage]"

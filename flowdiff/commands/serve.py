@@ -11,6 +11,7 @@ import typer
 from flowdiff.cli.options import LakeOption, set_values
 from flowdiff.cli.outcome import say
 from schemas.errors import ConfigError
+from schemas.masking import masked_address
 
 LISTEN = "127.0.0.1:4320"
 
@@ -126,5 +127,7 @@ def split_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise ConfigError(f"'{text}' is no address.", remedy="Write HOST:PORT, for example 127.0.0.1:4320.")
+        raise ConfigError(
+            f"'{masked_address(text)}' is no address.", remedy="Write HOST:PORT, for example 127.0.0.1:4320."
+        )
     return host, int(port)

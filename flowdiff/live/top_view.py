@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from schemas.errors import InputError
+from schemas.masking import masked_address
 from schemas.visible import visible
 
 TIMEOUT_S: Final = 5.0
@@ -61,7 +62,9 @@ def metrics_url(text: str) -> str:
     except ValueError:
         is_address = False
     if not is_address:
-        raise InputError(f"'{text}' is no address.", remedy="Write host:port, as in 127.0.0.1:9464.")
+        raise InputError(
+            f"'{masked_address(text)}' is no address.", remedy="Write host:port, as in 127.0.0.1:9464."
+        )
     return url if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/metrics"
 
 

@@ -18,6 +18,7 @@ from typing import Final
 from starlette.requests import HTTPConnection
 
 from schemas.errors import ConfigError
+from schemas.masking import masked_address
 
 COOKIE: Final = "flowdiff_token"
 LEAST_TOKEN: Final = 16
@@ -131,7 +132,8 @@ def checked_proxies(header: str, proxies: tuple[str, ...]) -> tuple[str, ...]:
         try:
             ip_network(proxy)
         except ValueError as error:
-            raise ConfigError(f"'{proxy}' is no address of a proxy: {error}.") from error
+            told = masked_address(f"'{proxy}' is no address of a proxy: {error}.")
+            raise ConfigError(told) from error
     if bool(header) != bool(proxies):
         raise ConfigError(
             "--user-header and --proxy belong together.", remedy="Name the proxies that may send it."

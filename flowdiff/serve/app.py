@@ -41,6 +41,8 @@ _PIECE_BYTES: Final = 64 * 1024
 """Number of bytes of a file being sent that are in memory."""
 _YEAR_SECONDS: Final = 365 * 86_400
 _JSON: Final = "application/json"
+_AGENTS: Final = "/mcp"
+"""Path of the tools for agents; clients are configured with and without a slash behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,21 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
     async def signed_in(request: Request) -> Response:
         return await _signed_in(site, access, request)
 
+    base = site.links.base
+
+    def beginning(path: str) -> Callable[[Request], Awaitable[Response]]:
+        async def redirected(_: Request) -> Response:
+            return RedirectResponse(f"{base}{path}/", HTTPStatus.TEMPORARY_REDIRECT)
+
+        return redirected
+
+    of_agents: list[BaseRoute] = []
+    if agents is not None:
+        of_agents.append(Route(_AGENTS, beginning(_AGENTS), methods=["GET", "POST", "DELETE"]))
+        of_agents.append(Mount(_AGENTS, _for_role(agents, access, Role.RUN)))
     routes: list[BaseRoute] = [
         *(Route(page.path, endpoint(page), methods=[page.method]) for page in PAGES),
-        *([] if agents is None else [Mount("/mcp", _for_role(agents, access, Role.RUN))]),
+        *of_agents,
         Route("/static/{name}", _static),
         Route("/sign-in", signed_in, methods=["POST"]),
         Route("/healthz", _health),
@@ -122,13 +136,8 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
     async def missing(request: Request, _: Exception) -> Response:
         return _error(site, request, HTTPStatus.NOT_FOUND, NotFoundError("There is no such page."), "")
 
-    base = site.links.base
-
-    async def beginning(_: Request) -> Response:
-        return RedirectResponse(f"{base}/", HTTPStatus.TEMPORARY_REDIRECT)
-
     app = Starlette(
-        routes=[Route(base, beginning), Mount(base, app=Router(routes, redirect_slashes=False))]
+        routes=[Route(base, beginning("")), Mount(base, app=Router(routes, redirect_slashes=False))]
         if base
         else routes,
         lifespan=lifespan,

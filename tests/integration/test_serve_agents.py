@@ -251,6 +251,15 @@ def test_agents_need_the_role_run(lake: str, tmp_path: Path) -> None:
         asyncio.run(run(served))
 
 
+def test_an_address_without_the_last_slash_leads_to_the_tools(lake: str, site: Served) -> None:
+    """By its path only: a proxy may show the server under another scheme and host."""
+    told = site.post("/mcp", {})
+    assert (told.status, told.headers["location"]) == (307, "/mcp/")
+    with serving(lake, "--base-path", "/flow") as served:
+        told = served.post("/flow/mcp", {})
+        assert (told.status, told.headers["location"]) == (307, "/flow/mcp/")
+
+
 def test_another_site_reaches_no_tool(site: Served) -> None:
     assert site.post("/mcp/", {}, {"Origin": "http://attacker.example"}).status == 403
     assert site.post("/mcp/", {}, {"Host": "attacker.example"}).status == 421

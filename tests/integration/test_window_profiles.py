@@ -150,7 +150,7 @@ def test_part_of_a_window_and_a_filter_are_not_kept(lake: Path) -> None:
     some, tally = profiled(lake, where="status = ok")
     assert requests(some) == requests(whole)
     assert (tally.read, tally.made, tally.kept) == (0, WINDOWS, 0)
-    with pytest.raises(PeriodError, match="holds a request"):
+    with pytest.raises(PeriodError, match="holds no request"):
         profiled(lake, where="status = no")
 
 
