@@ -24,8 +24,10 @@ def end(world: World) -> None:
     run = world.processes["process"]
     for _ in range(8):
         run._work.rest()
+        run._build.rest()
         run.turn(0.0)
         world.pass_time(30)
+    run._build.rest()  # a stop leaves what is not built to the next process
     run.stop()
 
 
