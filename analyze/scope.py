@@ -133,7 +133,7 @@ class PeriodCounts:
     found: LakePeriod
     """Period that was counted; its list of files is empty, as counts come from commits."""
     windows: pa.Table
-    """One row a window, WINDOW_COUNTS_SCHEMA."""
+    """Table of windows, one row each, with WINDOW_COUNTS_SCHEMA."""
     flags: Mapping[Quality, int]
     """Requests by quality flag; only flags that occur."""
     earlier: int

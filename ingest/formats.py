@@ -55,7 +55,7 @@ class Format:
     magic: bytes = b""
     """First bytes of the format's files; empty: files have no magic number."""
     aliases: tuple[str, ...] = ()
-    """Other names for `--format`; in all names `_` equals `-`, as in the Collector's configuration."""
+    """Aliases of names for `--format`; in all names `_` equals `-`, as in the Collector's configuration."""
 
 
 FORMATS: Final = (

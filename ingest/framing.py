@@ -77,7 +77,7 @@ _MAX_ODD = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How many of a file's first bytes are messages of one shape in one framing."""
+    """Number of a file's first bytes that are messages of one shape in one framing."""
 
     n_bytes: int = 0
     """Bytes in matching frames; 0: no match."""

@@ -317,7 +317,7 @@ class Standing(Closed):
     """State of the upkeep lane; None for other lanes."""
 
     def kept(self) -> Standing:
-        """The same state for a commit that reads nothing: the range of each partition becomes empty."""
+        """Copy of the standing for a commit that reads nothing: the range of each partition is empty."""
         still = tuple(p.model_copy(update={"start": p.end}) for p in self.positions)
         return self.model_copy(update={"positions": still})
 

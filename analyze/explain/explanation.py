@@ -197,7 +197,7 @@ def _judged_tree(table: FeatureTable, coded: CodedColumns) -> _JudgedTree:
 
 
 def _twins(coded: CodedColumns, question: Question, rows: I8) -> tuple[AttributeColumn, ...]:
-    """Other parameters whose best split separates the requests `rows` in the same way as the root's split."""
+    """Parameters, beside the root's, whose best split separates the requests `rows` in the same way."""
     base = goes_left(coded, question.split, rows)
     root = coded.columns[question.split.column]
     twins: dict[tuple[str, str], AttributeColumn] = {}

@@ -71,7 +71,7 @@ class SignatureKind(StrEnum):
     OTHER_STEPS = "other-steps"
     """Some steps were replaced by different ones."""
     REPEATS = "repeats"
-    """The same steps, in different numbers."""
+    """Steps that are the same, but repeated more or less often."""
     ORDER = "order"
     """Same steps in equal numbers, in another order or with other waits."""
 

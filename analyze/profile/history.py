@@ -205,7 +205,7 @@ def reference_blocks(reference: Sample, history: Sequence[Sample]) -> int:
 
 
 StatisticsUse = Literal["auto", "never", "history", "all"]
-"""Which samples are read from statistics: large ones, none, the history, or all."""
+"""Samples read from kept statistics instead of requests: large ones (`auto`), none, the history, or all."""
 NamedSamples = Sequence[tuple[str, tuple[LakePeriod, ...]]]
 """(name, periods) of samples that share no instant."""
 

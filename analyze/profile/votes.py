@@ -59,7 +59,7 @@ class Votes:
         return self.sums if len(self.sums) > 1 else self.sums * len(_WEIGHTS)
 
     def compact(self) -> Votes:
-        """The same votes in the smallest dtypes."""
+        """Copy of the votes in the smallest dtypes."""
         types = (np.int8, np.int32, np.int32, np.int32)
         return Votes(
             tuple(key.astype(to, copy=False) for key, to in zip(self.keys, types, strict=True)),

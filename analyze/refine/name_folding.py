@@ -45,7 +45,7 @@ PARTS: Final = (
     IdKind("mixed ids", r"(?<![0-9A-Za-z])(?=[A-Za-z]{0,64}[0-9])[0-9A-Za-z]{16,64}(?![0-9A-Za-z])"),
     IdKind("numbers", r"[0-9]+"),
 )
-"""Most specific first: text matched by an earlier kind is not split by a later one."""
+"""Kinds of ids in names, most specific first: text matched by an earlier kind is not split by a later one."""
 _PATTERNS: Final = tuple(re.compile(part.pattern) for part in PARTS)
 LEADING_WORD: Final = len(PARTS) + 1
 """Level that keeps only the leading letters of a name."""

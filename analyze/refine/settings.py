@@ -25,61 +25,83 @@ class StatisticsSettings(Config):
         *("plan", "*account[._-]plan", "*customer[._-]plan", "*user[._-]plan", "*tenant[._-]plan"),
         *("*billing[._-]plan", "*pricing[._-]plan", "*subscription[._-]plan"),
     )
-    """Names; * stands for any letters, ? for one, [ab] for one of these. The first ones are kept first."""
+    """Patterns of the attributes to keep: * stands for any letters, ? for one letter, [ab] for one of these.
+    Attributes of earlier patterns are kept first.
+    """
     most_attributes: int = Field(default=12, ge=0)
     """Maximum number of attributes kept per window; 0: none, and no attribute is read."""
     most_values: int = Field(default=64, ge=1)
-    """An attribute with more values than this in a window is left out there."""
+    """Maximum number of distinct values of an attribute in a window; an attribute with more is left out
+    there.
+    """
     slow: float = Field(default=0.9, gt=0, lt=1)
     """Quantile of a window's response times, by call graph, above which a request is counted as slow."""
     slow_requests: int = Field(default=20, ge=1)
-    """Fewest requests of a call graph that give such a quantile; else those of its root type do."""
+    """Minimum number of requests of a call graph for its own `slow` quantile; with fewer, the quantile of the
+    root type is used.
+    """
 
 
 class RefineSettings(Config):
     """Settings of `analyze.refine`."""
 
     level: Level = "L0"
-    """L0: every node. L3: component boundaries only."""
+    """Level of detail of the graphs. L0: every node; L3: component boundaries only."""
     host_policy: HostPolicy = "auto"
-    """Hosts as part of the structure: auto (of components with few), full, role, none."""
+    """Hosts as part of the structure: `full` (all), `role` (their roles), `none`, or `auto` (hosts of
+    components that have few).
+    """
     host_roles: tuple[tuple[str, str], ...] = ()
-    """Roles of hosts, REGEX=ROLE: the first regular expression that matches a whole host name counts."""
+    """Roles of hosts, REGEX=ROLE; the first regular expression that matches a whole host name applies."""
     max_names: int = Field(default=1000, ge=1)
-    """More names than this of one component's operations, or of components, are folded: what differs in them
-    becomes `#`. A name takes 1 ms and 25 KB."""
+    """Maximum number of operation names of a component, and of component names; with more, the parts that
+    differ are replaced by `#`. A name takes 1 ms and 25 KB.
+    """
     max_full_hosts: int = Field(default=3, ge=1)
-    """`auto`: a component with more hosts than this gets none in its labels."""
+    """Maximum number of hosts of a component whose hosts are part of the structure under `auto`."""
     messages: bool = True
-    """Work that a message started, which no response waits for, counts as a request of its own."""
+    """Treat work that a message started, and that no response waits for, as a request of its own."""
     keep_deferred: bool = False
-    """Keep work that the response does not wait for in the structure; by default categories that differ in
-    deferred work only are merged."""
+    """Keep work that the response does not wait for in the structure; by default categories that differ only
+    in such work are merged.
+    """
     correct_skew: bool = True
-    """S3: shift the clocks of hosts whose spans contradict their callers', by as little as removes that."""
+    """Shift the clocks of hosts whose spans contradict their callers' spans, by the smallest offset that
+    removes the contradiction.
+    """
     max_skew_hosts: Expert[int] = Field(default=1024, ge=2)
-    """Hosts past this many (the ones with the fewest nodes) keep their clock: pair counts take
-    hosts² x 16 bytes = 16 MB at the default."""
+    """Maximum number of hosts, those with most nodes, whose clocks are corrected: the counts of host pairs
+    take hosts² × 16 bytes, 16 MB at the default.
+    """
     find_asynchrony: bool = True
-    """S7: a child that outlives its parent in most calls is deferred, but for what was awaited below it."""
+    """Treat a child that outlives its parent in most calls as asynchronous, except for work below it that the
+    parent awaits.
+    """
     order_siblings: bool = True
-    """S5: lay sequential order over siblings by consensus."""
+    """Order siblings that run one after the other in nearly all requests."""
     min_traces: Expert[int] = Field(default=20, ge=1)
-    """S3, S5, S7: fewer requests (S3: calls between two hosts) than this decide nothing by themselves."""
+    """Minimum number of requests (for clocks: of calls between two hosts) that decide about clocks, order or
+    asynchrony by a share.
+    """
     min_unanimous: Expert[int] = Field(default=5, ge=1)
-    """S5, S7: as few requests as this decide if they agree without exception."""
+    """Minimum number of requests that decide about order or asynchrony if they agree without exception."""
     sequential_share: Expert[float] = Field(default=0.95, gt=0.5, le=1)
-    """S5: share of requests in which `a` ends before `b` starts that makes them sequential. S7: share of
-    calls in which work below an asynchronous child ends before the parent goes on that makes it awaited."""
+    """Share of requests in which one sibling must end before the next starts for both to be sequential; also
+    the share of calls in which work below an asynchronous child must end before the parent goes on for it to
+    be awaited.
+    """
     async_share: Expert[float] = Field(default=0.5, gt=0, le=1)
-    """S7: share of calls in which a child outlives its parent that makes it asynchronous."""
+    """Share of calls in which a child must outlive its parent to be asynchronous."""
     slack_ns: Expert[int] = Field(default=10_000, ge=0)
-    """Smallest overlap that counts (S5's epsilon), ns."""
+    """Smallest overlap of two siblings that counts, ns."""
     slack_share: Expert[float] = Field(default=0.01, ge=0, lt=1)
-    """The same as a share of the parent's duration; the larger of the two holds, but at most half of the
-    shorter sibling's duration."""
+    """Smallest overlap of two siblings that counts, as a share of the parent's duration; the larger of this
+    and `slack` applies, but at most half of the shorter sibling's duration.
+    """
     max_siblings: Expert[int] = Field(default=128, ge=2)
-    """Parents with more children keep them unordered (k² comparisons a request: 16 k at the default)."""
+    """Maximum number of children of a parent for which their order is decided: k² comparisons per request, 16
+    k at the default.
+    """
     statistics: StatisticsSettings = StatisticsSettings()
 
     @field_validator("host_roles")

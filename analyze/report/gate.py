@@ -21,7 +21,7 @@ from schemas.windows import parse_duration_ns
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """One result of a method, as a gate weighs it."""
+    """Result of a method as input of a gate: its kind, its size, and whether it is for the worse."""
 
     kind: str
     """Kind of the result: `structural`, `response-time`, or another kind of the method."""

@@ -18,7 +18,7 @@ class FirstScreen:
     """Summary of a report that is read in ten seconds, with one layout for terminal, Markdown and page."""
 
     headline: Words
-    """One line with the verdict in a word, the onset and the cause."""
+    """Headline: the verdict in a word, the onset and the cause, on one line."""
     blocks: Blocks
     """Numbers, who is affected, the first finding, the periods: about ten lines."""
     over_time: Blocks = ()

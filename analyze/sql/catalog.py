@@ -47,7 +47,7 @@ _COLUMN = re.compile(r"^-- (?P<name>[a-z_0-9]+) +(?P<type>[A-Z]+(?:\[\])?) +(?P<
 
 @dataclass(frozen=True, slots=True)
 class ViewColumn:
-    """One column of a view: name, DuckDB type, description."""
+    """Column of a view: name, DuckDB type, description."""
 
     name: str
     type: str

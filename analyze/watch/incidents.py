@@ -133,7 +133,7 @@ class Book:
         return [one for one in self.tracked if one.goes_on]
 
     def quiet(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
-        """Those of `ranges` that overlap no incident of the fast lane, nor of the lanes in `small`."""
+        """Ranges in `ranges` that overlap no incident of the fast lane, nor of the lanes in `small`."""
         start, end = np.array(ranges, dtype=np.int64).reshape(-1, 2).T // self._tick_ns
         length = np.maximum(end - start, 1)
         are_quiet = quiet_ticks(start, self.tracked, length=length, small=small).tolist()

@@ -81,7 +81,7 @@ class Quiet(Protocol):
     """Function that removes ranges with an incident."""
 
     def __call__(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
-        """Those of `ranges` that overlap no incident of the fast lane, nor of the lanes in `small`."""
+        """Ranges in `ranges` that overlap no incident of the fast lane, nor of the lanes in `small`."""
         ...
 
 

@@ -28,7 +28,7 @@ from schemas.errors import HaltedError, InputError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.election import election
-from stitch.drivers.live.live_run import LANES_SHARE, LiveIdentity, LiveRun
+from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.drivers.live.watch import LaneState, Watch
@@ -71,10 +71,12 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
                 LiveIdentity(f"{socket.gethostname()}-{owner_name()}", _created_by()),
                 clock,
                 Watches(LogWatch(log), RunMetrics(registry, version())),
-                election=election(store, config.lake, f"{socket.gethostname()}-{owner_name()}"),
+                election=election(
+                    store, config.lake, f"{socket.gethostname()}-{owner_name()}", live.build_lease_ns
+                ),
                 lake=config.lake,
             )
-            lanes_bytes = live.memory_bytes // LANES_SHARE
+            lanes_bytes = int(live.lanes_share * live.memory_bytes)
             registry.register(StatusCollector(run.status, clock, config.live.memory_bytes, lanes_bytes))
             address, stalled_ns = config.serve.address, config.serve.stalled_after_ns
             with (

@@ -194,7 +194,7 @@ class KafkaSettings(Config):
     position.
     """
     on_corrupt: Literal["halt", "skip"] = "halt"
-    """What to do with a batch whose checksum stays wrong, or that unpacks to more than `max_unpacked_bytes`:
+    """Handling of a batch whose checksum stays wrong, or that unpacks to more than `max_unpacked_bytes`:
     `halt` the lane or `skip` the batch.
     """
     max_unpacked_bytes: Expert[int] = Field(default=64 * 2**20, ge=2**20)

@@ -347,7 +347,7 @@ class SiteRow(Frozen):
 
 
 class BrowsePlacesSection(Section):
-    """Where time is spent and requests fail: call sites, hosts, error classes."""
+    """Call sites, hosts and error classes at which time is spent and requests fail."""
 
     section: Literal["browse-places"] = "browse-places"
     sample: str

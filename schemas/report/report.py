@@ -105,7 +105,7 @@ class Preparation(Frozen):
     level: str
     """Level of detail of the graphs. L0: every node; L3: component boundaries only."""
     refine: dict[str, str]
-    """Other refinement settings: name -> value as text; names of nested ones as `statistics.slow`."""
+    """Refinement settings beside `level`, name -> value as text; nested names as `statistics.slow`."""
 
 
 def _by_tag(value: Any, info: ValidationInfo) -> Any:

@@ -57,12 +57,12 @@ structures, and the rewrite merges them.
 
 
 class Violation(NamedTuple):
-    """One broken invariant."""
+    """Broken invariant of a lake."""
 
     invariant: str
     """Name of the invariant: I1 … I6, `layout`, `stats`, `calibration`, `watch` or `report`."""
     detail: str
-    """What is wrong, and where, for people."""
+    """Sentence for people: the defect and its place."""
 
 
 def check(store: Store, lake: str = "LAKE") -> list[Violation]:

@@ -17,7 +17,8 @@ from oracles import fork_server
 from oracles.bucket_server import BucketServer
 from oracles.incidents import wait_until
 
-from stitch.drivers.live.election import LEASE, LEASE_S, LeaseElection, LockElection, election
+from stitch.drivers.live.election import LEASE, LeaseElection, LockElection, election
+from stitch.drivers.live.live_settings import LiveSettings
 from stitch.lake.chain import lanes, read_chain
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
@@ -26,13 +27,15 @@ from stitch.lake.place import open_store
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
+LEASE_NS = LiveSettings().build_lease_ns
 CANDIDATE = """
 import sys
 from contextlib import ExitStack
 from stitch.drivers.live.election import election
+from stitch.drivers.live.live_settings import LiveSettings
 from stitch.lake.place import open_store
 lake, owner = sys.argv[1:]
-chosen, held = election(open_store(lake), lake, owner), ExitStack()
+chosen, held = election(open_store(lake), lake, owner, LiveSettings().build_lease_ns), ExitStack()
 for line in sys.stdin:
     print(chosen.take(held) if line == "take\\n" else held.close(), flush=True)
 """
@@ -84,10 +87,10 @@ def test_one_of_two_processes_is_elected_and_the_other_when_it_is_killed(lake: s
     kind = LockElection if "://" not in lake else LeaseElection
     if kind is LockElection:
         Path(lake).mkdir()
-    assert isinstance(election(open_store(lake), lake, "us"), kind)
+    assert isinstance(election(open_store(lake), lake, "us", LEASE_NS), kind)
     with candidates(lake) as (one, other):
         assert one.is_elected()
-        until = time.monotonic() + (LEASE_S * 1.5 if kind is LeaseElection else 0.5)
+        until = time.monotonic() + (1.5 * LEASE_NS / 1e9 if kind is LeaseElection else 0.5)
         while time.monotonic() < until:  # it lives, for longer than a lease lasts
             assert not other.is_elected()
             time.sleep(0.2)

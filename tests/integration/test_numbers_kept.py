@@ -1,12 +1,10 @@
-"""Every number that a page or a terminal shows is in `report.json`, or a sum or difference of its numbers."""
+"""Page and terminal are functions of `report.json` alone, and the tables of a report hold its numbers."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import pytest
 from rich.console import Console
 
 import flowdiff
-from analyze.report import wording
 from analyze.report.page import render_html
 from analyze.report.terminal import print_report
 from flowdiff.__main__ import main
@@ -32,8 +29,6 @@ ASKED = {
     "clusters": ("clusters", *SIDES),
     "browse": ("browse", *SIDES),
 }
-NUMBER = re.compile(r"(?<![\w.:#/-])(?<!< )((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e-\d+)?)(?![\w:/-])")
-SCALES = (1.0, 100.0, 1e3, 1e-3, 1e-6, 60.0, 1 / 60, 1 / 3600)
 
 
 @pytest.fixture(scope="module")
@@ -75,92 +70,10 @@ def shown(request: pytest.FixtureRequest, lake: Path, tmp_path_factory: pytest.T
 
 
 def test_page_and_terminal_are_made_of_the_json_alone(shown: Shown) -> None:
-    """So that a number which is not a function of the JSON cannot be on them."""
     assert render_html(shown.report, known_views()) == shown.page
     out = io.StringIO()
     print_report(shown.report, known_views(), Console(file=out, width=80, force_terminal=False))
     assert shown.terminal.startswith(out.getvalue())
-
-
-def objects(value: Any) -> Iterator[list[float]]:
-    """Numbers of each object and list, at any depth."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    numbers = [float(one) for one in inner if isinstance(one, int | float) and not isinstance(one, bool)]
-    if numbers:
-        yield numbers
-    for one in inner:
-        yield from objects(one)
-
-
-def texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for one in inner:
-        yield from texts(one)
-
-
-def columns(value: Any) -> Iterator[float]:
-    """Sums over the rows of each list of objects, field by field, and the lengths of lists."""
-    if isinstance(value, list):
-        yield float(len(value))
-        rows = [one for one in value if isinstance(one, dict)]
-        for key in {key for row in rows for key in row}:
-            numbers = [row.get(key) for row in rows]
-            yield sum(float(n) for n in numbers if isinstance(n, int | float) and not isinstance(n, bool))
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for one in inner:
-        yield from columns(one)
-
-
-def wordings(number: float) -> Iterator[str]:
-    """Texts of a number in the units and digits in which reports word it."""
-    size = abs(number)
-    for scale in SCALES:
-        for digits in range(1, 7):
-            yield wording.significant(size * scale, digits)
-    yield from (wording.percent(size), wording.part(size), wording.count(round(size)), wording.p_value(size))
-    yield from (wording.rough(size, 2), wording.factor(size))
-    yield f"{size:.2f}"
-    yield f"{size:.1f}"
-
-
-def known_numbers(content: Any) -> Iterator[set[str]]:
-    """Numbers as worded: those of the JSON, then sums over rows, differences and ratios within an object."""
-    plain = {abs(number) for numbers in objects(content) for number in numbers}
-    yield worded(plain) | {number for text in texts(content) for number in numbers_in(text)}
-    made = {*columns(content)}
-    for numbers in objects(content):
-        if len(numbers) <= 40:
-            made |= {abs(a - b) for a in numbers for b in numbers}
-            made |= {a / b for a in numbers for b in numbers if b}
-            made |= {1 - a for a in numbers}
-    yield worded(made - plain)
-
-
-def worded(numbers: set[float]) -> set[str]:
-    """All texts of numbers, each number's read at once."""
-    return {text for number in numbers for text in numbers_in(" ; ".join(wordings(number)))}
-
-
-def numbers_in(text: str) -> list[str]:
-    """Numbers of a text, in its order, without names that hold digits and bounds (`< 1e-12`)."""
-    return NUMBER.findall(" ".join(text.split()))
-
-
-def test_every_number_on_the_terminal_is_one_of_the_json(shown: Shown) -> None:
-    content = json.loads(shown.json)
-    shown_numbers = {*numbers_in(shown.terminal.partition("\nReport: ")[0])}
-    change = content["headline"]["change"]["delta_us"]
-    for section in content["sections"]:  # what a finding leaves of the change of the mean
-        for part in section.get("findings", ()):
-            shown_numbers -= worded({part["contribution_us"] - change})
-    missing = sorted(shown_numbers)
-    for known in known_numbers(content):
-        missing = [number for number in missing if number not in known]
-        if not missing:
-            break
-    assert missing == []
 
 
 def flat(row: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 On disk it works as in an external hash join: events are read once, in runs of about a group's size, and each
 run is split into one piece per group. A piece is an Arrow IPC stream (lz4) whose dictionaries hold only values
 that its rows use, so reading a group costs as much as its rows, whatever the run's dictionaries. With more
-groups than FANOUT, partitions are partitioned recursively.
+groups than GROUPS_AT_ONCE, partitions are partitioned recursively.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stitch.columnar.runs import group_stably, own_words, whole
 from stitch.drivers.build.request_plan import Planned
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 
-FANOUT: Final = 32
+GROUPS_AT_ONCE: Final = 32
 """Maximum number of groups that a run is split into at once: a piece costs a millisecond, however small."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _ONE_THREAD: Final = pa.ipc.IpcReadOptions(use_threads=False)
@@ -55,9 +55,9 @@ def dealt_on_disk(
 
     requests: ascending by key; events of other requests are dropped. tables: (events, [events] request key).
     folder: created, and empty at the end. Memory: two runs of `rows_at_once` events. O(events log requests),
-    and one more pass over the data for each factor FANOUT in the number of groups.
+    and one more pass over the data for each factor GROUPS_AT_ONCE in the number of groups.
     """
-    n_groups = min(FANOUT, -(-int(requests["rows"].sum()) // rows_at_once))
+    n_groups = min(GROUPS_AT_ONCE, -(-int(requests["rows"].sum()) // rows_at_once))
     group_of = _group_of(requests, n_groups)
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     path = folder / "pieces"

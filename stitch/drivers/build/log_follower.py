@@ -114,7 +114,10 @@ class LogFollower:
         return fresh, left
 
     def _follow_lane(self, lane: int, known: int) -> tuple[list[LogSegment], list[LogSegment]]:
-        """As `follow`, for one lane; known: commit of the lane up to which the last build had read the log."""
+        """(new, removed) log segments of one lane since the last call.
+
+        known: commit of the lane up to which the last build had read the log.
+        """
         log = self._lanes.setdefault(lane, _LaneLog())
         lost = {at for at in self._unreadable if at[0] == lane}
         if last_number(self._store, lane, log.head) == log.head and not lost:

@@ -18,7 +18,7 @@ from typing import Final
 
 from schemas.commits import CommitRecord
 from schemas.errors import LakeError
-from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from schemas.windows import NS_PER_SECOND
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.builder import Builder, Step
 from stitch.drivers.live.build_status import BuildStatus
@@ -33,20 +33,11 @@ from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 from stitch.scratch import Scratch
 
-STANDS_STILL_NS: Final = 10 * NS_PER_SECOND
-"""Time, ns, without a change after which staged files count as left behind by a dead process."""
 FINISH_LOOK_S: Final = 0.2
 """Time, s, between attempts at the end to find out that the process that builds is dead."""
 LOOK_NS: Final = NS_PER_SECOND
 """Time, ns, between two polls for commits of other processes' lanes while lanes of this process commit
 nothing."""
-RETRY_NS: Final = 5 * NS_PER_SECOND
-"""Time, ns, until a builder that failed is opened again."""
-YOUNG_SHARE: Final = 4
-"""Divisor of the memory budget that gives the capacity of YoungSegments, bytes. Stitching a group of events
-takes a third of the budget, and lanes have the rest."""
-GRACE_NS: Final = 60 * NS_PER_MINUTE
-"""Time, ns, for which replaced files stay, for readers that opened the lake before."""
 
 
 class BuildWork:
@@ -68,6 +59,7 @@ class BuildWork:
         self._store, self._lake, self._clock = store, lake, clock
         self._owner, self._created_by = owner, created_by
         self._pool, self._election, self._told = pool, election, told
+        self._live = settings
         self._settings = BuildSettings().model_copy(
             update={
                 "memory_bytes": settings.memory_bytes,
@@ -78,7 +70,7 @@ class BuildWork:
                 "max_dead_letters_per_commit": settings.max_dead_letters_per_commit,
             }
         )
-        self.young = YoungSegments(settings.memory_bytes // YOUNG_SHARE)
+        self.young = YoungSegments(int(settings.young_share * settings.memory_bytes))
         self._builder: Builder | None = None
         self._held = ExitStack()
         self._is_elected = False
@@ -163,14 +155,16 @@ class BuildWork:
                 # At the end nobody is waited for: who builds is settled, and upkeep can be run again.
                 if not urgent and self._others_build(now_ns):
                     return
-                run = UpkeepRun(self._store, self._lake, now_ns, GRACE_NS, self._owner, self._created_by)
+                run = UpkeepRun(
+                    self._store, self._lake, now_ns, self._live.build_grace_ns, self._owner, self._created_by
+                )
                 self._builder = Builder(
                     self._store, run, self._scratch, self._settings, self.young, self._stops.is_set
                 )
             while self._step(self._builder, now_ns, urgent=urgent).did_anything:
                 if self._stops.is_set():
                     break
-            if now_ns - self._swept_ns >= GRACE_NS:
+            if now_ns - self._swept_ns >= self._live.build_grace_ns:
                 self._builder.sweep(now_ns)
                 self._builder.sweep_ended()
                 self._swept_ns = now_ns
@@ -181,7 +175,7 @@ class BuildWork:
         except (LakeError, OSError) as error:
             self._builder = None
             self._swept_ns = 0  # a commit may stand whose replaced files were not renamed
-            self._wakes_ns = now_ns + RETRY_NS
+            self._wakes_ns = now_ns + self._live.build_retry_ns
             why = (
                 f"{error.message} {error.remedy}"
                 if isinstance(error, LakeError)
@@ -207,4 +201,4 @@ class BuildWork:
         stages = frozenset(f"{head} {name}" for name in names if (staged_seq(name) or 0) > head)
         if stages != self._stage[0]:
             self._stage = stages, now_ns
-        return bool(stages) and now_ns - self._stage[1] < STANDS_STILL_NS
+        return bool(stages) and now_ns - self._stage[1] < self._live.build_stage_ns

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from schemas.errors import BusyLakeError
+from schemas.windows import NS_PER_SECOND
 from stitch.lake.disk import exclusive_lock
 from stitch.lake.lease import Lease
 from stitch.lake.place import local_path
@@ -17,8 +18,6 @@ from stitch.lake.store import Store
 
 LOCK: Final = "build-lock"
 LEASE: Final = "control/build-lease"
-LEASE_S: Final = 6.0
-"""Time, s, without renewal after which a lease expires and another process may take it."""
 
 
 class Election(Protocol):
@@ -64,10 +63,11 @@ class LockElection:
 class LeaseElection:
     """Election by a lease in the bucket. A builder whose lease expired goes on until another one commits."""
 
-    patience_s = 1.5 * LEASE_S
-
-    def __init__(self, store: Store, owner: str) -> None:
-        self._lease = Lease(store, LEASE, owner, LEASE_S)
+    def __init__(self, store: Store, owner: str, lease_ns: int) -> None:
+        """lease_ns: time without a sign of life after which the lease is another candidate's, ns."""
+        lease_s = lease_ns / NS_PER_SECOND
+        self.patience_s = 1.5 * lease_s
+        self._lease = Lease(store, LEASE, owner, lease_s)
 
     def take(self, held: ExitStack) -> bool:
         """See Election."""
@@ -77,10 +77,10 @@ class LeaseElection:
         return True
 
 
-def election(store: Store, lake: str, owner: str) -> Election:
+def election(store: Store, lake: str, owner: str, lease_ns: int) -> Election:
     """Election among the processes of the lake named `lake`: by lock in a folder, by lease in a bucket.
 
-    owner: unique name of this process.
+    owner: unique name of this process; lease_ns: duration of the lease, ns (`live.build_lease`).
     """
     folder = local_path(lake)
-    return LeaseElection(store, owner) if folder is None else LockElection(folder)
+    return LeaseElection(store, owner, lease_ns) if folder is None else LockElection(folder)

@@ -128,7 +128,7 @@ Committed = tuple[CommitRecord, float]
 
 
 class Commit(Enum):
-    """Whether a step of a lane ends with a commit."""
+    """Condition under which a step of a lane ends with a commit."""
 
     NEVER = 0
     DUE = 1

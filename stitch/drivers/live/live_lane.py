@@ -41,8 +41,6 @@ from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
 
 KEPT_LETTERS_BYTES: Final = 32 * 2**20
 """Size, bytes, of the dead letters buffered for a commit above which further ones are only counted."""
-COMMIT_SHARE: Final = 16
-"""Divisor of the memory budget that gives the bytes of buffered events above which a lane commits."""
 
 
 class LiveLane:
@@ -228,7 +226,7 @@ class LiveLane:
         waited = now_ns - self._committed_at_ns >= self._settings.commit_interval_ns
         return (
             (waited and self._changed)
-            or self._arrivals.bytes > self._settings.memory_bytes // COMMIT_SHARE
+            or self._arrivals.bytes > self._settings.commit_share * self._settings.memory_bytes
             or self._ends_a_window
         )
 

@@ -82,11 +82,6 @@ BUSY_POLL_S: Final = 0.05
 """Maximum wait for messages, s, while others are being decoded."""
 RESUME_SHARE: Final = 0.7
 """Share of the lanes' memory limit, in [0, 1], below which paused reading resumes."""
-LANES_SHARE: Final = 4
-"""Divisor of the memory budget that gives the bytes of events above which reading pauses."""
-AHEAD_SHARE: Final = 8
-"""Divisor of the memory budget that gives the bytes of events queued for busy lanes above which nothing is
-polled."""
 
 
 class LiveRun:
@@ -172,7 +167,7 @@ class LiveRun:
         lanes and of the builder, update the status."""
         self._own(self._source.change())
         self._take_over_again()
-        if self._work.bytes > self._settings.memory_bytes // AHEAD_SHARE:
+        if self._work.bytes > self._settings.queue_share * self._settings.memory_bytes:
             self._work.pause(min(timeout_s, BUSY_POLL_S))
         else:
             is_busy = bool(self._decoders) or self._work.bytes > 0
@@ -487,7 +482,7 @@ class LiveRun:
     def _hold_back(self) -> None:
         """Pause reading while lanes hold too much memory or wait for a retry; else resume it."""
         waiting = [n for n, lane in self._lanes.items() if lane.state is LaneState.WAITING]
-        limit = self._settings.memory_bytes // LANES_SHARE
+        limit = self._settings.lanes_share * self._settings.memory_bytes
         full = self._held() > limit * (RESUME_SHARE if self._full else 1) or bool(waiting)
         if full != self._full:
             self._full = full

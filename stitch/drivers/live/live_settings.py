@@ -46,6 +46,25 @@ class LiveSettings(Config):
     memory_bytes: int = 2**30
     """Memory budget of the process; minimum 352 MB. What the loaded process leaves is shared by events read
     since the last commits and by the windows being built; streams pause when it is used up."""
+    lanes_share: Expert[float] = Field(default=1 / 4, gt=0, le=0.5)
+    """Share of `live.memory` that lanes may take for events read since their last commits; reading pauses
+    above it."""
+    queue_share: Expert[float] = Field(default=1 / 8, gt=0, le=0.5)
+    """Share of `live.memory` that messages queued for busy lanes may take; nothing is polled above it."""
+    commit_share: Expert[float] = Field(default=1 / 16, gt=0, le=0.5)
+    """Share of `live.memory` that a lane may take before it commits ahead of `live.commit_interval`."""
+    young_share: Expert[float] = Field(default=1 / 4, ge=0, le=0.5)
+    """Share of `live.memory` for events that stay in memory until their window is built; the others are read
+    back from the log. Stitching takes a third of `live.memory`."""
+    build_lease_ns: Expert[int] = Field(default=6 * NS_PER_SECOND, ge=NS_PER_SECOND)
+    """Time without a sign of life after which another process builds the windows of a lake in a bucket."""
+    build_retry_ns: Expert[int] = Field(default=5 * NS_PER_SECOND, gt=0)
+    """Time after a failure until the process tries to build windows again."""
+    build_stage_ns: Expert[int] = Field(default=10 * NS_PER_SECOND, ge=0)
+    """Time without a change after which another builder's staged files count as left behind by a process that
+    died."""
+    build_grace_ns: Expert[int] = Field(default=60 * NS_PER_MINUTE, ge=0)
+    """Time for which files of replaced windows stay, for readers that opened the lake before."""
     keep_freed_share: Expert[float] = Field(default=0.7, ge=0, le=1)
     """Share of `live.memory` up to which the process keeps freed memory instead of returning it to the
     system. The system clears returned pages before they are used again: an eighth to a quarter of the CPU

@@ -38,7 +38,8 @@ class Observed:
     """Estimate of the change from the reference alone by limits taken from the reference; None: use
     `reference`, or `estimate` without a history."""
     plain_matters: B1 | None = None
-    """As `matters`, for the test against the reference alone; None: `matters` applies there too."""
+    """[rows] True for a change large enough to count, by the floors of the test against the reference alone;
+    None: `matters` holds for that test as well."""
     threshold_us: F8 | None = None
     """Threshold of very slow calls, µs: calls that take this time or longer; None for other measures."""
     instance: Sequence[Instance] | None = None

@@ -90,7 +90,7 @@ def said(kind: ReasonKind, text: str) -> tuple[Reason, ...]:
 
 
 def changed(measures: Sequence[PeriodMeasure]) -> list[Reason]:
-    """One reason for each measure of whole periods that changed significantly."""
+    """Reasons of the verdict, one per measure of whole periods that changed significantly."""
     return _once(
         _about(
             test,

@@ -152,7 +152,7 @@ class Sizes:
     paths: Paths
     settings: RobustSettings
     windows: int = 0
-    """As `LargestChange.windows`."""
+    """Number of ordinary windows that limit the largest change; 0 without a history."""
 
     def largest(self, factor: float = 1.0) -> LargestChange:
         """Compute the largest possible changes if both periods had `factor` times as many requests with the
