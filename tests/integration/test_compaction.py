@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import duckdb
@@ -33,6 +34,7 @@ from schemas.errors import LakeError
 from schemas.lake import PARAMS_SCHEMA
 from schemas.periods import parse_period
 from schemas.windows import Window
+from stitch.lake.chain import CommitTakenError
 from stitch.lake.encoding import decode, read_rows
 from stitch.lake.fsck import check
 from stitch.lake.lane import Lane
@@ -40,9 +42,9 @@ from stitch.lake.layout import read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore, Store
 from stitch.lake.upkeep import compaction
-from stitch.lake.upkeep.compaction import Compacted, compact
+from stitch.lake.upkeep.compaction import Compacted, Rewritten, compact, rewrite
 from stitch.lake.upkeep.retention import retire
-from stitch.lake.upkeep.upkeep_lane import UpkeepRun
+from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun
 
 pytestmark = pytest.mark.usefixtures("encoded_once")
 
@@ -376,4 +378,53 @@ def test_live_lanes_go_on_beside_a_compaction() -> None:
         standing = Standing(positions=positions, sealed_to_ns=4 * WINDOW_NS)
         live.commit(staging, CommitBody(kind="live", standing=standing))
     assert rows_of(content(store)) == expected()
+    assert check(store) == []
+
+
+def commit_of_another(store: Store) -> None:
+    """Commit to the upkeep lane, as a builder does."""
+    run = UpkeepRun(store, "lake", 0, 0, "another", "t")
+    lane = UpkeepLane(run, open_manifest(store, "lake").info)
+    with lane.stage() as staging:
+        lane.commit(staging)
+
+
+@pytest.mark.parametrize("times", [1, 5, 8])
+def test_a_compaction_goes_on_where_another_writer_commits_first(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a builder beside it does; groups become smaller each time."""
+    store = made(MemoryDisk())
+    left, expected_of_all = [times], compacted(made(MemoryDisk()))
+
+    def rewritten(*args: Any, **kwargs: Any) -> Rewritten:
+        if left[0]:
+            left[0] -= 1
+            commit_of_another(store)
+        return rewrite(*args, **kwargs)
+
+    monkeypatch.setattr(compaction, "rewrite", rewritten)
+    done = compacted(store)
+    assert (done.windows, done.files_before, done.files_after) == (
+        expected_of_all.windows,
+        expected_of_all.files_before,
+        expected_of_all.files_after,
+    )
+    assert left == [0]
+    assert compacted(store).windows == 0
+    assert check(store) == []
+
+
+def test_a_compaction_ends_where_others_always_commit_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, store = small()
+    before = files_a_window(store)
+
+    def rewritten(*args: Any, **kwargs: Any) -> Rewritten:
+        commit_of_another(store)
+        return rewrite(*args, **kwargs)
+
+    monkeypatch.setattr(compaction, "rewrite", rewritten)
+    with pytest.raises(CommitTakenError):
+        compacted(store)
+    assert files_a_window(store) == before
     assert check(store) == []

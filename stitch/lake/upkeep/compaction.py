@@ -14,7 +14,7 @@ from schemas.commits import Counters, Generation, Upkeep
 from schemas.errors import LakeError
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.windows import Window
-from stitch.lake.chain import lanes, read_tail
+from stitch.lake.chain import CommitTakenError, lanes, read_tail
 from stitch.lake.encoding import decode
 from stitch.lake.layout import WINDOW_TABLES, WindowTable
 from stitch.lake.manifest import LakeFile, Manifest, open_manifest
@@ -168,6 +168,10 @@ WINDOWS_A_COMMIT: Final = 128
 interruption."""
 
 
+_LOSSES_BORNE: Final = 8
+"""Maximum number of commits that a run may lose in a row to other writers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compacted:
     """Result of a run of compaction, or of a dry run."""
@@ -191,8 +195,9 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
     period is over.
 
     New files are read back and compared with the old ones before the commit. Memory: the files of one
-    window. Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError; windows committed
-    before stay compacted.
+    window. If another writer commits first, as a live builder may every few seconds, it goes on with smaller
+    groups of windows. Raises LakeError, CommitTakenError (others were always first: run it again), OSError;
+    windows committed before stay compacted.
     """
     store, manifest = run.store, open_manifest(run.store, run.lake)
     if dry_run:
@@ -200,24 +205,33 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
         files = manifest.by_window(_candidates(manifest, least_files, upkeep))
         sizes = [file.size for own in files.values() for file in own]
         return Compacted(len(files), len(sizes), 0, sum(sizes), 0, 0)
-    lane = UpkeepLane(run, manifest.info)
-    manifest = open_manifest(store, run.lake)  # after opening: what another upkeep does now takes our number
-    settle_published(store)
-    windows = _candidates(manifest, least_files, lane.upkeep)
     before: list[int] = []
     after: list[int] = []
-    for start in range(0, len(windows), WINDOWS_A_COMMIT):
-        group = manifest.by_window(windows[start : start + WINDOWS_A_COMMIT])
-        with lane.stage() as staging:
-            parts = [rewrite(store, manifest, staging, window, own) for window, own in group.items()]
-            generation = Generation(seq=lane.seq, at_ns=run.now_ns, through=lane.all_of(manifest))
-            counters = Counters(flows=sum(part.flows for part in parts))
-            record = lane.commit(staging, counters=counters, generation=generation)
-        lane.set_aside(file for own in group.values() for file in own)
-        before += [file.size for own in group.values() for file in own]
-        after += [item.size for item in record.publish]
-    removed = lane.sweep(run.sweep_ns)
-    return Compacted(len(windows), len(before), len(after), sum(before), sum(after), removed)
+    n_windows, losses, size = 0, 0, WINDOWS_A_COMMIT
+    while True:
+        lane = UpkeepLane(run, manifest.info)
+        manifest = open_manifest(store, run.lake)  # after opening: what others do now takes our number
+        settle_published(store)
+        windows = _candidates(manifest, least_files, lane.upkeep)
+        try:
+            for start in range(0, len(windows), size):
+                group = manifest.by_window(windows[start : start + size])
+                with lane.stage() as staging:
+                    parts = [rewrite(store, manifest, staging, window, own) for window, own in group.items()]
+                    generation = Generation(seq=lane.seq, at_ns=run.now_ns, through=lane.all_of(manifest))
+                    counters = Counters(flows=sum(part.flows for part in parts))
+                    record = lane.commit(staging, counters=counters, generation=generation)
+                lane.set_aside(file for own in group.values() for file in own)
+                before += [file.size for own in group.values() for file in own]
+                after += [item.size for item in record.publish]
+                n_windows, losses = n_windows + len(group), 0
+        except (CommitTakenError, FileNotFoundError):  # lost the number, or the stage, to another writer
+            losses, size = losses + 1, max(1, size // 4)  # one window takes less time than a builder's pause
+            if losses > _LOSSES_BORNE:
+                raise
+            continue
+        removed = lane.sweep(run.sweep_ns)
+        return Compacted(n_windows, len(before), len(after), sum(before), sum(after), removed)
 
 
 def _candidates(manifest: Manifest, least_files: int, upkeep: Upkeep) -> list[Window]:
