@@ -391,9 +391,14 @@ def cron_jobs() -> dict[str, dict[str, Any]]:
     return {job["metadata"]["name"].removeprefix("flowdiff-"): job for job in items}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def recent_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with requests of yesterday, of the same weekday of the two weeks before, and of this hour."""
+    """A lake with requests of yesterday, of the same weekday of the two weeks before, and of this hour; made
+    for each test, and not just before midnight, as the commands ask for yesterday.
+    """
+    left_s = (NS_PER_DAY - time.time_ns() % NS_PER_DAY) / 10**9
+    if left_s < 60:
+        time.sleep(left_s)
     now_ns = time.time_ns()
     today = now_ns - now_ns % NS_PER_DAY
     starts = [
