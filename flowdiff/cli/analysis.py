@@ -120,10 +120,6 @@ def compared(
     warn_of_pending(found.periods)
     if memory is None:
         keep_freed()
-    else:  # freed memory is then available to all libraries
-        import pyarrow as pa
-
-        pa.set_memory_pool(pa.system_memory_pool())
     return found, analysed(found, chosen, refine, use, stage, workers, memory)
 
 

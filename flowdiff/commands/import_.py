@@ -137,14 +137,10 @@ def command(
     share_one_heap()
     keep_freed()
 
-    import pyarrow as pa
-
     from stitch.drivers.batch import import_into
 
     rules = {"allow": allow_params, "deny": drop_params, "redact": redact_params, "hash": hash_params}
     params = _param_rules(rules, hash_key_file)
-    # Arrow's default pool takes a third more CPU here, in page faults (on 1 M spans).
-    pa.set_memory_pool(pa.system_memory_pool())
     decode = settings.decode.model_copy(update={"params": params})
     settings = settings.model_copy(
         update={"decode": decode, "columns": span_columns(named_values("--column", column))}
@@ -158,6 +154,8 @@ def command(
         )
     doing = spark.cluster(workers)
     processes, threads = _shares(workers)
+    import pyarrow as pa
+
     pa.set_cpu_count(max(processes, threads))
     if member is not None and member.number:
         echo(f"tasks done: {member.work():,}")

@@ -64,9 +64,6 @@ def command(
     found = effective(flags, os.environ, config)
     share_one_heap()
 
-    import pyarrow as pa
-
     from flowdiff.live.ingest_run import ingest
 
-    pa.set_memory_pool(pa.system_memory_pool())
     return ingest(found.config, until_end=until_end)

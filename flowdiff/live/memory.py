@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from schemas.errors import ConfigError
-from stitch import heap
-from stitch.heap import ARENA_MAX, set_heap
+from stitch.heap import ARENA_MAX, give_back, set_heap
 
 if TYPE_CHECKING:
     from flowdiff.settings.ingest_config import HeapSettings
@@ -87,11 +86,3 @@ def giving_back(kept_bytes: float, kept_s: float, every_s: float) -> Iterator[No
     finally:
         over.set()
         thread.join()
-
-
-def give_back() -> None:
-    """Return freed memory to the system; takes some milliseconds per gigabyte."""
-    import pyarrow as pa  # imported only after the heap is shared
-
-    pa.default_memory_pool().release_unused()
-    heap.give_back()
