@@ -4,7 +4,7 @@ Read in the order of a run (`robust_run`):
 
 * A `Comparison` is the input: requests, their profile, the role of each time slot (`roles`).
 * `confounders` adjust it where they can: they undo a renaming, or leave out a window with an incident.
-* A `View` has sums by call site: before, after, in the baseline. Each row of MEASURES (`measures`)
+* A `View` has sums by call site: before, after, baseline blocks. Each row of MEASURES (`measures`)
   computes an `Estimate` of one quantity at every site: values, standard errors, values of the blocks.
   `sites_seen` does so for all sites, shard by shard if they do not fit into memory.
 * `testing` selects the significant changes; `confounders` explain some of them.

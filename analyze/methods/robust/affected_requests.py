@@ -100,8 +100,8 @@ class AtSite:
     """float64[rows]: mean own time of the request's calls at the change's site, µs; 0 without calls. For the
     same change on several hosts, the mean over its sites."""
     hit: B1
-    """bool[rows]: True if the request shows the change: its call pattern, a failing call, or a time on the
-    problem's side of the middle of before and after."""
+    """bool[rows]: True if the request shows the change: its call pattern, a failing call, or an own time
+    beyond the middle of before and after (very slow calls: beyond their threshold)."""
     inside: B1
     """bool[rows]: True if the request used the change's instance or belongs to its attribute segment; all
     True if the change is limited to neither."""
@@ -198,11 +198,11 @@ def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Cha
 
 
 def when_by_statistics(profile: Profile, roles: Roles, change: Change) -> When | None:
-    """Interval of the problem in which a change shows, from numbers of requests per time slot; None if no
-    interval stands out.
+    """Interval of the problem in which a change shows, from the share of requests per time slot that show it;
+    None if no interval stands out.
 
-    The share is of requests that touch the change's site, or of all requests if none touch it in the
-    reference.
+    The denominator is the number of requests that touch the change's site or, if none touch it in the
+    reference, of all requests.
     """
     hits = _hits_by_slot(profile, change)
     requests = _by_slot(profile, profile.visits.filter(pc.equal(profile.visits["site"], change.site)), "n")

@@ -57,13 +57,14 @@ class Calls:
     bin: I8
     """int64[rows]: histogram bin (`bin_of`) of the calls' own time in ns."""
     n: F8
-    """float64[rows]: number of requests at the call site; a request with several calls at the site counts in
-    parts, 1 / number of its calls in each row."""
+    """float64[rows]: number of requests at the call site; each of the k calls that a request makes there
+    counts 1 / k."""
     of_component: F8
-    """float64[rows]: number of requests at the component; a request with several calls of the component
-    counts in parts, 1 / number of its calls in each row."""
+    """float64[rows]: number of requests at the component; each of the k calls of the component that a request
+    makes counts 1 / k."""
     failing: F8
-    """float64[rows]: number of requests with a failing call, in the same parts as `n`."""
+    """float64[rows]: number of requests with a failing call at the call site; each failing one of the k calls
+    that a request makes there counts 1 / k."""
     count: F8
     """float64[rows]: number of calls, weighted by the requests' sampling weights."""
     own_ns: F8

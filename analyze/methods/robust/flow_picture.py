@@ -102,7 +102,7 @@ class _Numbers:
     @cached_property
     def _account(self) -> tuple[I8, I8, F8]:
         """Rows of the breakdown: (int64[rows] root type, int64[rows] calling path, float64[rows, 4] time on
-        critical paths in ns before and after, number of calls before and after)."""
+        critical paths in ns before and after, number of calls on critical paths before and after)."""
         table, roles = self.run.profile.account, self.run.roles
         root, path, slot = (table[name].to_numpy().astype(np.int64) for name in ("root", "path", "slot"))
         key = root * max(len(self.names.paths), 1) + path
@@ -141,8 +141,8 @@ class _Numbers:
 
     @cached_property
     def _by_path(self) -> F8:
-        """float64[paths, 4]: time on critical paths in ns before and after, number of calls before and
-        after."""
+        """float64[paths, 4]: time on critical paths in ns before and after, number of calls on critical paths
+        before and after."""
         _root, path, sums = self._account
         return np.stack([totals(path, column, len(self.names.paths)) for column in sums.T], axis=1)
 

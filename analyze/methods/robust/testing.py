@@ -37,8 +37,8 @@ class HiddenChange:
     z_usual: float
     """Change from the baseline divided by its standard error, noise between windows included."""
     p_usual: float
-    """Probability that a normal period differs as much: the largest of the p that include the noise and the
-    share of baseline blocks that are as far from the reference."""
+    """Probability of a value like the problem's in a normal period: the largest of the p-values that include
+    noise, and of the share of baseline blocks nearer to the problem than to the reference."""
     alike: tuple[tuple[int, float], ...]
     """(index of a baseline block, value) of each block whose value is nearer to the problem's value than to
     the reference's; values in the unit of the change."""

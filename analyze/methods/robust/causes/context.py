@@ -80,8 +80,8 @@ class Hosts:
         )
 
     def what(self, change: Change) -> tuple[object, ...]:
-        """Key of a change that is equal on all hosts: (the parts of `place`, group of kinds from FAMILIES or
-        the kind, True if the value rose)."""
+        """Key of a change that is equal on all hosts: (key of its site as in `place`, set of kinds in
+        FAMILIES that contains its kind, True if the value rose)."""
         family = next((family for family in FAMILIES if change.kind in family), change.kind)
         return (*self.place(change.site), family, change.ups)
 
@@ -194,9 +194,9 @@ def context_of(
 ) -> Context:
     """Group significant changes into symptoms, and collect the data that relations look up.
 
-    by_load: changes that a change of load explains. Those of time also become symptoms (`Symptom.by_load`),
-    since changed paths may have caused the load. begun: number of failed requests by the operation where the
-    failure began.
+    by_load: changes that a change of load explains. Changes of time among them also become symptoms
+    (`Symptom.by_load`), since changed paths may have caused the load. begun: number of failed requests by the
+    operation where the failure began.
     """
     profile, groups = profiled
     names = profile.names

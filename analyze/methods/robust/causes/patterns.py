@@ -40,8 +40,8 @@ def times_called(pattern: CallPattern, other: CallPattern = ()) -> dict[int, tup
 
 
 def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
-    """Change with the largest opposite difference of the share of another call pattern at the same site; None
-    if there is none."""
+    """Change of another call pattern's share at the same site in the opposite direction, the largest one;
+    None if there is none."""
     others = [
         other
         for other in changes

@@ -159,7 +159,7 @@ def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 def _in_common(symptom: Symptom, context: Context) -> object:
     """Key that two operations of a component must share for their symptoms to be alike; None if the symptom
-    can have no such counterpart.
+    is alike to no other.
 
     Failures have different keys if they are failing calls of different callees.
     """

@@ -60,8 +60,8 @@ class Symptom:
         return int(self.requests.sum()) if len(self.requests) else self.counted
 
     def common(self, other: Symptom, *, related: bool) -> int:
-        """Number of requests that show both this symptom and `other`. Statistics do not record it: then the
-        largest possible number if `related`, otherwise 0."""
+        """Number of requests that show both this symptom and `other`. From statistics, which do not record
+        it, the largest possible number if `related`, otherwise 0."""
         if len(self.requests):
             return int((self.requests & other.requests).sum())
         return min(self.n_requests, other.n_requests) if related else 0
@@ -227,8 +227,7 @@ class Cause:
     """Hosts on which the leading site was tested without finding a change; empty if components do not name
     hosts."""
     edges: tuple[Edge, ...] = ()
-    """One link per symptom that follows, directly or indirectly, from the leading symptom, to the symptom
-    that it follows from."""
+    """For each symptom of the cause but the leading one, the link to the symptom that it follows from."""
 
     @property
     def alike(self) -> tuple[Change, ...]:

@@ -34,8 +34,8 @@ class FarCalls:
     n: F8
     """float64: number of requests in the problem with an own time above the threshold."""
     p: F8
-    """float64: probability of at least as many far slower calls, at the site or in a set of sites with it, if
-    the baseline's tail continues; 1 without far slower calls."""
+    """float64: probability of at least as many far slower calls, at the site or in a set of sites that
+    contains it, if the baseline's tail continues; 1 without far slower calls."""
     passes: B1
     excess_ns: F8
     """float64: time above the threshold, ns, averaged over all calls of the site in the problem."""

@@ -39,8 +39,8 @@ class Observed:
     """Estimate of the change from the reference to the problem; None without a history, where `estimate` is
     that change."""
     plain: Estimate | None = None
-    """Estimate of the change from the reference to the problem with thresholds also taken from the reference
-    only; None: `reference` is used (without a history `estimate`)."""
+    """Estimate of the change from the reference to the problem with thresholds (for very slow calls) taken
+    from the reference only; None: `reference` is used instead, or `estimate` without a history."""
     plain_matters: B1 | None = None
     """True for rows that meet the measure's further conditions in the test against the reference alone; None:
     `matters` is used for that test, too."""

@@ -248,7 +248,8 @@ def far_slower_calls(view: View) -> Observed:
 
 def _alike(names: Names) -> tuple[I8, I8]:
     """Two partitions of the sites into sets, each int64[sites] with the number of the site's set: by
-    operation; and by operation, but for steps between trace points by the point where the step begins."""
+    operation; and by operation except that steps between trace points are grouped by the point at which they
+    begin."""
     operation = np.array([site.operation for site in names.sites], dtype=np.int64)
     first = len(names.operations)
     begins = [first + site.caller if site.kind is SiteKind.STEP else site.operation for site in names.sites]

@@ -80,8 +80,8 @@ class _Test:
     n_tests: float
     """Number of tests by which p is multiplied (Bonferroni)."""
     changed: bool = False
-    """True if p treats the baseline's hit rate as known exactly, because the test runs within a segment that
-    changed."""
+    """True if p treats the baseline's rate of failing (or slow) requests as known exactly, because the test
+    runs within a segment that changed."""
 
 
 class SegmentSearch:
@@ -480,8 +480,8 @@ def _distinct(
 
 
 def _time_blocks(flat: FlatRequests, sample: int, n: int) -> I8:
-    """Number of the time block each request of `sample` starts in, int64[requests], 0 to n - 1; blocks divide
-    the sample's time into n equal intervals. -1 for requests of other samples."""
+    """Index of the time block in which each request of `sample` starts, int64[requests], 0 to n - 1; blocks
+    divide the sample's time into n equal intervals. -1 for requests of other samples."""
     blocks = np.full(len(flat.row), -1, dtype=np.int64)
     mine = np.flatnonzero(flat.sample == sample)
     start = flat.start_ns[mine]

@@ -52,11 +52,13 @@ class Counts(NamedTuple):
     n: F8
     """Number of requests in each attribute segment, float64[values, blocks, strata]."""
     x: F8
-    """Number of hits in each attribute segment, float64[values, blocks, strata]."""
+    """Number of hits (failing or slow requests, see `Outcome`) in each attribute segment, float64[values,
+    blocks, strata]."""
     n_all: F8
     """Number of all requests, in the segment or not, float64[blocks, strata]."""
     x_all: F8
-    """Number of hits among all requests, in the segment or not, float64[blocks, strata]."""
+    """Number of hits (failing or slow requests, see `Outcome`) among all requests, in the segment or not,
+    float64[blocks, strata]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +69,19 @@ class Compared:
     n: F8
     """Number of requests in the attribute segment, over strata that also have requests outside it."""
     x: F8
-    """Number of hits in the attribute segment."""
+    """Number of hits (failing or slow requests, see `Outcome`) in the attribute segment."""
     y: F8
-    """Number of hits among the requests outside the attribute segment, in the same strata."""
+    """Number of hits (failing or slow requests, see `Outcome`) outside the attribute segment, in the same
+    strata."""
     e: F8
-    """Number of hits expected in the attribute segment if it had the hit rate of all requests."""
+    """Number of hits (failing or slow requests) expected in the attribute segment at the hit rate of all
+    requests."""
     f: F8
-    """Number of hits expected outside the attribute segment if the others had the hit rate of all
+    """Number of hits (failing or slow requests) expected outside the attribute segment at the hit rate of all
     requests."""
     alike: F8
-    """Weight, in hits, of the prior that the attribute segment's hit rate in the baseline equals the rate of
-    the other requests, float64[values]."""
+    """Weight, in hits (failing or slow requests), of the prior that the attribute segment's hit rate in the
+    baseline equals the rate of the other requests, float64[values]."""
 
     @property
     def ordinary(self) -> F8:
@@ -130,8 +134,8 @@ def compared_counts(counts: Counts, alike: F8) -> Compared:
 
 
 def _exposed(counts: Counts) -> tuple[F8, ...]:
-    """Columns n, x, y, e, f of `Compared`, from counts with two blocks. Strata are left out that lack the
-    segment's requests in the problem, or other requests in either block."""
+    """Columns n, x, y, e, f of `Compared`, each float64[values, 2], from counts with two blocks. Strata are
+    left out that lack the segment's requests in the problem, or other requests in either block."""
     n, x, n_all, x_all = counts
     m, y = n_all - n, x_all - x
     fits = (n[:, 1] > 0) & (m[:, 1] > 0) & (m[:, 0] > 0)

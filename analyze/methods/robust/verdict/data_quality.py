@@ -285,7 +285,7 @@ _FINE_NS: Final = NS_PER_SECOND // 1000
 
 def silence_rows(found: Sequence[Sequence[Silence]], samples: Sequence[Sample]) -> Iterator[QualityRow]:
     """Yield a row for each sample with a silence (an interval without requests although some were expected),
-    the problem first. found: silences of (reference, problem), the most significant first."""
+    the problem first. found: silences of (reference, problem), longest first."""
     for sample, begin in ((_PROBLEM, ""), (_REFERENCE, "The reference is not normal: ")):
         if not found[sample]:
             continue
