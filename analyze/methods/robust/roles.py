@@ -15,7 +15,7 @@ from analyze.profile.profile import Slot
 from schemas.arrays import B1, I8
 
 REFERENCE, PROBLEM = 0, 1
-"""Indices of the samples in a comparison."""
+"""Indices of the samples in a comparison: 0 for the reference, 1 for the problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Roles:
     problem: B1
     """True for time slots of the problem."""
     noise: I8
-    """int64[slots]: index of the baseline block that each time slot belongs to; -1 for slots of the
-    problem."""
+    """int64[slots]: index of the baseline block that each time slot belongs to; -1 for slots of the problem
+    and for outlying windows."""
     noise_assumed: bool
     """True if all baseline blocks are pieces of one short stretch of time, so that they underestimate the
     noise between periods."""

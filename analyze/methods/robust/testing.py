@@ -471,8 +471,8 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
 def _silent_before(
     second: Sequence[Change], first: Sequence[Change], names: Names, most_of_it: float
 ) -> list[Change]:
-    """Changes of `second` without those at sites whose operation or caller has a change of structure in
-    `first`, and without changes of calls that are a consequence of the caller's change."""
+    """Filter `second`: drop changes at sites whose operation or caller has a change of paths, calls or errors
+    in `first`, and changes of numbers of calls that follow from the caller's change."""
     inherited = _inherited(second, names, most_of_it)
     reported = {
         names.sites[change.site].operation

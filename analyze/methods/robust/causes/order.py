@@ -17,7 +17,7 @@ from schemas.arrays import F8, I8
 
 _MOST_BACK: Final = 1 - 1e-9
 _REQUESTS: Final = 0.5
-"""Smallest difference of two expected numbers of requests at which they count as different."""
+"""Minimum difference of two expected numbers of requests for one to count as larger."""
 
 
 @dataclass(frozen=True, slots=True)

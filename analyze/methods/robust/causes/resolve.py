@@ -57,11 +57,11 @@ def by_size(causes: Sequence[Cause]) -> tuple[Cause, ...]:
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
-    """For each symptom that follows from another: the symptom it follows from, and the relation. O(relations
-    · symptoms²).
+    """For each symptom that follows from another one: (the symptom it follows from, the relation).
+    O(relations · symptoms²).
 
-    Relations are tried in order; the best fits of a relation are chosen first, and those that would close a
-    cycle are skipped.
+    Relations are tried in order, and the best fits of a relation first; a link that would close a cycle is
+    skipped.
     """
     chosen: dict[Symptom, tuple[Symptom, Relation]] = {}
     leading = [symptom for symptom in context.symptoms if not symptom.by_load]

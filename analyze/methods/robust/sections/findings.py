@@ -76,8 +76,8 @@ _ATTRIBUTES: Final = (
 
 
 def foremost(parts: Sequence[float], most: int) -> list[int]:
-    """Indices of the findings to show: the first `most`; the last of them is replaced by the finding with the
-    largest absolute part if that comes later.
+    """Indices of the findings to show: the first `most`; the finding with the largest absolute part takes the
+    last place if it comes later.
 
     Improvements rank last, but may account for most of the change of the mean. parts: part of the change of
     each finding.

@@ -331,7 +331,7 @@ def _only(explanation: Explanation) -> b.Words:
 
 def _changed_with(identifiers: Sequence[ChangedIdentifier]) -> list[tuple[ChangedIdentifier, str]]:
     """Identifiers (e.g. versions) that changed with the period, each with the operation or component that has
-    it; those whose values before and after are most similar come first, as versions are.
+    it. Identifiers whose values before and after are most similar come first, since versions are similar.
 
     Identifiers with several values, e.g. ids that are new after every start, are listed only if there are no
     others.

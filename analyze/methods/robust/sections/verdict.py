@@ -230,8 +230,8 @@ def meaning(section: VerdictSection) -> str:
 
 
 def warnings(section: VerdictSection) -> tuple[str, ...]:
-    """Sentences on severe limits of the data, to be read before the headline; those that are reasons of the
-    verdict already are left out."""
+    """Sentences on severe limits of the data, to be read before the headline; limits that the verdict's
+    reasons state already are left out."""
     told = {reason.text for reason in section.reasons}
     return tuple(row.text for row in section.quality if row.severe and row.text not in told)
 

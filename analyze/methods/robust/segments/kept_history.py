@@ -33,11 +33,11 @@ class KeptHistory:
         self._slow = _Rows.of([block.slow_segments for block in blocks], "slow_n", roots, None)
 
     def counts(self, attribute: str, text: str, component: int) -> Counts | None:
-        """Requests and hits of one attribute value and of all requests, by block and root type; None if no
-        block stores the attribute.
+        """Number of requests and hits, by block and root type, for one attribute value and for all requests;
+        None if no block stores the attribute.
 
-        attribute, text: name and value of the attribute. component: index of a component: counts the requests
-        that pass it, and as hits those that fail there; SLOW: counts all requests, and the slow ones as hits.
+        attribute, text: name and value of the attribute. component: index of a component (requests that pass
+        it are counted; hits fail there), or SLOW (all requests are counted; hits are slow).
         """
         rows = self._slow if component == SLOW else self._rows
         shape = (self.n_blocks, self.n_roots)

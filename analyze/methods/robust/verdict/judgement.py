@@ -209,8 +209,8 @@ def _against_all(
 def _quality(
     run: RobustRun, rows: tuple[QualityRow, ...], first: tuple[QualityRow, ...]
 ) -> tuple[QualityRow, ...]:
-    """All rows on data quality, and one for each confounder that is present: severe rows first and, among
-    equally severe ones, `first` before the confounders' before `rows`."""
+    """All rows on data quality, including one for each confounder that is present; severe rows first. Among
+    equally severe rows, `first` comes before the confounders' rows, and these before `rows`."""
     more = [
         QualityRow(kind=one.kind, severe=one.severe, text=one.text)
         for one in run.confounded.explained.values()

@@ -154,7 +154,7 @@ def mean_gap_us(start_ns: I8, response_ns: I8) -> float | None:
     """Mean idle time before a request, µs: from the end of all earlier requests to its start, 0 if they
     overlap; None for fewer than two requests.
 
-    Of sampled requests, it is the mean gap between those in the sample. O(requests log requests).
+    If requests are sampled, gaps are between sampled requests. O(requests log requests).
     """
     if len(start_ns) < 2:
         return None

@@ -39,8 +39,8 @@ class VerdictReached:
 
 @dataclass(frozen=True, slots=True)
 class VerdictBasis:
-    """Facts that decide the outcome. Those that are functions are called only if the outcome or a sentence
-    needs the value."""
+    """Facts that decide the outcome. Attributes that are functions are called only if the outcome or a
+    sentence needs the value."""
 
     measures: tuple[PeriodMeasure, ...]
     """Measures of whole periods, e.g. the mean response time; empty if a period has no requests."""
