@@ -10,8 +10,8 @@ from analyze.methods.robust.confounders.port import Confounder, Explained, count
 
 
 class AbnormalReference(Confounder):
-    """Confounder for an abnormal reference: explains changes from the history that the reference shows
-    already."""
+    """Confounder for an abnormal reference: explains changes against the history that already show in the
+    reference."""
 
     name = "abnormal-reference"
     doc = "An incident that began before the reference is no change of the problem period."

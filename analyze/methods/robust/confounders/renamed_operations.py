@@ -148,8 +148,8 @@ def _half_moved(gone: list[OperationName], found: Mapping[OperationName, Operati
 
 
 def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[str]]) -> bool:
-    """True if two names may belong to one operation: only the point differs, or the point is equal and each
-    differing component or callee is one that disappeared in favour of a new one. Otherwise the new name is
+    """True if two names may belong to one operation: only the point differs, or the point is equal and, where
+    component or callee differ, the old one disappeared and the new one appeared. Otherwise the new name is
     another route.
 
     moved: (components that disappeared, components that appeared in the problem).

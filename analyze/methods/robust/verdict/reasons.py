@@ -50,7 +50,7 @@ class ExplainedShare:
 
     @property
     def share(self) -> float:
-        """Share of the change that the findings account for, limited to [0, 1]."""
+        """Share of the change of the mean response time that the findings account for, limited to [0, 1]."""
         return min(max(self.found_us / self.change_us, 0.0), 1.0)
 
     def text(self, said: str, one: bool) -> str:
@@ -140,7 +140,7 @@ def hidden(measures: Sequence[PeriodMeasure]) -> list[Reason]:
 
 
 def explained(findings: int, share: ExplainedShare | None, *, timeless: bool) -> Reason:
-    """Reason that tells the number of findings, and the share of the change of the mean response time that
+    """Reason that states the number of findings, and the share of the change of the mean response time that
     they account for. share: None if the mean did not change at all."""
     count = counted(findings, "finding")
     if timeless:

@@ -31,7 +31,8 @@ root failed ("errors"), share of requests with a failing call, root included ("f
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Difference between two normal periods, in addition to sampling error within them."""
+    """Noise between two normal periods, in addition to sampling error within them: of means (`tau`) and of
+    shares (`phi`)."""
 
     tau: float
     """Standard deviation of the log of a window's mean response time between normal windows."""
