@@ -1,4 +1,4 @@
-"""Second stage of the watch: compare the time of an alarm with the time before it."""
+"""Second stage of the watch: compare the time since an alarm with the time before it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Confirmation:
         return [one for one in quiet if one[0] // self.window_ns // run % stride == 0]
 
     def _same_hours(self, onset: int) -> list[Range]:
-        """Quiet windows around the same time of day on preceding days."""
+        """Sealed windows without an incident around the same time of day on preceding days."""
         at, found = onset * self._detector.tick_ns, list[Range]()
         around = max(HOUR // 2, self.window_ns)
         for days in range(1, self._settings.season_days + 1):
