@@ -47,7 +47,10 @@ class VariableName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogSeries:
-    """Log of events or states of all instances, sorted by (variable, instance, time); arrays are [entries]."""
+    """Log of events or states of all instances, sorted by (variable, instance, time).
+
+    Arrays are [entries].
+    """
 
     names: tuple[VariableName, ...]
     """Names of the variables, by index."""
