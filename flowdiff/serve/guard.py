@@ -1,4 +1,5 @@
-"""Guard of the server: refuses requests that none of its pages can have made, and adds security headers.
+"""Guard of the server: refuses requests that cannot come from the server's own pages, and adds security
+headers.
 
 A foreign name that resolves to this machine (DNS rebinding) is detected by `Host`; a change requested by
 another site by `Origin` and `Sec-Fetch-Site`; a large body by its size.
@@ -29,7 +30,7 @@ _HEADERS: Final = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-"""Headers added to every answer that does not set them itself."""
+"""Headers added to every answer in which they are not set."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _METHODS: Final = ("GET", "HEAD", "POST", "DELETE")
 
@@ -43,7 +44,7 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """ASGI application that checks requests before it passes them to another one."""
+    """ASGI application that checks requests before it passes them to the wrapped application."""
 
     def __init__(self, app: ASGIApp, hosts: Collection[str], settings: ServeSettings) -> None:
         """hosts: names by which the server may be reached, without ports."""

@@ -17,7 +17,11 @@ class Links:
     """Base path: empty, or `/a/b` without a trailing slash."""
 
     def to(self, *parts: str, **parameters: str | int | Sequence[str] | None) -> str:
-        """Address with unquoted path parts and parameters; parameters that are None or empty are left out."""
+        """Address of a page.
+
+        parts: path segments, not yet quoted; parameters: query parameters, of which those that are None or
+        empty are left out.
+        """
         path = "".join(f"/{quote(part, safe='')}" for part in parts) or "/"
         asked = [
             (name.rstrip("_"), str(one))

@@ -1,7 +1,7 @@
-"""Queries of a lake, each in a child process, one of which is started in advance.
+"""Queries of a lake, each in a child process.
 
 Statements come from pages and from users: a process serves one borrower and is then ended, so that nothing is
-carried over to the next one. Starting takes most of a second, so there is a spare one.
+carried over to the next one. Starting a process takes most of a second, so one is started in advance.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from schemas.errors import FlowdiffError
 
 
 class Queries:
-    """Lends processes that query one lake, limited in number. Must be closed."""
+    """Pool that lends processes which query one lake, limited in number. Must be closed."""
 
     def __init__(
         self, lake: str, settings: ServeSettings, clock_ns: Callable[[], int], comparing: Comparing
     ) -> None:
-        """comparing: function that makes the comparisons which queries request."""
+        """comparing: function that runs the comparisons requested by queries."""
         self._lake = lake
         self._settings = settings
         self._clock_ns = clock_ns

@@ -1,4 +1,4 @@
-"""Answers shared by readers of the same address while they are fresh.
+"""Answers shared by all readers of the same address for a short time.
 
 Two hundred readers of *Now* request more pages a second than one interpreter renders; readers within the same
 second get the same page. Only used by the event loop.
@@ -44,7 +44,7 @@ class SharedAnswers:
         self._generation = 0
 
     def forget(self) -> None:
-        """Discard all answers, because something changed."""
+        """Discard all cached answers, because the state shown has changed."""
         self._kept.clear()
         self._coming.clear()
         self._bytes = 0

@@ -21,9 +21,8 @@ class TypicalRequest(Frozen):
     root: str
     requests: int
     leads: tuple[str, ...]
-    """Names of the ranges (`mode 2`, `the slowest`) that the category represents, as the most frequent
-    category of their most frequent root type.
-    """
+    """Names of the ranges (`mode 2`, `the slowest`) that the category represents: it is the most frequent
+    category of the range's most frequent root type."""
     share_of_time: float
     """Category's share of the sample's summed response time, 0 to 1."""
     mean_us: float
@@ -103,13 +102,14 @@ class KindInRange(Frozen):
     """Index into `BrowseRangesSection.roots` (root types) or `.categories`."""
     n: int
     share_in: float
-    """Weighted share of this kind among the requests in the range, 0 to 1."""
+    """Weighted share of requests of this root type or category among the requests in the range, 0 to 1."""
     share_out: float
-    """Weighted share of this kind among the requests outside the range, 0 to 1; 0 if there are none."""
+    """Weighted share of requests of this root type or category among the requests outside the range, 0 to 1;
+    0 if there are none."""
     lift: float | None
-    """`share_in` / `share_out`; None if the kind occurs only in the range."""
+    """`share_in` / `share_out`; None if no request of this root type or category is outside the range."""
     failed: float
-    """Share of failed requests among the kind's requests in the range, 0 to 1."""
+    """Share of failed requests among the requests of this root type or category in the range, 0 to 1."""
 
 
 class SiteInRange(Frozen):
@@ -160,7 +160,8 @@ class ResponseRange(Frozen):
     categories: tuple[KindInRange, ...]
     """Categories in the range, most requests first."""
     sites: tuple[SiteInRange, ...]
-    """Call sites in the range, largest difference of the mean to the other requests first."""
+    """Call sites in the range, by difference of the mean waiting time between requests in and outside the
+    range, largest first."""
 
 
 class BrowseRangesSection(Section):

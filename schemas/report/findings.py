@@ -147,9 +147,8 @@ class Evidence(Frozen):
             "by which relation it belongs to the finding (docs/internals/concepts.md); empty for what leads",
         ),
     ] = ""
-    """Relation (key of RELATIONS) through which the evidence follows from its cause; empty for the leading
-    evidence.
-    """
+    """Relation (key of RELATIONS) by which this evidence follows from the evidence `consequence_of`; empty
+    for the leading evidence."""
 
 
 class Factor(Frozen):
@@ -195,7 +194,8 @@ class Instant(Frozen):
 
 
 class When(Frozen):
-    """Start and end of a finding within the problem period; None for an end that lies beyond the period."""
+    """Start and end of a finding within the problem period; None for a start or an end that lies outside the
+    period."""
 
     began: Instant | None
     """Start of the change; None: the change was there at the start of the period, or began too near to it to
@@ -221,7 +221,7 @@ class FurtherView(Frozen):
 
 
 class Finding(Frozen):
-    """A cause, with its evidence, effects and examples."""
+    """One cause of the change, with its evidence, effects and example requests."""
 
     rank: Annotated[int, column("place", "from 1, most important first")]
     kind: Annotated[
@@ -269,7 +269,7 @@ class Finding(Frozen):
     """Significant changes attributed to the cause, leading evidence first."""
     evidence_total: int
     chain: tuple[str, ...]
-    """Consequences of the change, in order, one sentence each: errors, the retries they cause, the calls
+    """Consequences of the change in order, one sentence each, e.g. errors, the retries they cause, the calls
     below."""
     factors: tuple[Factor, ...]
     examples: tuple[Example, ...]
@@ -310,7 +310,8 @@ class FindingsSection(Section):
     """
 
     def content(self) -> Self:
-        """The section without the views, which name the lake, and without the display filter."""
+        """Copy of the section without the suggested analyses, which name the lake, and without the display
+        filter."""
         plain = tuple(finding.model_copy(update={"views": ()}) for finding in self.findings)
         return self.model_copy(update={"findings": plain, "only": ""})
 

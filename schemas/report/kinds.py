@@ -1,5 +1,5 @@
-"""Section `kinds`: root types and operations that occur in one period only. No test of a change covers
-them."""
+"""Section `kinds`: root types and operations that occur in one period only, for which no change can be
+tested."""
 
 from __future__ import annotations
 

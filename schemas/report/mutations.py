@@ -50,7 +50,8 @@ class SumsSection(Section):
     problem (0: reference, 1: problem).
     """
     structural_error: float | None
-    """Sum over all categories of n0·(mean1 - mean0), µs (0: reference, 1: problem)."""
+    """Relative error of the estimate: (structural_estimate_us - structural_exact_us) / |structural_exact_us|;
+    None if the denominator is 0."""
     response_time_estimate_us: float
     response_time_exact_us: float
     """Sum over all categories of n0·(mean1 - mean0), requests times µs (0: reference, 1: problem)."""
@@ -169,7 +170,8 @@ class PrecursorRow(ListedCategory):
     """One candidate precursor of a structural mutation."""
 
     edits: int
-    """Levenshtein distance between the token sequences of the candidate and of the mutation."""
+    """Levenshtein distance (number of edits) between the token sequences of the candidate and of the
+    mutation."""
     distance: float
     """Distance to the mutation by which precursors are ranked: edits, or (by the settings) edits / longer
     length.
@@ -197,9 +199,8 @@ class Mutation(ListedCategory):
     share_of_listed: float
     """|contribution| as a share of the sum of |contribution| over all mutations, 0 to 1."""
     virtual: Annotated[str, column("text", "why the category has several rows; empty otherwise")]
-    """Reason why the category has several rows (one as a structural, one as a response-time mutation), or
-    empty.
-    """
+    """Reason why the category has several rows (a structural and a response-time mutation); empty if it has
+    one row."""
     no_precursor: bool
     """True for a structural mutation without candidates; its baseline is the problem-period mean of its root
     type."""

@@ -105,7 +105,8 @@ class GraphView(Frozen):
 
 
 class GraphDifference(Frozen):
-    """Positions of the nodes of a mutation and of its precursor without a partner in the other graph."""
+    """Nodes that distinguish the graphs of a mutation and of its precursor: positions of nodes without a
+    counterpart in the other graph."""
 
     precursor: str
     only_mutation: tuple[int, ...]
@@ -128,7 +129,8 @@ class StepRow(Frozen):
     after_us: float
     """Mean time of the step in the problem, µs."""
     tested: bool = False
-    """True if the test rejected for an edge into the step; False unless it is a response-time mutation."""
+    """True if the latency of an edge into the step changed significantly; always False for structural
+    mutations."""
     steps: int = 1
     """Number of steps in the row; more than one only for merged steps."""
 
@@ -226,7 +228,7 @@ class ScheduleBar(Frozen):
 
 
 class ScheduleMessage(Frozen):
-    """Call or reply between two lanes; vertical if no recorded time passed in transit."""
+    """Call or reply between two lanes; drawn vertically if no time in transit was recorded."""
 
     source: int
     start_us: float

@@ -15,7 +15,8 @@ class FlowStep(Frozen):
     component: str
     operation: str
     above: int | None
-    """Index in `FlowPicture.steps` of the calling or preceding step; None: first step of a request."""
+    """Index in `FlowPicture.steps` of the step that calls or precedes this one; None: first step of a
+    request."""
     skipped: int = 0
     """Number of undrawn steps between `above` and this step."""
     hidden: int = 0
@@ -25,7 +26,7 @@ class FlowStep(Frozen):
     change: ChangeKind | None = None
     """Significant change at the step; None without one."""
     finding: int | None = None
-    """Rank of the finding that the change belongs to; None without a change."""
+    """Rank of the finding to which the change belongs; None without a change."""
     leads: bool = False
     """True if the change is the leading evidence of its finding."""
     where: str = ""

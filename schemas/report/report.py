@@ -1,7 +1,7 @@
-"""The report: a header and typed sections, the only source of every renderer.
+"""The report: a header and typed sections, the only input of every renderer.
 
-The same input gives the same bytes. Version 3 gave the reasons of a verdict kinds and values; version 2 moved
-methods' results into sections. Older versions are not read.
+The same input gives the same bytes. Version 3 added kinds and values to the reasons of a verdict; version 2
+moved methods' results into sections. Older versions are not read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SampleSummary(Frozen):
     end_ns: int
     """End of the sample, exclusive, ns since the epoch."""
     where: str
-    """Filter expression of the sample; empty without a filter."""
+    """Filter expression that selects the requests of the sample; empty without a filter."""
     requests: int
     """Number of recorded flows that were tested."""
     weighted_requests: float

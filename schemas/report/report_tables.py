@@ -39,8 +39,8 @@ to."""
 METHOD_COLUMN: Final = pa.field(
     "method", pa.string(), nullable=False, metadata={"doc": "method that found it, as --method names it"}
 )
-"""First column of every stored table, name of the method: several methods may share a table. Filled in when
-the report is stored."""
+"""First column of every stored table: name of the method that made the row, as several methods may share a
+table. Filled in when the report is stored."""
 
 REPORT_TABLES: Final = {
     name: arrow_schema(columns).insert(0, METHOD_COLUMN)

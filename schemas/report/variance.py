@@ -126,7 +126,8 @@ class C2Curve(Frozen):
 
 
 class WatchedSource(Frozen):
-    """Source marked inadvertent, listed first until its C² has fallen below 1."""
+    """Source of variance that the user marked as inadvertent; it is listed first until its C² has fallen
+    below 1."""
 
     marker: MarkerRow
     site: str

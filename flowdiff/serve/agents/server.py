@@ -42,7 +42,7 @@ def agent_app(server: MCPServer[Any]) -> Starlette:
 
 
 def _told(tool: Callable[..., str]) -> Callable[..., str]:
-    """Wrap a tool so that an expected failure becomes its answer, with the remedy."""
+    """Wrap a tool so that an expected failure (FlowdiffError) is returned as its answer, with the remedy."""
 
     @functools.wraps(tool)
     def called(**given: Any) -> str:

@@ -28,9 +28,8 @@ class Results:
     """Folder with results of jobs (report as JSON, and tables); it may outlive the server."""
 
     def __init__(self, folder: Path, most_bytes: int, draft_seconds: float) -> None:
-        """most_bytes: maximum total size of results, of which the latest is kept whatever its size;
-        draft_seconds: age from which a draft counts as abandoned.
-        """
+        """most_bytes: maximum total size of results (the latest result is retained whatever its size);
+        draft_seconds: age, s, from which an unfinished result counts as abandoned."""
         self._folder = folder
         self._most_bytes = most_bytes
         self._draft_seconds = draft_seconds
@@ -71,7 +70,8 @@ class Results:
         return {}
 
     def forget_oldest(self) -> None:
-        """Evict results beyond the limit, least recently read first; remove abandoned drafts."""
+        """Evict results, least recently read first, until the total size is within the limit; remove
+        abandoned drafts."""
         written = []
         for path in self._folder.iterdir():
             with suppress(OSError):
@@ -89,7 +89,7 @@ class Results:
 
 
 def _remove(path: Path) -> None:
-    """Remove a result, atomically for readers: an interruption leaves a draft."""
+    """Remove a result. Atomic for readers: an interruption leaves a draft, which is removed later."""
     gone = _draft(path)
     with suppress(OSError):  # the next removal tries again
         path.rename(gone)
