@@ -148,7 +148,8 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """AR(1) model of several series: parameters of the level, and the noise around it; arrays are [series]."""
+    """AR(1) model of several series: parameters of the level, and the noise around it; arrays are
+    [series]."""
 
     variance: F8
     share: F8
@@ -196,7 +197,8 @@ class Pooled:
 
     @property
     def ways(self) -> float:
-        """Mean number of tests per tick in this group; a series that alarms in both directions counts twice."""
+        """Mean number of tests per tick in this group; a series that alarms in both directions counts
+        twice."""
         return float(((1 + self.both) * self.many).sum()) / self.k
 
 
@@ -235,7 +237,8 @@ class Baseline:
 
     @property
     def all_groups(self) -> tuple[Pooled, ...]:
-        """Groups of all series, then one per component's instances, which stands also for absent instances."""
+        """Groups of all series, then one per component's instances, which stands also for absent
+        instances."""
         return (*self.groups, *(one.pooled for one in self.instances))
 
     def nearer_than(self, before: Baseline) -> float:

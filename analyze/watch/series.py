@@ -162,7 +162,8 @@ MaybeTicks = TypeVar("MaybeTicks", WindowTicks, WindowTicks | None)
 
 
 def tick_length(window_ns: int, slot_ns: int) -> int:
-    """Length of a tick, ns: the time slot if it divides the window into several parts, else the whole window."""
+    """Length of a tick, ns: the time slot if it divides the window into several parts, else the whole
+    window."""
     return slot_ns if 0 < slot_ns < window_ns and window_ns % slot_ns == 0 else window_ns
 
 
@@ -281,7 +282,8 @@ class _Rows:
 def ticks_of(
     profile: Profile, instances: InstanceSums | None, start_ns: int, tick_ns: int, n_ticks: int
 ) -> WindowTicks:
-    """Make the series of a window from its profile and its instances' sums, both with one time slot per tick."""
+    """Make the series of a window from its profile and its instances' sums, both with one time slot per
+    tick."""
     names, rows = profile.names, _Rows()
     n_sites, n_slots = len(names.sites), n_ticks
     sites = _sites(names)

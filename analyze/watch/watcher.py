@@ -72,7 +72,8 @@ class Watcher:
         keep: KeepReport = lambda _: "",
         windows_of: WindowsOf = lambda *_: (),
     ) -> None:
-        """windows_of: lists sealed windows, for histories longer than the ring buffer; keep: stores a report."""
+        """windows_of: lists sealed windows, for histories longer than the ring buffer; keep: stores a
+        report."""
         self.settings = settings
         self.state = state
         fitted = state.fitted

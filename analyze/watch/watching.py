@@ -110,7 +110,10 @@ class LakeWatch:
         return through_ns if is_silent else None
 
     def resume(self) -> None:
-        """Continue from the lake's last commit, no matter which process made it. Raises LakeError, OSError."""
+        """Continue from the lake's last commit, no matter which process made it.
+
+        Raises LakeError, OSError.
+        """
         self._watcher = None
         self._last = last_commit(self._place.store)
         if self._last is None:

@@ -3,16 +3,16 @@
 A row is defined once, as a class; annotations of its fields describe the columns, and `columns_of` reads them
 off the class:
 
-class HostRow(Frozen):
-    host: Annotated[str, column("name", "host", label="Host")]
-    p99_us: Annotated[float | None, column("us", "99th percentile")]  # null where it is None
-    change: Annotated[Interval | None, Inside("change_")]  # change_low and change_high
+    class HostRow(Frozen):
+        host: Annotated[str, column("name", "host", label="Host")]
+        p99_us: Annotated[float | None, column("us", "99th percentile")]  # null where it is None
+        change: Annotated[Interval | None, Inside("change_")]  # change_low and change_high
 
 `arrow_table` makes a table of such rows, `arrow_columns` of arrays, and `rows_of` turns a table into rows. A
 column with a label is shown, too. Columns that are shown only, or that are no field of the row, are listed:
 
-Column("share", "Of all", "share")
-stored("requests{}", "count", "requests with the call site, {}", label="Requests")
+    Column("share", "Of all", "share")
+    stored("requests{}", "count", "requests with the call site, {}", label="Requests")
 
 The last stands for two fields of a row and two stored columns, requests0 and requests1, before and after; it
 is shown as one, `29 → 3 174`.
