@@ -1,5 +1,5 @@
-"""Sections of a browsed period: response times and their ranges, typical requests, course of time, call sites
-and hosts, C²."""
+"""Display of the sections of a browsed period: response times and their ranges, typical requests, load over
+time, call sites and hosts, C²."""
 
 from __future__ import annotations
 

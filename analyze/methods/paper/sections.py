@@ -44,12 +44,12 @@ from schemas.report.mutations import (
 from schemas.report.parts import GraphView, NodeName
 
 LEAST_PART: Final = 0.1
-"""Minimum share of the change of the mean, with the same sign, for a changed edge to be given as the
+"""Minimum share of the change of the mean, with the same sign, at which a changed edge is named as the
 reason."""
 
 
 ROUNDS_TO_WHOLE: Final = 1.005
-"""Share up to which shares are printed as at most 100 %."""
+"""Maximum share that is still printed as 100 %: sums of shares may exceed 1 by rounding."""
 MOST_NAMES: Final = 3
 """Maximum number of node names in a sentence on the difference of two structures."""
 Graphs = Mapping[str, GraphView]
@@ -57,8 +57,8 @@ Graphs = Mapping[str, GraphView]
 
 
 def look_first(section: MutationsSection, most: int) -> tuple[Mutation, ...]:
-    """Select the mutations to look at first: by rank, or from one signed list by |contribution|; mutations
-    without effect come last."""
+    """Mutations to look at first, at most `most`: by rank, or, from one signed list, by |contribution|;
+    mutations without effect come last."""
     signed = any(listed.direction is None for listed in section.lists)
 
     def order(mutation: Mutation) -> tuple[bool, float]:
@@ -218,7 +218,8 @@ def _edge_words(row: EdgeRow, view: GraphView | None) -> str:
 
 
 def reason_of(mutation: Mutation, delta_us: float) -> EdgeRow | None:
-    """Changed edge with the largest part in the change of the mean; None if that part is below LEAST_PART."""
+    """Changed edge with the largest part of the change of the mean, as the reason; None if its part is below
+    LEAST_PART."""
     parts = [(edge.attribution_us / delta_us, edge) for edge in mutation.edges if edge.changed]
     share, edge = max(parts, key=lambda part: part[0])
     return edge if share >= LEAST_PART else None
@@ -457,7 +458,7 @@ def _drawn(view: GraphView, marks: Marks, title: str, caption: str) -> b.Drawing
 
 def _timing_mark(row: EdgeRow, largest_us: float) -> EdgeMark:
     """Mark of an edge: latency on the critical path before → after; minor if its |contribution| is small
-    beside `largest_us`, the largest of a changed edge."""
+    beside `largest_us`, the largest |contribution| of a changed edge."""
     if row.mean0_us is None and row.mean1_us is None:
         return EdgeMark("never critical")
     text = moved_duration(row.mean0_us, row.mean1_us)

@@ -50,7 +50,7 @@ class RequestGroups:
 
     sample: int
     rows: tuple[slice, ...]
-    """Slice of each category's requests that belong to the sample."""
+    """Per category, the slice of its requests that belong to the sample."""
     first: I8
     """Index of each category's first request in the arrays [requests], int64[categories + 1]."""
     weight: F8
@@ -58,10 +58,10 @@ class RequestGroups:
     """Block of time of each request, int64[requests]; blocks have equal numbers of requests, and ascend
     within a category."""
     of: I8
-    """Group of each request, int64[requests]."""
+    """Index of the group of each request, int64[requests]."""
     n_blocks: int
     group: I8
-    """Group of each category, int64[categories]; NOWHERE if the category has no requests."""
+    """Index of the group of each category, int64[categories]; NOWHERE if the category has no requests."""
     root: I8
     """Index in `roots` of each group's root type, int64[groups]."""
     category: I8
@@ -79,12 +79,12 @@ class RequestGroups:
         return found
 
     def part(self, category: int) -> slice:
-        """Slice of a category's requests in the [requests] arrays."""
+        """Slice of the requests of category `category` in the arrays [requests]."""
         return slice(int(self.first[category]), int(self.first[category + 1]))
 
 
 def request_groups(population: Population, sample: int) -> RequestGroups:
-    """Group the requests of a sample (its index). O(requests log requests)."""
+    """Group the requests of a sample by path. sample: index of the sample. O(requests log requests)."""
     categories = population.categories
     rows = tuple(category.rows(sample) for category in categories)
     sizes = np.array([part.stop - part.start for part in rows], dtype=np.int64)
@@ -116,26 +116,29 @@ def request_groups(population: Population, sample: int) -> RequestGroups:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Weights and weighted means of a value: of a sample, of each group and of each root type."""
+    """Weights and weighted means of one value: of the whole sample, of each group and of each root type."""
 
     value: F8
-    """Value of each request that is averaged, float64[requests]."""
+    """Value of each request, float64[requests], of which the means are taken."""
     weight: float
     """Sum of the weights of the sample's requests."""
     mean: float
-    """Mean of the sample."""
+    """Weighted mean over all requests of the sample."""
     group_weight: F8
     """Sum of weights of each group, float64[groups]."""
     group_mean: F8
-    """Mean of each group, float64[groups]."""
+    """Weighted mean of each group, float64[groups]."""
     root_weight: F8
     """Sum of weights of each root type, float64[roots]."""
     root_mean: F8
-    """Mean of each root type, float64[roots]; 0 for one without requests."""
+    """Weighted mean of each root type, float64[roots]; 0 for a root type without requests."""
 
 
 def levels(groups: RequestGroups, value: F8) -> Levels:
-    """Compute the means of a value [requests] of a sample. Raises ValueError if the sample has no weight."""
+    """Compute the weighted means of a value of the requests of a sample.
+
+    value: float64[requests]. Raises ValueError if the sum of weights is 0.
+    """
     group_weight = totals(groups.of, groups.weight, groups.n_groups)
     group_sum = totals(groups.of, groups.weight * value, groups.n_groups)
     root_weight, root_sum = (
@@ -173,8 +176,8 @@ class VarianceSplit:
     within: F8
     """Part within paths, p_g σ_g², float64[groups]."""
     block_total: F8
-    """Sum over each time block of weight times squared deviation from the mean, divided by the sample's
-    weight, float64[blocks]; adds up to `total`."""
+    """Contribution of each time block to `total`, float64[blocks]: sum of weight times squared deviation from
+    the mean, divided by the sample's weight."""
 
 
 def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
@@ -194,9 +197,9 @@ def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
 
 
 def _refuse_rest(total: float, parts: float, mean: float) -> None:
-    """Raise ValueError if the parts do not add up to the variance `total`.
+    """Raise ValueError if `parts` differs from the variance `total`.
 
-    mean: of the values; a variance below its square times the precision of float64 counts as rounding.
+    mean: mean of the values; a variance below its square times the precision of float64 counts as rounding.
     """
     if abs(total - parts) > TOLERANCE * total + 1e-15 * mean * mean:
         raise ValueError(f"the account of a variance does not add up: {total:g} against {parts:g}")
@@ -216,10 +219,10 @@ class SiteVariances:
     roots: F8
     paths: F8
     within: F8
-    """roots, paths, within: parts of Cov(y, T) between root types, between paths and within paths,
-    float64[sites]."""
+    """Part of Cov(y, T) within paths, float64[sites]; `roots`, `paths`: the parts between root types, and
+    between paths of a root type."""
     within_blocks: F8
-    """Parts of `within` by block of time, float64[sites, blocks]."""
+    """Parts of `within` by block of time, float64[sites, blocks]; they add up to `within`."""
 
     @property
     def total(self) -> F8:
