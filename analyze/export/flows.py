@@ -149,7 +149,8 @@ _REQUESTS, _CATEGORIES = "requests.parquet", "categories.parquet"
 
 @dataclass(frozen=True, slots=True)
 class AskedFlows:
-    """Filters of an export that name the flows to write; None everywhere for all flows of the period."""
+    """Filters of an export that name the flows to write; if all are None, every flow of the period is
+    written."""
 
     category: str | None = None
     """Key of a category, or a prefix of the key; None for all categories."""
@@ -157,8 +158,7 @@ class AskedFlows:
     """Report whose listed requests are exported: its id in the lake, a prefix of the id, or the path of its
     folder; None for none."""
     sample: str | None = None
-    """Name of the report's sample whose requests are exported, `reference` or `problem`; None for all
-    samples."""
+    """Sample of the report whose requests are exported, `reference` or `problem`; None for all samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class SelectedFlows:
         return None if self.requests is None else sum(map(len, self.requests.values()))
 
     def of(self, flows: pa.Table) -> pa.Table:
-        """Select the rows of `flows` that belong to the selection."""
+        """Rows of `flows` that belong to this selection."""
         if self.requests is None:
             return flows.filter(pc.is_in(flows["category"].cast(pa.string()), value_set=self.categories))
         kind = flows["kind"].cast(pa.string())
@@ -274,7 +274,7 @@ def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:
 
 
 def _of(asked: AskedFlows) -> str:
-    """Text for the filters of an export, for messages: `of category 'ab12' of report 'f00'`."""
+    """Text that names the filters of an export, for messages: `of category 'ab12' of report 'f00'`."""
     words = [
         None if value is None else f"of {name} '{value}'"
         for name, value in (("category", asked.category), ("report", asked.report))
@@ -283,7 +283,8 @@ def _of(asked: AskedFlows) -> str:
 
 
 def _not_listed(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> NotFoundError:
-    """Make the error for a category of which no report lists requests: it is unknown, or unchanged."""
+    """Make the error for a category of which no report lists requests: the category is unknown, or did not
+    change."""
     stored = [row for folder in folders for row in _rows(found, folder / _CATEGORIES, asked.category)]
     keys = sorted({key for rows in stored for keys in rows["stored"].to_pylist() for key in keys})
     if asked.category is None:
@@ -309,7 +310,7 @@ class Exported:
 
     flows: int
     without_edge: int = 0
-    """Number of flows with a single node, which DOT graphs cannot contain."""
+    """Number of flows with a single node, left out because DOT graphs without an edge cannot be read."""
     not_here: int = 0
     """Number of requests that a report lists but that are not in this lake and period."""
 
@@ -394,8 +395,8 @@ def _batches(found: LakePeriod, wanted: SelectedFlows | None, *, with_params: bo
 
 
 def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
-    """Ids of requests that have both a flow of spans and one of activity records in the period, whatever its
-    filter."""
+    """Ids of requests that have both a flow of spans and a flow of activity records in the period; the filter
+    is ignored."""
     spans, records = (
         pa.chunked_array(
             [
@@ -414,8 +415,10 @@ def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
 
 
 def _structures_of(found: LakePeriod, window: str) -> dict[str, dict[str, Any]]:
-    """Structures in the files of a window's folder: key of the category -> row as a dict. They suffice for
-    all flows of that folder."""
+    """Structures in the files of a window's folder: key of the category -> row as a dict.
+
+    Complete for all flows of that folder.
+    """
     paths = [path for path in found.structures if path.parent.name == window]
     return {row["category"]: row for path in paths for row in read_stored_structures(found, path).to_pylist()}
 

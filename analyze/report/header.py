@@ -1,4 +1,4 @@
-"""Header of a report: the headline, and notes on excluded and folded data."""
+"""Header of a report: the headline, and notes on excluded requests and merged names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from analyze.report import wording
 from schemas.report.report import Headline, PeriodChange, SampleSummary
 
 _MOST_FOLDED: Final = 5
-"""Maximum number of components whose folded names are listed."""
+"""Maximum number of components whose merged (folded) names are listed."""
 
 
 def headline(samples: tuple[SampleSummary, ...], ratio: float | None, found: str = "") -> Headline:
     """Headline on the change from the first sample to the second; for one or many samples, on their size.
 
-    ratio: requests per second, weighted, second over first sample; found: a sentence supported by a method's
-    tests; empty: the measured means are reported.
+    ratio: requests per second, weighted, second over first sample; found: a method's headline, which tests
+    support; empty: the measured means are reported.
     """
     if len(samples) != 2:
         return Headline(sentence=_sentence(samples), change=None)

@@ -103,12 +103,12 @@ def _breakable(text: str) -> Markup:
 
 
 def _shown(markup: Markup) -> Markup:
-    """Make control characters in a drawing's texts visible; line ends in the markup remain."""
+    """Markup with the control characters in its texts made visible; line ends are kept."""
     return Markup("\n").join(Markup(wording.visible(line)) for line in markup.split("\n"))
 
 
 def _visible(value: object) -> object:
-    """Value as a template prints it: control characters in a str made visible, Markup unchanged."""
+    """Value as a template prints it: control characters in a str made visible; Markup unchanged."""
     return wording.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

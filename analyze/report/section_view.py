@@ -26,7 +26,7 @@ class FirstScreen:
     picture: Blocks = ()
     """Graph of the calls around the first findings, and histogram of response times; on the page only."""
     said: tuple[str, ...] = ()
-    """Notes of the report that `blocks` already contain; they are not repeated below."""
+    """Notes of the report that `blocks` already contain, so that they are not repeated below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,10 @@ class SectionView(Generic[S]):
     model: type[S]
     blocks: Callable[[S], Blocks]
     aside: bool = False
-    """True: the section is shown at the end of the page, under "Everything else"."""
+    """True: the section is shown at the end of the page, under "Everything else"; False: among the main
+    sections."""
     leads: bool = False
-    """True: the section shows its method's verdict, which the headline then does not repeat."""
+    """True: the section shows its method's verdict, so that the headline does not repeat it."""
     warnings: Callable[[S], tuple[str, ...]] | None = None
     """Function that returns sentences shown above the headline; None: the section has none."""
     first_screen: Callable[[Report], FirstScreen] | None = None
@@ -56,7 +57,7 @@ class SectionView(Generic[S]):
 
     @property
     def tag(self) -> str:
-        """`Section.section` of the sections that this view shows."""
+        """Tag of the sections that this view shows: their field `section`."""
         return str(self.model.model_fields["section"].default)
 
 

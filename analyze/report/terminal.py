@@ -61,7 +61,7 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
     """Print warnings, the first screen and data-quality notes; whole: also the verdict and the sections.
 
     A report without a first screen begins with headline and samples, and is always printed whole. Returns
-    False if anything was left out. Raises KeyError for a section without a view.
+    False if verdict and sections were left out. Raises KeyError for a section without a view.
     """
     for warning in warnings(report, views):
         _put(_text(f"! {warning}", "bold yellow"), console)
@@ -136,7 +136,7 @@ def _print(block: Block, console: Console, indent: int, *, lead: bool) -> None:
 
 
 def _says(blocks: Blocks) -> bool:
-    """True if any of the blocks has content that a terminal shows."""
+    """True if any block has content that a terminal shows."""
     return any(
         _says(block.blocks)
         if isinstance(block, Beside | Only)

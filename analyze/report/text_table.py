@@ -23,7 +23,7 @@ LEGIBLE: Final = 12
 LEGIBLE_PROSE: Final = 30
 """Minimum width of a sentence, in terminal cells; a sentence is wrapped and never cut."""
 GAPS: Final = (2, 1)
-"""Blanks between two columns: normally, and where space is short."""
+"""Numbers of blanks between two columns: (usual, where space is short)."""
 
 
 class Kind(Enum):
@@ -78,8 +78,10 @@ def fitted_widths(
 
 
 def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
-    """Column widths whose sum is at most `room`: the natural ones, cut at a common cap (but not below
-    `least`), so that the widest columns are shortened first.
+    """Column widths whose sum is at most `room`: the natural ones, cut at a common maximum (but not below
+    `least`).
+
+    So the widest columns are shortened first.
     """
     cap = max(natural, default=0)
     while sum(max(low, min(wide, cap)) for low, wide in zip(least, natural, strict=True)) > room:
@@ -97,7 +99,7 @@ def _least(column: Heading) -> int:
 def table_lines(
     columns: Sequence[Heading], texts: Sequence[Sequence[str]], widths: Sequence[int], gap: int
 ) -> list[Text | str]:
-    """Lines of the headings, and one text with all rows and line ends."""
+    """Lines of a table: one text for the headings, and one with all rows and line ends."""
     indent = " " * (sum(widths[:-1]) + gap * (len(widths) - 1))
     cells = [
         each(

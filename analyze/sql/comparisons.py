@@ -25,9 +25,10 @@ from analyze.sql.connection import statement
 from schemas.errors import QueryError
 
 COMPARING: Final = {"compare": "findings", "breakdown": "account"}
-"""SQL function -> table that it returns, with the columns of the view of the same name except `report`."""
+"""SQL function -> table that it returns; the columns are those of the view of the same name, without
+`report`."""
 MOST_COMPARISONS: Final = 100
-"""Maximum number of comparisons in one session: a join with a column of periods would make one per row."""
+"""Maximum number of comparisons in one session, because a join with a column of periods makes one per row."""
 
 _NAMED_WHERE: Final = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|--[^\n]*|/\*.*?\*/"

@@ -157,7 +157,7 @@ def refuse_unknown_keys(found: LakePeriod) -> None:
 def unknown_name(found: LakePeriod) -> str:
     """Sentence on a name in the period's filter that no request of its windows has; empty if there is none.
 
-    Only for literal texts (`=`, `in`). Reads one narrow column a condition.
+    Checks only conditions with literal texts (`=`, `in`). Reads one narrow column a condition.
     """
     where = found.period.where
     for condition in () if where is None else where.conditions:

@@ -68,9 +68,8 @@ _KEPT_TABLES: Final = (
     "SELECT table_name, temporary FROM duckdb_tables()"
     " WHERE NOT internal AND (temporary OR starts_with(table_name, '_rows_of_'))"
 )
-"""Query for the tables that a new connection takes over: users' temporary tables, and tables read by
-Arrow.
-"""
+"""Query for the tables that a reconnect copies to the new connection: users' temporary tables, and tables
+read by Arrow."""
 
 BATCH_ROWS: Final = 65_536
 """Number of rows per batch of a streamed result."""
@@ -131,11 +130,10 @@ class Session:
         self._made: set[str] = set()
         """Names of the views created so far, `_<table>` included."""
         self._bound: dict[str, list[Path]] = {}
-        """Table that DuckDB reads -> paths of its files when it was bound; the connection may open no other
-        files.
-        """
+        """Name of a table -> paths of its files when they were bound (made readable); the connection may open
+        no other files."""
         self._raised: FlowdiffError | None = None
-        """Error that one of our own functions raised while a statement ran; None: none."""
+        """Error that one of this package's functions raised while a statement ran; None: none was raised."""
         self._opened = ExitStack()
         self._connection = self._connected()
 
@@ -210,7 +208,7 @@ class Session:
             yield batch
 
     def _moved(self) -> bool:
-        """Reconnect if upkeep has moved files that DuckDB reads; return True if so."""
+        """Reconnect if upkeep has moved files that DuckDB reads; return True if it has."""
         now = {table: self._files.now(table) for table in self._bound}
         if now == self._bound:
             return False
@@ -262,10 +260,10 @@ class Session:
         return called
 
     def _reopen(self, bound: Mapping[str, list[Path]]) -> None:
-        """Reconnect with access to the files of `bound`; tables and views are carried over.
+        """Reconnect with access to the files of `bound`; tables and views are copied over.
 
-        DuckDB takes its list of files before it is locked, 12 µs each, and none later: so a connection is
-        given only files of tables that statements have named.
+        DuckDB accepts a list of files only before it is locked, at 12 µs each: so a connection gets only the
+        files of tables that statements have named.
         """
         before, opened = self._connection, self._opened
         self._bound, self._opened = {**bound}, ExitStack()
@@ -285,13 +283,15 @@ class Session:
             self._show(table)
 
     def _show(self, table: str) -> None:
-        """Replace the view of a table by a view over the table's files; by an empty one without files."""
+        """Replace the view of a table by a view over its files, or by an empty view if it has no files."""
         if table in self._bound:
             self._connection.execute(LISTED[table].set_files, [[str(path) for path in self._bound[table]]])
         self._connection.execute(LISTED[table].read if self._files[table] else LISTED[table].empty)
 
     def _make_views_of(self, text: str) -> None:
-        """Create the views that a text names, and the views they depend on: creating all views takes long.
+        """Create the views named in a statement, and the views that they depend on: creating all views takes
+        long.
+
         Views left over from an interruption are created again.
         """
         words = {*_WORD.findall(text.lower())}
@@ -339,8 +339,10 @@ class Session:
             self._unread.discard(table)
 
     def _tables_of(self, text: str) -> set[str]:
-        """Tables that a statement reads. A table that is overlooked here is not bound, and the statement
-        fails."""
+        """Tables that a statement reads.
+
+        A table that is missed here is not bound, so that the statement fails.
+        """
         try:
             # DuckDB looks through views, at the empty tables that lend them their columns.
             named = self._connection.get_table_names(text)
@@ -351,9 +353,8 @@ class Session:
         return {name.removeprefix("_schema_") for name in named}
 
     def _failure(self, error: Exception) -> FlowdiffError:
-        """Convert an error of DuckDB to the error for the user: about a file of the lake, or about the
-        query.
-        """
+        """Convert an error of DuckDB to the error for the user: about an unreadable file of the lake, else
+        about the query."""
         raised, self._raised = self._raised, None
         if raised is not None:
             return raised
@@ -438,13 +439,13 @@ class _Files:
         return self._listed()
 
     def __getitem__(self, table: str) -> list[Path]:
-        """Files of a table by their names in the snapshot. Raises LakeError."""
+        """Paths of a table's files, as named in the snapshot. Raises LakeError."""
         if table not in self._of:
             self._of[table] = [*self._find(table)]
         return self._of[table]
 
     def now(self, table: str) -> list[Path]:
-        """Current paths of a table's files: upkeep may move files aside while they are read."""
+        """Current paths of a table's files, which upkeep may have moved while they are read."""
         return [still_at(path) for path in self[table]]
 
     def versions(self, request: pa.ChunkedArray) -> pa.Array:
@@ -454,7 +455,7 @@ class _Files:
         return self._versions(request)
 
     def rows(self, table: str) -> pa.Table:
-        """Rows of a table that DuckDB does not read from files. Raises LakeError."""
+        """Rows of a table that is not read from files by DuckDB. Raises LakeError."""
         rows_of = LISTED[table].rows
         if rows_of is None:
             return self._statistics.rows(STATISTICS[table])

@@ -6,8 +6,8 @@ reliably: its parent kills it when the time is over, and the system denies it mo
 
 This module has both ends. The parent sends requests; the child answers with the schema, batches and None,
 with the texts of the first rows, or with an error instead of any of these. A slow reader blocks the child, as
-a pipe is bounded. Texts are made by the child, so that a parent that prints a few rows does not import Arrow,
-which would take longer than all else.
+a pipe is bounded. Texts are made by the child, so that a parent that prints a few rows need not import Arrow,
+which would take longer than the query.
 """
 
 from __future__ import annotations
@@ -44,14 +44,17 @@ BESIDE: Final = 256 * 1024**2
 batches of the answer, thread stacks.
 """
 _LONGEST_WAIT_S: Final = 20 * 86_400.0
-"""Longest time-out for `poll`, s, as its milliseconds have 31 bits; a longer time limit means none."""
+"""Maximum time-out for `poll`, s, as its milliseconds have 31 bits; a longer time limit counts as none."""
 _OUT_OF_MEMORY: Final = "Out of Memory Error"
-"""Text in DuckDB's error for lack of memory. Memory taken until then stays with the process."""
+"""Text by which DuckDB's error for lack of memory is recognized.
+
+Memory taken until then stays with the process.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Message to the child process: open a session on a period of a lake."""
+    """Message to the child process that asks for a session on a period of a lake."""
 
     lake: str
     period: str
@@ -66,7 +69,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Message to the child process: run one statement."""
+    """Message to the child process that asks it to run one statement."""
 
     text: str
     values: Values
@@ -223,8 +226,10 @@ class SessionProcess:
         return answer
 
     def _received(self, since: float) -> Any:
-        """Receive the child's next message. Raises QueryError if the child has exceeded its computing
-        time.
+        """Receive the child's next message.
+
+        since: monotonic clock, s, from which computing time counts. Raises QueryError if the child has
+        exceeded its time limit.
         """
         left = self._left - (monotonic() - since)
         if not self._pipe.poll(max(left, 0) if left < _LONGEST_WAIT_S else None):
@@ -235,7 +240,7 @@ class SessionProcess:
         return self._pipe.recv()
 
     def _is_running(self) -> bool:
-        """Return True unless the query's process has ended, which is left to be waited for."""
+        """True unless the child process has ended; an ended child is not reaped."""
         process = self._process
         if process is None:
             return False
@@ -321,8 +326,10 @@ def serve(descriptor: int) -> None:
 
 
 def _take_no_more_than(n_bytes: int) -> None:
-    """Limit this process to `n_bytes` more memory than it has now (RLIMIT_DATA). Without /proc/self/status
-    nothing is set, and only DuckDB's own limit holds."""
+    """Limit the memory of this process to `n_bytes` more than it uses now (RLIMIT_DATA).
+
+    Without /proc/self/status no limit is set, and only DuckDB's own limit holds.
+    """
     status = Path("/proc/self/status")
     if not status.exists():
         return

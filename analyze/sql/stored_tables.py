@@ -1,8 +1,8 @@
 """The tables behind the views, each bound by the first query that uses it.
 
-A broken file affects only the queries that need it. Until bound, the view `_<table>` has the table's columns,
-and fails if a query reads a row; without files it is empty. Every window folder repeats its structures, so
-duplicates of a category are dropped.
+A broken file affects only the queries that need it. Until its files are bound, the view `_<table>` has the
+table's columns, and fails if a query reads a row; for a table without files the view is empty. Every window
+folder repeats its structures, so duplicates of a category are dropped.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ class StoredTable:
 
     name: str
     schema: Callable[[], pa.Schema]
-    """Function that returns the schema. Called on demand: building the models of reports takes longer than
-    opening a session.
+    """Function that returns the schema of the table.
+
+    Called on demand: building the models of reports takes longer than opening a session.
     """
     source: str
     """SQL of the relation from which the table's view reads once its files are bound."""
@@ -138,7 +139,7 @@ def _of_reports(name: str, table: str) -> StoredTable:
 
 
 WATCHED: Final = ("incident_events", "change_points", "watch_runs")
-"""Tables of the watch, which are found and verified by name, not by path."""
+"""Tables of the watch; their files are found and verified by name, not by path."""
 
 
 def _of_watch(name: str) -> StoredTable:

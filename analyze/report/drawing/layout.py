@@ -12,7 +12,8 @@ from dataclasses import dataclass
 GAP_X = 26.0
 """Horizontal gap between two boxes of a level, px."""
 SWEEPS = 6
-"""Rounds of ordering and of aligning; more made no visible difference on graphs of 200 boxes."""
+"""Number of rounds of ordering and of aligning; more rounds made no visible difference on graphs of 200
+boxes."""
 MAX_BENDS = 4000
 """Maximum number of bends of long arrows in one drawing; beyond this, long arrows are straight, so that a
 wide graph can be drawn.
@@ -40,9 +41,9 @@ class Layout:
 
 
 def lay_out(boxes: Sequence[Box], arrows: Iterable[tuple[int, int]], *, gap_y: float = 40) -> Layout:
-    """Place `boxes`; every arrow goes from a lower to a higher box index. O(SWEEPS · (boxes + bends)).
+    """Place `boxes` in levels; each arrow goes from a lower to a higher box index.
 
-    gap_y: vertical gap between two levels, px.
+    gap_y: vertical gap between two levels, px. O(SWEEPS · (boxes + bends)).
     """
     links = sorted(set(arrows))
     level = _levels(len(boxes), links)

@@ -27,7 +27,10 @@ _SHADES: Final = 5
 def draw_network(
     component: NetworkComponent, numbers: Callable[[NetworkVariable], str], title: str
 ) -> Markup:
-    """Draw a component's network in order of occurrence; numbers: formats the change of a variable."""
+    """Draw the dependency network of a component in order of occurrence.
+
+    numbers: function that formats the change of a variable.
+    """
     order = _downwards(component)
     nodes = [component.variables[i] for i in order]
     moved = [f"{one.measure} {numbers(one)}".lstrip() for one in nodes]
@@ -120,8 +123,8 @@ def _line(
 def _downwards(component: NetworkComponent) -> list[int]:
     """Indices of variables in order of occurrence, the explained variable (index 0) last.
 
-    Directed lines are an order in time; the others go from the outside to the explained variable along the
-    spanning tree.
+    Directed edges are an order in time; undirected ones go along the spanning tree from the outside to the
+    explained variable.
     """
     after: dict[int, set[int]] = {i: set() for i in range(len(component.variables))}
     depth = _depths(component)

@@ -21,7 +21,7 @@ from stitch.graph.placed import END, START
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A bar: one span, or consecutive activity records on one component and host."""
+    """A bar of work: one span, or consecutive activity records on one component and host."""
 
     lane: str
     """Component, followed by `@host` if the host is known."""
@@ -51,15 +51,16 @@ class Cells:
     length: int
     """Number of cells, >= 1; `left + length` is at most the number of cells of the axis."""
     earlier: bool
-    """True if the bar begins before the axis: a clock is behind."""
+    """True if the bar begins before the axis, i.e. before the request: a clock is behind."""
     later: bool
-    """True if the bar ends after the axis: the response did not wait for that work."""
+    """True if the bar ends after the axis: the response did not wait for the rest of the work."""
 
 
 def cells(bar: Activity, axis_us: float, count: int) -> Cells:
     """Place a bar on an axis from 0 to `axis_us` in `count` >= 1 cells.
 
-    A bar entirely outside gets the cell at that end. `axis_us` 0: a single point in time.
+    A bar that lies entirely outside of the axis gets the cell at the nearer end. `axis_us` 0: a single point
+    in time.
     """
     per_us = count / axis_us if axis_us > 0 else 0.0
     left = min(max(math.floor(bar.start_us * per_us), 0), count - 1)
@@ -91,7 +92,7 @@ def _failures(flow: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _classes(failures: Mapping[int, str], positions: Iterable[int]) -> tuple[str, ...]:
-    """Error classes at `positions`, in order, without duplicates."""
+    """Error classes of the nodes at `positions`, in order, without duplicates."""
     return tuple(dict.fromkeys(failures[position] for position in positions if position in failures))
 
 

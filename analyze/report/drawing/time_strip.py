@@ -92,7 +92,10 @@ def _curves(
 
 
 def _line(values: Sequence[float | None], top_us: float) -> str:
-    """SVG path through the middles of the ticks, interrupted where a tick has no value."""
+    """SVG path of a curve through the middles of the ticks, interrupted at ticks without a value.
+
+    top_us: value at the top.
+    """
     path, pen = "", "M"
     for at, us in enumerate(values):
         if us is None:

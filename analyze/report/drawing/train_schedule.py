@@ -182,7 +182,8 @@ def _call(
 
 
 def _callers(sites: GraphSites, names: Names) -> set[int]:
-    """Units (calls) that are the caller's side of a remote call: spans whose only child serves the call."""
+    """Indices of the calls (units) that are the caller's side of a remote call: spans whose only child serves
+    the call."""
     if not sites.are_calls:
         return set()
     children = np.bincount(sites.above[sites.above >= 0], minlength=sites.n_units)
