@@ -105,7 +105,7 @@ GROUPS: Final = {
 """Commands below another one, with its sentence. Each is accepted at the top, too, until 1.0."""
 
 _OTHERS: Final = "More"
-"""Heading of the groups, and of commands that are in no list above."""
+"""Heading, in the help, of groups and of commands that no other list has."""
 
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Thresholds of the cyclic garbage collector. Python's default of 700 cost a comparison of 1,600 categories 9
@@ -114,10 +114,12 @@ GC_THRESHOLDS: Final = (50_000, 20, 50)
 
 
 class _Commands(typer.core.TyperGroup):
-    """Group of subcommands, each a name and a sentence until it is run or completed."""
+    """Group of subcommands; each is known by name and sentence only, and its module is imported when it is
+    run or completed."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Subcommand at the start of the arguments, imported on demand."""
+        """Subcommand named by the first argument, whose module is imported now: (name, command, remaining
+        arguments)."""
         name, listed, rest = super().resolve_command(ctx, args)
         if listed is None or isinstance(listed, typer.core.TyperGroup):
             return name, listed, rest
@@ -139,12 +141,12 @@ def _load(name: str) -> Any:
 
 
 def module_of(name: str) -> str:
-    """Module of a subcommand."""
+    """Name of the module that implements a subcommand."""
     return f"flowdiff.commands.{name.replace('-', '_')}{'_' if iskeyword(name) else ''}"
 
 
 def build_app(names: Sequence[str]) -> typer.Typer:
-    """Application with the given subcommands, and the groups that have any of them."""
+    """Application with the subcommands `names`, and with the groups that contain any of them."""
     app = typer.Typer(
         cls=_Commands,
         name="flowdiff",
@@ -190,7 +192,10 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the `flowdiff` script. Ends in SystemExit, and without `arguments` the process."""
+    """Entry point of the `flowdiff` script.
+
+    Raises SystemExit with the exit code; if `arguments` is None, it also ends the process.
+    """
     leaving = Leaving() if arguments is None else None
     gc.set_threshold(*GC_THRESHOLDS)
     open_closed_streams()
@@ -203,7 +208,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(given: list[str]) -> int | None:
-    """Run a subcommand and return its exit code, if it has one; without one, or below a group, print help."""
+    """Run the subcommand that the arguments `given` name; return its exit code, if it has one.
+
+    Without a subcommand, or for a group, print help.
+    """
     for argument in given:
         _refuse_foreign_bytes(argument)
     app = build_app([*COMMANDS])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from analyze.scope import LakePeriod
 
 SQL_SECONDS = 300.0
-"""Default limit of a query's computing time, s."""
+"""Default limit of a query's computing time, s; longer queries are killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class Lake:
 
 
 def opened(name: str, *, create: bool) -> Lake:
-    """Open a lake by name. Raises LakeError if it does not exist, unless `create`."""
+    """Open a lake by name. create: allow a missing lake. Raises LakeError if it is missing otherwise."""
     if not create:
         from analyze.scope import Lakes
 

@@ -19,7 +19,8 @@ NO_COMMIT: Final = "0" * 64
 
 
 class InputFile(Closed):
-    """One imported file, or range of a topic, identified by `sha256`; `name` is only for display."""
+    """One imported file, or one imported range of a topic, identified by `sha256`; `name` is only for
+    display."""
 
     name: Annotated[str, BeforeValidator(lambda name: readable_name(name) if isinstance(name, str) else name)]
     sha256: str
@@ -35,10 +36,10 @@ class InputFile(Closed):
     """Number of the file's events that were rejected for an absurd time."""
 
     def is_settled(self, format_: str | None, columns: str, *, any_time: bool = False) -> bool:
-        """True if importing the file again, as `format_` with `columns`, would only repeat the import.
+        """True if importing the file again, as `format_` with `columns`, would change nothing.
 
-        A file without events may be imported again in another format or with other columns, and one with
-        quarantined events once more without quarantine (`any_time`).
+        False for a file without events that is imported in another format or with other columns, and for one
+        with quarantined events that is imported without quarantine (`any_time`).
         """
         if any_time and self.quarantined:
             return False
@@ -46,7 +47,7 @@ class InputFile(Closed):
 
 
 class FlowCounts(Closed):
-    """Aggregates over a file of flows, so that windows are listed without reading the file."""
+    """Aggregates over the flows of one file, by which windows are listed without reading the file."""
 
     weight: float
     """Sum of the flows' weights."""
@@ -130,8 +131,8 @@ class Counters(Closed):
     events_published: int = 0
     """Events in flows of this commit, or dropped by the kernel with a quality flag (CAPPED)."""
     events_duplicate: int = 0
-    """Events dropped as duplicates: exact copies inside this import, and events of requests that are in the
-    lake already with the same content."""
+    """Events dropped as duplicates: exact copies within this import, and events of requests that the lake
+    already has with the same content."""
     events_rejected: int = 0
     """Events that became dead letters: same id with different content, no time, or an absurd time."""
     events_late: int = 0
@@ -155,12 +156,12 @@ class Counters(Closed):
     messages: int = 0
     """Messages read from a log, including rejected ones; their offsets lie in `Standing.positions`."""
     flows: int = 0
-    """Flows published by this commit."""
+    """Number of flows that this commit published."""
     flows_duplicate: int = 0
-    """Flows dropped because the lake has the request already with the same content."""
+    """Number of flows dropped because the lake already has the request with the same content."""
     flows_late: int = 0
-    """Flows not published because the lake has the request already with different content; their events are
-    late."""
+    """Number of flows not published because the lake already has the request with other content; their events
+    are counted as late."""
     rejects: dict[str, int] = Field(default_factory=dict)
     """Reason -> number of dead letters: items that codecs rejected (not counted as events), and
     `events_rejected`."""
@@ -189,8 +190,8 @@ class Counters(Closed):
 
 
 class CheckpointRef(Closed):
-    """Reference to a checkpoint: tables that summarize a lane's commits, so that readers need not read
-    each."""
+    """Reference to a checkpoint of a lane: tables that summarize the lane's commits, so that readers need not
+    read each commit."""
 
     through: int
     """Number of the last commit that the checkpoint covers."""
@@ -307,9 +308,8 @@ class Standing(Closed):
     segments: tuple[Segment, ...] = ()
     """Segments that the commit names: its own; in commits of older flowdiff versions all with open events."""
     kept_from: int | None = None
-    """Number of the first commit whose segment, like those of all later commits, is retained for a repair;
-    None: none is.
-    """
+    """Number of the first commit whose segment is retained for repairs (the segments of all later commits
+    are, too); None: none is."""
     logs: bool = False
     """True if the lane only logs events: builders make windows from its log and seal them in the upkeep
     lane."""
@@ -317,7 +317,7 @@ class Standing(Closed):
     """State of the upkeep lane; None for other lanes."""
 
     def kept(self) -> Standing:
-        """Copy of the standing for a commit that reads nothing: the range of each partition is empty."""
+        """Copy of the state for a commit that reads nothing: the offset range of each partition is empty."""
         still = tuple(p.model_copy(update={"start": p.end}) for p in self.positions)
         return self.model_copy(update={"positions": still})
 

@@ -88,8 +88,8 @@ class WrittenNumber(float):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`key op value`: true of a flow if the value of any of its nodes satisfies it; `!=`: if no node's is
-    equal.
+    """Condition `key op value` of a filter: a flow matches if the value of any of its nodes satisfies it;
+    with `!=`, if no node has an equal value.
 
     `values` holds one value, or several for `in`. A number is a WrittenNumber, a duration a float of ns,
     everything else text.
@@ -141,8 +141,8 @@ _ALL = (-(2**63), 2**63 - 1)
 def parse_period(text: str, *, now_ns: int, where: str | None = None) -> Period:
     """Parse `[LAKE@]RANGE` (grammar above) and the filter `where`.
 
-    `now_ns` (ns since the epoch) decides what `today`, `yesterday`, `ago` and `last` mean: `last 1h` ends at
-    `now_ns`, the days are UTC days. Raises PeriodError, which says what can be written instead.
+    `today`, `yesterday`, `ago` and `last` are relative to `now_ns` (ns since the epoch): `last 1h` ends at
+    `now_ns`; days are UTC days. Raises PeriodError, which says what can be written instead.
     """
     if len(text) > MAX_TEXT:
         raise PeriodError(f"The period is {len(text)} characters long.", remedy=_RANGE_REMEDY)
@@ -310,7 +310,7 @@ def fitted(period: Period, windows: Sequence[Window]) -> Period:
 
 
 def _describe(windows: Sequence[Window]) -> str:
-    """Text with the ranges of adjacent windows, of many the first and last three."""
+    """Text with the ranges of adjacent windows; if there are many, the first and the last three."""
     runs: list[tuple[int, int, int]] = []
     for window in sorted(windows):
         if runs and runs[-1][1] == window.start_ns:

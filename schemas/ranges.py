@@ -117,9 +117,8 @@ def total_ns(periods: Iterable[Period]) -> int:
 
 
 def ranges_text(periods: Sequence[Period]) -> str:
-    """Ranges in the notation of the command line, UTC; of more than SHOWN_RANGES, the first, the last and the
-    number.
-    """
+    """Text of ranges in the notation of the command line, UTC; for more than SHOWN_RANGES only the first, the
+    last and the number."""
     texts = [period.text for period in periods]
     if len(texts) <= SHOWN_RANGES:
         return ", ".join(texts)

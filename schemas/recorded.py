@@ -1,7 +1,8 @@
 """Recordings of a lake: stretches of time for which it is known that recording was on.
 
-A stretch without flows may be an outage, or a time without recording. Files do not tell which; it is inferred
-from the amount recorded before and after the stretch, and from live lanes that have passed it.
+A stretch without flows may be an outage, or a time without recording. The lake's files do not distinguish the
+two; it is inferred from the amount recorded before and after the stretch, and from live lanes that have
+passed it.
 """
 
 from __future__ import annotations
@@ -18,20 +19,18 @@ _LONGEST_GAP: Final = 2
 
 
 class Recorded(NamedTuple):
-    """A recording `[start_ns, end_ns)`, and how far recording was on before and after a period; ns since the
-    epoch.
-    """
+    """A recording `[start_ns, end_ns)`, with the times up to which recording was on around a period; all in
+    ns since the epoch."""
 
     start_ns: int
     """Start of the recording's first window, ns since the epoch."""
     end_ns: int
     """End of the recording's last window, exclusive, ns since the epoch."""
     before_ns: int | None
-    """Recording was on from this time (ns since the epoch) to the period's start; None: unknown."""
+    """Time since which recording was on until the period's start, ns since the epoch; None: unknown."""
     after_ns: int | None
-    """Recording was on from the period's end to this time (ns since the epoch), shown by windows with flows
-    or by live lanes; None: unknown.
-    """
+    """Time until which recording was on from the period's end, ns since the epoch, as windows with flows or
+    live lanes show; None: unknown."""
 
 
 def recordings(

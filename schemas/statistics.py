@@ -1,8 +1,8 @@
 """Statistics as stored under `LAKE/stats/`: a Parquet file with one row, for a window or a quarter of a day.
 
-Each column is a relation, a list of its rows, so a file is either complete or absent, and a reader selects
-relations. Names are keyed by 64-bit hashes that are the same in every window, so rows of any files can be
-summed by key. The SQL reference is generated from this schema.
+Each column is a relation, a list of its rows, so a file is either complete or absent, and readers read only
+the relations that they need. Names are keyed by 64-bit hashes that are the same in every window, so rows of
+any files can be summed by key. The SQL reference is generated from this schema.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final
 import pyarrow as pa
 
 MEASURES: Final = ("own", "overlap", "calls", "stretch")
-"""Words of `votes.measure`, indexed by the number of the measure in a profile."""
+"""Names of the measures in `votes.measure`; the index is the measure's number in a profile."""
 SITE_KINDS: Final = ("call", "step", "point")
-"""Words of `sites.kind`, indexed by the number of the kind in a profile."""
+"""Names of the kinds in `sites.kind`; the index is the kind's number in a profile."""
 
 _KEY: Final = pa.int64()
 

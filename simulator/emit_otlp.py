@@ -30,7 +30,7 @@ class _SpanShape:
     start: int
     end: int
     own: int
-    """Step that records the span: if the record of that step is lost, so is the span."""
+    """Index of the step that records the span: if that step's record is lost, the span is lost."""
     root: bool
 
 
@@ -112,7 +112,10 @@ def _spans(structure: Structure, renamed: bool, rate: float) -> list[_SpanShape]
     state = f"ot=th:{threshold(rate)}" if rate < 1.0 else ""
 
     def walk(number: int, outer: int | None) -> None:
-        """Add the spans of one strand; outer: the span open where the strand began."""
+        """Add the spans of strand `number`.
+
+        outer: index of the span that was open where the strand began, None for none.
+        """
         open_spans: list[tuple[int, Point, int, int | None]] = []
         before = structure.strands[number][0].position
         for step in structure.strands[number]:

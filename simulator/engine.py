@@ -1,4 +1,5 @@
-"""Event loop, queues at servers and locks, and a record of what each strand did.
+"""Discrete-event simulation: event loop, queues at servers and locks, and a record of the steps of each
+strand.
 
 A process is a generator. It yields the simulated time (ns) at which it continues, or None to sleep until
 another process wakes it; in between it may add pure delays to its own clock. The rule that keeps the
@@ -95,7 +96,8 @@ class Strand:
 class SimulatedFlow:
     """Simulated request: its row in the workload, its strands, and the effects of faults on it.
 
-    touches: (cause, strand, step, added ns), recorded for the truth file only; never part of a trace.
+    touches: (cause, strand, step, added time in ns) of each effect, only for the truth file; never part of a
+    trace.
     """
 
     __slots__ = ("live", "row", "strands", "touches")
@@ -181,7 +183,7 @@ class Lock:
 
 
 class Gather:
-    """Barrier: wakes a sleeping process when `left` other processes are done."""
+    """Barrier: wakes a sleeping process when the `left` processes that it awaits have ended."""
 
     __slots__ = ("left", "loop", "sleeper")
 
@@ -203,13 +205,13 @@ class Gather:
 
 
 def newest_first(keys: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
-    """The `most` most recently used distinct keys, latest first; keys: in order of use."""
+    """Distinct keys, at most `most`, the most recently used first. keys: in order of use."""
     _, places = np.unique(keys[::-1], return_index=True)
     return keys[::-1][np.sort(places)[:most]]
 
 
 class Lru:
-    """Set of integers with a capacity, from which the least recently used one is removed."""
+    """Set of integers with a capacity; adding to a full set removes the least recently used one."""
 
     __slots__ = ("_entries", "capacity")
 

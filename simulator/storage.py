@@ -10,11 +10,12 @@ from simulator.streams import Stream
 MAX_RETRIES = 3
 """Maximum failed attempts of one storage call; the next one succeeds, so that a request stays bounded."""
 DESTAGE_BATCH, DESTAGE_BATCH_META = 8, 32
-"""Numbers of logged blocks that one disk sweep writes, on the data node and on the metadata node (more, as
-its preallocated file is contiguous).
+"""Numbers of logged blocks that one disk sweep writes: (data node, metadata node).
+
+The metadata node writes more, as its preallocated file is contiguous.
 """
 BURST_NS, BURST_EVERY_NS = 10e9, 30e9
-"""Fault `F13-error-burst`: length of a burst of errors, and interval between starts of bursts, ns."""
+"""Fault `F13-error-burst`: (length of a burst of errors, interval between the starts of bursts), ns."""
 ABSORBED_SHARE = 0.7
 """Fault `F5-spin-absorbed`: share of spins, in [0, 1], that overlap the wait for the log device."""
 

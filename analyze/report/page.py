@@ -46,8 +46,8 @@ def blocks_html(
 ) -> Markup:
     """Render blocks as HTML.
 
-    end: suffix of every id; level: heading level of the outermost titles; trace_url: as in the report;
-    finding_url: address of a finding's page, with RANK in place of its rank.
+    end: suffix appended to every HTML id; level: heading level of the outermost titles; trace_url: as in the
+    report; finding_url: address of a finding's page, with RANK in place of its rank.
     """
     made = template("analyze.report", "templates/blocks.html.jinja").render(
         shown=blocks, end=end, level=level, trace_url=trace_url, finding_url=finding_url

@@ -174,7 +174,7 @@ def publish(
 
 
 def _kept(outcome: Outcome, lake: str) -> str | LakeError:
-    """Store the report; return the page's path in the lake, or the error."""
+    """Store the report in the lake; return the path of its page there, or the error."""
     from analyze.report.index import kept_reports
     from analyze.report.page import INDEX_LINK, render_html
     from analyze.report.store import keep_report
@@ -203,7 +203,10 @@ def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
 
 
 def _print(outcome: Outcome, at: str | None, *, done: str, whole: bool, last: str) -> None:
-    """Print the report as text. at: path of its page, None: it is stored nowhere; others as in `publish`."""
+    """Print the report as text.
+
+    at: path of its page, None if it is not stored; done, whole, last: as in `publish`.
+    """
     from analyze.report.terminal import print_report
 
     # The exit code depends on the findings, even if the reader leaves before the end of the text.

@@ -15,7 +15,8 @@ from analyze.sql.browse import StoredFlow
 from schemas.quality import Quality
 
 LEAST_NAME, LEAST_AXIS = 8, 12
-"""Minimum width of a name, and of the axis, columns; a narrower terminal cuts lines."""
+"""Minimum width of a name, and minimum width of the axis, in columns; on a narrower terminal lines are
+cut."""
 ROWS = 60
 """Maximum number of bars in a drawing."""
 TIME_WIDTH = 9

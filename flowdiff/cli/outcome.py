@@ -79,7 +79,8 @@ def say(text: str) -> None:
 
 
 def reader_left(error: BaseException) -> bool:
-    """True if `error` means that the reader of standard output has left; rich raises SystemExit then."""
+    """True if `error` means that the reader of standard output has closed it (rich raises SystemExit
+    then)."""
     return isinstance(error, BrokenPipeError) or (
         isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError)
     )
@@ -139,10 +140,11 @@ INTERRUPTED: Final = 130
 class Leaving:
     """Ends the process after all exit handlers, without unloading libraries while their threads run.
 
-    Must be created before a command's libraries are loaded, so that it runs last. Arrow's threads return
-    buffers to Python after a read is over; Python ends a thread that requests the interpreter lock during
-    finalization, and if a C++ destructor is ended that way the process dies with SIGABRT, whatever its exit
-    code. Thread pools, temporary folders and other processes are ended before, as usual.
+    Must be created before a command's libraries are loaded, so that it is the last exit handler to run.
+    Arrow's threads return buffers to Python after a read is over; Python ends a thread that requests the
+    interpreter lock during finalization, and if a C++ destructor is ended that way the process dies with
+    SIGABRT, whatever its exit code. Thread pools, temporary folders and other processes are ended before, as
+    usual.
     """
 
     def __init__(self) -> None:

@@ -50,7 +50,7 @@ class Options:
     only: tuple[str, ...] | None = None
     """Names of the keys (`decode.label_keys`) in order; None: all keys that have a flag."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Name of a key -> flag, for flags that are not derived from the name."""
+    """Name of a key -> flag, for keys whose flag is not derived from the name."""
     keys: Iterable[Key] | None = None
     """Keys that options are made from, for a parameter of type `Flags`; None: the keys of the parameter's
     model.
@@ -67,7 +67,7 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """Key of a setting, its flag, and the parameter of the command's function for it."""
+    """Option of a command for one setting: the key, the flag, and the parameter of the command's function."""
 
     key: Key
     flag: str
@@ -164,7 +164,10 @@ def _annotation(key: Key, flag: str) -> Any:
 
 
 def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:
-    """Make a model, or `Flags`, from the given options, and remove them from `given`. Raises ConfigError."""
+    """Make a model, or `Flags`, from the options among `given`, which are removed from it.
+
+    Raises ConfigError.
+    """
     typed: list[Given] = []
     for option in options:
         value = given.pop(option.parameter.name)

@@ -158,7 +158,10 @@ def _once(watch: LakeWatch, notifier: Notifier, *, as_json: bool) -> int:
 
 
 def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_json: bool) -> int:
-    """Watch until a signal; a second one ends the process at once, without loss."""
+    """Watch until a signal (SIGTERM, Ctrl-C); return the exit code.
+
+    A second signal ends the process at once, without data loss.
+    """
     stop, asked = threading.Event(), list[int]()
 
     def caught(number: int, _frame: FrameType | None) -> None:
@@ -211,10 +214,10 @@ class _Turn:
 
     @contextmanager
     def held(self, *, waits: bool = False) -> Iterator[None]:
-        """Hold the right while the block runs. Raises TakenError if another process has it, LakeError,
-        OSError.
+        """Hold the right to watch while the block runs.
 
-        waits: wait until it is known whether the holder of a lease is alive.
+        waits: wait until it is known whether the holder of a lease is alive. Raises TakenError if another
+        process has the right, LakeError, OSError.
         """
         if self._lease is None:
             from stitch.lake.disk import exclusive_lock
@@ -246,7 +249,8 @@ class _Turn:
 
 
 class _Shown:
-    """State of a watch that metrics and health report; written by the loop, read by the server's thread."""
+    """State of a watch for metrics and health checks; written by the watch's loop, read by the server's
+    thread."""
 
     def __init__(self, clock: SteadyClock | None = None) -> None:
         from flowdiff.live.watch_metrics import ServiceCounters, WatchStatus
@@ -275,7 +279,8 @@ class _Shown:
         self.turn(watch, None)
 
     def listen(self, watch: LakeWatch) -> None:
-        """Record that all sealed windows are decided; print a line when sealing stops or resumes."""
+        """Record in the metrics that all sealed windows are decided; print a line when sealing stops or
+        resumes."""
         from schemas.periods import format_instant
 
         self.turn(watch, None)

@@ -25,7 +25,8 @@ SPOOL: Final = "spool"
 
 
 class RunInput(Protocol):
-    """Source of messages for a live run, and what must be started and ended with it."""
+    """Input of a live run: the source of its messages, and the services that are started and stopped with
+    it."""
 
     source: LiveSource
 
@@ -70,14 +71,14 @@ class KafkaInput:
         return False
 
     def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:  # noqa: ARG002 - as RunInput has it
-        """Return the name of the consumer group; reading starts with the run."""
+        """Return the name of the consumer group, for the log; messages are read once the run starts."""
         return {"group": self._group}
 
     def check(self) -> None:
-        """Do nothing: the source itself reports errors."""
+        """Do nothing, as the source itself reports errors."""
 
     def end(self) -> None:
-        """Do nothing: the source is closed after the run."""
+        """Do nothing, as the source is closed after the run."""
 
     def close(self) -> None:
         """Close the source, unless the run has closed it."""
@@ -88,7 +89,7 @@ class OtlpInput:
     """Input from an OTLP receiver by way of its spool on disk."""
 
     def __init__(self, config: IngestConfig, *, receives: bool) -> None:
-        """Open the spool. receives: False to read only messages already in the spool, without a receiver.
+        """Open the spool. receives: True to receive messages; False to only read those already in the spool.
 
         Raises ConfigError, InputError; BusyLakeError if another process uses the spool.
         """

@@ -140,7 +140,7 @@ class RunMetrics(Watch):
         self._events.labels(topic, partition).inc(events)
 
     def committed(self, record: CommitRecord, took_s: float) -> None:
-        """Count a commit and what its counters say; observe its duration."""
+        """Count a commit, and the events and flows in its counters; observe how long it took."""
         counters = record.counters
         self._commits.inc()
         self._commit_s.observe(took_s)
@@ -177,7 +177,7 @@ class StatusCollector(Collector):
         self._budget_bytes = budget_bytes
 
     def collect(self) -> Iterator[Metric]:
-        """See Collector."""
+        """Yield all metric families, for Prometheus."""
         status, now = self._status(), self._clock()
         yield _gauge("ready", "1: it does its work (/readyz).", status.ready)
         yield _gauge("paused", "1: reading waits for memory or for the lake.", status.paused)

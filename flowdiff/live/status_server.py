@@ -70,7 +70,7 @@ class StatusServer:
             self._refused.labels(str(refusal.value))  # from 0, or `rate` misses the first increment
         self._deadline_s = deadline_s
         self._open: dict[asyncio.StreamWriter, None] = {}
-        """Open connections in order of opening; the values are unused."""
+        """Open connections as keys, in order of opening; the values are unused (None)."""
         listening = listening_socket(
             address, "serve.address", "Take another with --serve-address, or '' to serve nothing."
         )

@@ -24,14 +24,15 @@ class Counts:
 
     receiver: str
     pending: int = 0
-    """Number of events that wait to be sent; for Alertmanager, of alerts that are being sent."""
+    """Number of events waiting to be sent; for Alertmanager, number of alerts that are being sent."""
     sent: int = 0
     failed: int = 0
     """Number of failed attempts to send."""
     refused: int = 0
     """Number of events that will not be sent: refused by the receiver, or too large."""
     restarts: int = 0
-    """Number of times that the thread went on after an unexpected error (a bug, a template that fails)."""
+    """Number of times that the thread was restarted after an unexpected error (a bug, a template that
+    fails)."""
     is_sending: bool = False
     """True while the thread is working."""
 
@@ -96,7 +97,7 @@ class Sender(ABC):
                     return
 
     def _begun_anew(self, error: Exception) -> float:
-        """Count and report an unexpected error; return the seconds until the next turn."""
+        """Count and report an unexpected error of the thread; return the seconds until its next turn."""
         self._failures += 1
         self.counts.failed += 1
         self.counts.restarts += 1
@@ -216,7 +217,8 @@ class AlertSender(Sender):
         self._now_ns = now_ns
         self._open = {incident.id: incident for incident in incidents if incident.goes_on}
         self._over: dict[tuple[str, str], tuple[Incident, int]] = {}
-        """(Incident id, severity) -> (incident, time in ns until which its end is sent)."""
+        """(Incident id, severity) -> (ended incident, time in ns since the epoch until which its end is
+        sent)."""
         self._is_news = bool(self._open)
         self.counts.pending = len(self._open)
 

@@ -123,12 +123,12 @@ def all_steps(view: GraphView, marked: Set[int]) -> Steps:
 
 
 def folded_steps(view: GraphView, marked: Set[int], changed: Set[tuple[int, int]]) -> Steps:
-    """Make boxes for steps, with uneventful regions folded.
+    """Make boxes for nodes, with unchanged regions folded.
 
-    Boxes stay if they touch a changed edge or are next to a box that does, if they are first or last, and
-    where marked and unmarked boxes meet. The others are merged by series-parallel reduction: boxes in series,
-    and branches between the same two boxes; such a region has one entry and one exit, so the drawing stays a
-    DAG. Regions of `FOLD_LEAST` boxes or more become one pill. No position is dropped.
+    A box stays unfolded if it touches a changed edge or is next to a box that does, if it is first or last,
+    or if marked and unmarked boxes meet there. All other boxes are merged by series-parallel reduction: boxes
+    in series, and branches between the same two boxes; such a region has one entry and one exit, so the
+    drawing stays a DAG. Regions of `FOLD_LEAST` boxes or more become one pill. Every node is in one box.
     """
     whole = all_steps(view, marked)
     regions = reduce_series_parallel(
