@@ -67,8 +67,8 @@ COMMANDS: Final = {
     "rekey": "Copy a Kafka topic to another one, all spans of a request to one partition.",
     "fsck": "Check a lake against its commits. Exit code 0: nothing is wrong. 1: something is.",
 }
-"""Every subcommand with the first sentence of its docstring (checked by a test), so that listing them imports
-none."""
+"""Name of every subcommand -> first sentence of its docstring (a test compares them), so that listing
+commands imports none."""
 
 PANELS: Final = {
     "Compare two periods": (
@@ -87,7 +87,7 @@ PANELS: Final = {
     "Watch production": ("up", "ingest", "watch", "incidents"),
     "Set up": ("config", "simulate"),
 }
-"""Commands of every day, by heading of the help."""
+"""Heading of the help -> names of the commands below it, for the commands that are used every day."""
 GROUPS: Final = {
     "lake": (
         "Care for a lake: check, repair, condense, expire, publish.",
@@ -102,7 +102,10 @@ GROUPS: Final = {
         ("categories", "variance", "clusters", "distalyze"),
     ),
 }
-"""Commands below another one, with its sentence. Each is accepted at the top, too, until 1.0."""
+"""Name of a group -> (its sentence, its commands).
+
+Until 1.0 each command is accepted without the group's name, too.
+"""
 
 _OTHERS: Final = "More"
 """Heading, in the help, of groups and of commands that no other list has."""

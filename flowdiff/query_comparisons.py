@@ -68,7 +68,7 @@ def with_findings(name: str) -> AnyMethod:
 
 
 def with_spinner(comparing: Comparing) -> Comparing:
-    """Wrap a comparison to show a spinner on a terminal while it runs."""
+    """Wrap a comparing function so that a spinner is shown on a terminal while a comparison runs."""
 
     def shown(asked: AskedComparison) -> Mapping[str, pa.Table]:
         from flowdiff.cli.progress import stage

@@ -33,9 +33,9 @@ class Samples:
 def asked_samples(
     reference: Sequence[str], problem: Sequence[str], named: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Sample name -> texts of its periods, in order. Raises ConfigError.
+    """Sample name -> texts of the sample's periods, in order. Raises ConfigError.
 
-    named: `NAME=PERIOD`; a repeated name adds periods to the same sample.
+    named: texts `NAME=PERIOD`; a repeated name adds periods to the same sample.
     """
     pair = {name: list(texts) for name, texts in (("reference", reference), ("problem", problem)) if texts}
     if pair and named:
@@ -80,7 +80,7 @@ def since_samples(text: str, asked: Mapping[str, Sequence[str]], lake: str | Non
 
 
 ONE: Final = "period"
-"""Name of the sample, for commands that take a single one."""
+"""Name of the sample of commands that accept a single sample."""
 
 
 def one_or_two(
@@ -113,7 +113,8 @@ def one_or_two(
 REFERENCE: Final = "reference"
 PROBLEM: Final = "problem"
 EARLIER_WEEKS: Final = (2, 3, 4)
-"""Numbers of weeks before the problem that form the history for `same-weekday`, if the lake has them."""
+"""Numbers of weeks, counted back from the problem, that form the history for `same-weekday` if the lake has
+data there."""
 
 
 def find_samples(

@@ -58,7 +58,7 @@ MARK_TYPE = pa.struct(
         stored(26, "name", pa.string(), "which", nullable=True),
     ]
 )
-"""Type of an allow-listed span event (time, name), which becomes an inner node of its span."""
+"""Arrow type of a span event (time, name) that is allow-listed, and so becomes an inner node of its span."""
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("kind", pa.uint8(), False, "EventKind"),

@@ -10,7 +10,6 @@ ends."""
 
 
 def is_message(root: str) -> bool:
-    """True if a root type (`component/point`) is the processing of a message recorded in its sender's
-    trace.
-    """
+    """True if a root type (`component/point`) is the processing of a message that is recorded in its sender's
+    trace."""
     return root.partition("/")[2].startswith(f"{WAITING} ")

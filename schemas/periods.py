@@ -70,13 +70,14 @@ class Operator(StrEnum):
 
 
 class WrittenNumber(float):
-    """A number with its original text, which counts where the value is text: `1.0` may be a version."""
+    """A number together with its original text, which is compared if the value is text: `1.0` may be a
+    version."""
 
     __slots__ = ("text",)
     text: str
 
     def __new__(cls, text: str) -> WrittenNumber:
-        """Make a number from its text. Raises ValueError if that is no number."""
+        """Make a number from its text. Raises ValueError if the text is no number."""
         self = super().__new__(cls, text)
         self.text = text
         return self
@@ -99,7 +100,7 @@ class Condition:
     operator: Operator
     values: tuple[str | float, ...]
     is_parameter: bool = True
-    """True if `key` names a parameter; else it is one of FLOW_KEYS."""
+    """True if `key` names a parameter; False if it is one of FLOW_KEYS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +300,8 @@ def windows_of(period: Period, sealed: Sequence[Window], unsealed: Sequence[Wind
 
 
 def fitted(period: Period, windows: Sequence[Window]) -> Period:
-    """Period with the open ends of `all` replaced by the first and last of `windows`; others unchanged."""
+    """Copy of a period in which the open ends of `all` are the ends of the first and last of `windows`; other
+    periods are returned unchanged."""
     if (period.start_ns, period.end_ns) != _ALL or not windows:
         return period
     return replace(
@@ -386,7 +388,7 @@ class _Reader:
         return self._tokens[self._at - 1]
 
     def accept(self, word: str) -> bool:
-        """Step over `word` (in any case) if it is next."""
+        """True if the next token is `word` (in any case), which is then consumed."""
         if self._at < len(self._tokens) and self._tokens[self._at][1].lower() == word:
             self._at += 1
             return True

@@ -24,7 +24,8 @@ def _field(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -
 
 
 def _rows(name: str, doc: str, *columns: pa.Field) -> pa.Field:
-    """Column for a relation: a list of structs, one per row of the relation, with these columns as fields."""
+    """Column for a relation: a list of structs, one struct per row of the relation, with `columns` as
+    fields."""
     return _field(name, pa.list_(pa.field("element", pa.struct(columns), nullable=False)), doc)
 
 

@@ -60,7 +60,8 @@ _ROOT_ATTRIBUTES = -1
 
 
 def _line(spans: list[_SpanShape]) -> tuple[str, list[int]]:
-    """(Format string of a request's line, steps whose times fill it, in order)."""
+    """(Format string of a request's line; indices of the steps whose times fill the placeholders, in
+    order)."""
     groups: dict[tuple[str, str], list[_SpanShape]] = {}
     for span in spans:
         groups.setdefault((span.service, span.host), []).append(span)

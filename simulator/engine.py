@@ -66,7 +66,8 @@ class Strand:
         self.times.append(self.t)
 
     def fork(self, code: int, n: int) -> list[Strand]:
-        """Split the strand: start `n` new strands at its current time (1 ≤ n ≤ COUNT_MASK) and go on."""
+        """Split the strand: start `n` new strands at its current time (1 ≤ n ≤ COUNT_MASK); this strand
+        continues, too."""
         flow = self.flow
         first = len(flow.strands)
         self.mark(code | n << COUNT_SHIFT | first << CHILD_SHIFT)
@@ -87,8 +88,9 @@ class Strand:
         self.mark(code | len(children) << COUNT_SHIFT | children[0].number << CHILD_SHIFT)
 
     def touch(self, cause: int, added_ns: float) -> None:
-        """Record that a fault acts on the strand's next step; cause: its number, added_ns: the work
-        it adds.
+        """Record that a fault acts on the strand's next step.
+
+        cause: number of the cause; added_ns: work that the fault adds, ns.
         """
         self.flow.touches.append((cause, self.number, len(self.codes), added_ns))
 
@@ -122,9 +124,8 @@ class Loop:
         """Process that runs at the moment; a lock or barrier stores it before it sleeps, to wake it later."""
 
     def start(self, at_ns: float, process: Process) -> None:
-        """Schedule a process, or wake a sleeping one, at `at_ns`, which must not be before the
-        caller's time.
-        """
+        """Schedule a process, or wake a sleeping one, at `at_ns`, which must not precede the caller's
+        time."""
         self._scheduled += 1
         heappush(self._heap, (at_ns, self._scheduled, process))
 
@@ -220,7 +221,7 @@ class Lru:
         self._entries: OrderedDict[int, None] = OrderedDict()
 
     def touch(self, key: int) -> bool:
-        """Use a key, which becomes the newest; True if it was present."""
+        """Use a key, which becomes the most recently used one; return True if it was present."""
         entries = self._entries
         if key in entries:
             entries.move_to_end(key)

@@ -76,7 +76,7 @@ class Fault:
     name: str
     about: str
     parts: tuple[tuple[FaultMechanism, str, float], ...]
-    """(Mechanism, mode, factor on the fault's severity) of each cause."""
+    """Causes of the fault: (mechanism, mode, factor by which the fault's severity is multiplied)."""
     severity: float
     """Default severity of the fault, in `unit`."""
     unit: str

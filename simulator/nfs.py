@@ -17,7 +17,7 @@ from simulator.workloads import BLOCK_BYTES, IssuedRequests
 BLOCK_BITS = 20
 """Number of bits of a block's index in its file: a data block is numbered `file << 20 | index`."""
 PARALLEL = 8
-"""Maximum storage calls of one request in flight at a time."""
+"""Maximum number of storage calls of one request in flight at a time."""
 BUCKET_NS = 25.0
 """Fault `F7-one-bucket`: time for one entry of the overlong hash chain at severity 1, ns."""
 BACKOFF_NS = 1e9
@@ -111,7 +111,7 @@ class NfsServer:
         s.work(self._streams["nfs_reply"], p.OP_REPLY[op])
 
     def close_strand(self, flow: SimulatedFlow) -> None:
-        """End a strand that is not joined; the request is complete with its last strand."""
+        """End a strand that is not joined; the request is complete when its last strand has ended."""
         flow.live -= 1
         if flow.live == 0:
             self._closed(flow)

@@ -145,7 +145,8 @@ def request_lines(
 
 
 def recorded_point(code: int, renamed: bool) -> Point:
-    """Trace point as it is recorded; renamed: True after the deployment of the negative `N6-rename`."""
+    """Trace point as recorded: with its new name if `renamed`, i.e. after the deployment of the negative
+    `N6-rename`."""
     point = POINTS[code]
     if renamed and point.host == MDS_HOST and point.name in RENAMED:
         return replace(point, name=RENAMED[point.name])

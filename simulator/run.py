@@ -340,7 +340,8 @@ class RunPlan:
 
     @property
     def simulated_causes(self) -> Subset:
-        """Numbers of the causes that change what happens, not only how it is reported."""
+        """Numbers of the causes that change the simulation; causes that only change how it is recorded are
+        left out."""
         return frozenset(i for i, c in enumerate(self.causes) if c.injection.mechanism not in TRACING_ONLY)
 
 

@@ -70,7 +70,7 @@ class Step:
     CONSUMER: a message that is not waited for.
     """
     peer: str = ""
-    """Address of a callee that is not traced; empty: it is traced."""
+    """Address of a callee that is not traced; empty if the callee is traced."""
 
 
 def _select(table: str, ms: float) -> Step:

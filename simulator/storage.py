@@ -8,7 +8,8 @@ from simulator.points import DATA_HOST, CallerPoints, NodePoints
 from simulator.streams import Stream
 
 MAX_RETRIES = 3
-"""Maximum failed attempts of one storage call; the next one succeeds, so that a request stays bounded."""
+"""Maximum number of failed attempts of one storage call; the next attempt succeeds, so that a request stays
+bounded."""
 DESTAGE_BATCH, DESTAGE_BATCH_META = 8, 32
 """Numbers of logged blocks that one disk sweep writes: (data node, metadata node).
 
@@ -70,7 +71,8 @@ class StorageNode:
     def write(self, s: Strand, block: int, caller: CallerPoints, allocates: bool = False) -> Process:
         """Log one block (the caller waits for the log); the disk itself is written later, by de-staging.
 
-        allocates: the block is not preallocated, so a place on the disk is found before the reply.
+        allocates: True if the block is not preallocated, so that space on the disk must be found before the
+        reply.
         """
         points = self._points
         errors = points.write_error, caller.write_error, caller.retry

@@ -25,7 +25,7 @@ from scipy.special import ndtri
 TABLE_BITS = 18
 MASK = (1 << TABLE_BITS) - 1
 VISITS_PER_STREAM = 1 << 12
-"""Number of draws of one strand from one stream before they overlap the draws from the next stream."""
+"""Number of draws that one strand can make from one stream before they repeat draws from the next stream."""
 _SPREAD = 0x9E3779B97F4A7C15
 _ALL = (1 << 64) - 1
 

@@ -65,7 +65,7 @@ class Trace:
 
 
 class TraceStep(NamedTuple):
-    """Step of a strand: its code, the strands it starts or merges, its index in the flat list of steps.
+    """Step of a strand: its code, the strands that it starts or merges, its index in the flat list of steps.
 
     A tuple, because a run has millions.
     """

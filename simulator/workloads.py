@@ -114,7 +114,7 @@ def power_law(rng: Rng, n: int, population: int, exponent: float) -> I8:
 
 
 def last_uses(files: I8) -> I8:
-    """Distinct files in order of last use: what a least-recently-used cache remembers."""
+    """Distinct files in order of last use, i.e. the content of a least-recently-used cache."""
     last = np.full(int(files.max(initial=0)) + 1, -1, dtype=np.int64)
     np.maximum.at(last, files, np.arange(len(files)))
     return files[np.sort(last[last >= 0])]

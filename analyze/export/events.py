@@ -76,8 +76,8 @@ def events_of_flows(
 
 
 def _exported_ids(flows: pa.Table, form: EventForm, both_kinds: pa.Array | None) -> pa.Array:
-    """Request ids under which the flows of one category are exported, [flows]: the stored ids, or `own_id`
-    where necessary.
+    """Request ids under which the flows of one category are exported, [flows]: the stored ids, or ids made by
+    `own_id`.
 
     An id is replaced if the flows change their form and the id is in `both_kinds`, or if the flows become
     spans and the id is not a trace id.
@@ -142,7 +142,7 @@ def node_id(position: int) -> str:
 
 
 def event_id(position: int, form: EventForm) -> bytes:
-    """Id of the event of the node with index `position`, as bytes: the raw id for spans, its hex digits for
+    """Id of the event of the node with index `position`, as bytes: 8 raw bytes for spans, 16 hex digits for
     records."""
     text = node_id(position)
     return bytes.fromhex(text) if form is EventForm.SPANS else text.encode()
@@ -378,8 +378,8 @@ def _records_of_spans(category: _Category) -> dict[str, pa.Array]:
 
 
 def _spans_of_records(category: _Category) -> dict[str, pa.Array]:
-    """Make the columns of spans of zero length for records: the first predecessor is the parent, further ones
-    become links, as OTLP allows one parent.
+    """Make the columns of spans of zero length for records: the first predecessor is the parent, all other
+    predecessors become links, as OTLP allows one parent.
 
     The root lasts until the response, so that its length is the response time.
     """

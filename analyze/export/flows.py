@@ -51,7 +51,7 @@ from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from stitch.graph.placed import END, POINT, START
 
 _REQUEST: Final = "\0"
-"""Placeholder for the request's number in a template; no label can contain it."""
+"""Placeholder, in a template, for the number of the request; a character that no label can contain."""
 
 _UNKNOWN_HOST: Final = "ZU"
 _SEMANTIC: Final = "ZL"
@@ -65,8 +65,8 @@ class _Form:
     """Template of the DOT graphs of one category."""
 
     text: str
-    """Format string; its fields are the request's number, the response time, a host per node, and a latency
-    per edge."""
+    """Format string with placeholders for the request's number, the response time, a host per node, and a
+    latency per edge."""
     edges: I8
     """int64[edges, 2]: (src, dst) node indices of each edge."""
 
@@ -122,7 +122,7 @@ def _form(structure: Mapping[str, Any]) -> _Form | None:
 
 
 def word(name: str) -> str:
-    """Encode a name as one part of a DOT label (see the module docstring)."""
+    """Encode a name as one part of a DOT label, by the rules in the module docstring."""
     return _ODD.sub(_written, name)
 
 
@@ -339,7 +339,10 @@ def export_dot(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
 
 
 def export_otlp(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
-    """Write flows as OTLP/JSON, one ExportTraceServiceRequest per line. Raises as `export_dot`."""
+    """Write flows as OTLP/JSON, one ExportTraceServiceRequest per line.
+
+    Raises the same errors as `export_dot`.
+    """
     return _export_events(found, asked, out, EventForm.SPANS)
 
 

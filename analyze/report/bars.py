@@ -77,7 +77,7 @@ def shift(unit: Unit, before: float, after: float, change: Interval) -> Bar:
 
 
 def pair(axis: Axis, before: float | None, after: float | None, title: str) -> Bar:
-    """Bar of the value before, and below it the value after; a value of None is not drawn."""
+    """Bar of the value before; below it, the value after. A value of None is not drawn."""
     both: Sequence[tuple[str, float | None, At]] = (("before", before, "upper"), ("after", after, "lower"))
     return Bar(tuple(axis.stretch(k, 0.0, value, at) for k, value, at in both if value is not None), title)
 

@@ -56,7 +56,8 @@ class Styled:
     text: str
     tone: Tone = ""
     kind: str = ""
-    """CSS class, one word; for tone `tag` the colour of the label (`worse`, `failing`, `structural`)."""
+    """CSS class, one word; for a label (tone `tag`) the class of its colour: `worse`, `failing`,
+    `structural`."""
     href: str = ""
     """Link target: `#anchor` of a part of the same section, or an address."""
     title: str = ""
@@ -99,9 +100,8 @@ class Drawing:
     caption: Words = ""
     legend: Words = ""
     wide: str = ""
-    """Description of a drawing that may be wider than the page and then scrolls on its own; empty: it always
-    fits.
-    """
+    """Description of a drawing that may be wider than the page, and is then scrolled separately; empty: the
+    drawing always fits."""
 
 
 Words: TypeAlias = "str | Styled | Bar | Drawing | Sequence[Words]"
@@ -129,7 +129,10 @@ def dim(text: str) -> Styled:
 
 
 def call_site(label: str, caller: str | None) -> Words:
-    """Words for a call site and its caller, both clipped."""
+    """Words for a call site and its caller, both clipped.
+
+    label: name of the call site; caller: name, or None.
+    """
     return (
         strong(wording.clip(label, 120)),
         dim("" if caller is None else f" from {wording.clip(caller, 80)}"),
@@ -279,7 +282,7 @@ class Grid:
     """A table: rows under headings."""
 
     label: str
-    """Noun for one row, for screen readers; on a terminal the heading of the first column."""
+    """Noun for one row, e.g. for screen readers; on a terminal it is the heading of the first column."""
     columns: Sequence[Column]
     rows: Sequence[Any]
     total: int | None = None
@@ -327,7 +330,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Blocks side by side where there is room, else one below the other."""
+    """Blocks placed side by side if the page is wide enough, else one below the other."""
 
     blocks: Blocks
 

@@ -123,7 +123,7 @@ class Gate(NamedTuple):
 
     code: GateCode
     line: str
-    """Sentence with the decision, and the number of findings that led to it."""
+    """Sentence with the decision, and with the number of findings on which it is based."""
 
 
 def _fail(n: int) -> str:

@@ -62,9 +62,8 @@ def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -
 
 
 def folded_notes(folded: Sequence[FoldedNames]) -> tuple[str, ...]:
-    """Sentences on names that were merged because they are too many to compare one by one, coarsest merging
-    first.
-    """
+    """Sentences on names of operations that were merged because they are too many to compare one by one; the
+    coarsest merging first."""
     notes = []
     for fold in sorted(folded, key=lambda fold: (-fold.level, fold.component or ""))[:_MOST_FOLDED]:
         whose = "Components" if fold.component is None else f"Operations of {fold.component}"

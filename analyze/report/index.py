@@ -54,7 +54,7 @@ class KeptReport(Frozen):
     """Title of the first finding; empty without one."""
     findings: int = 0
     said: str = ""
-    """First sentence of the page, shown if there is no finding."""
+    """First sentence of the page, shown in the list if the report has no finding."""
 
     @property
     def path(self) -> str:
@@ -74,7 +74,7 @@ class _Index(Frozen):
 def kept_reports(place: LakePlace) -> list[KeptReport]:
     """Finished reports of a lake, newest first; updates the index if it is outdated and writable.
 
-    Unreadable reports, and those of another report version, are skipped. Raises OSError.
+    Reports that are unreadable, or of another report version, are skipped. Raises OSError.
     """
     store = place.store
     index = _read_index(store)

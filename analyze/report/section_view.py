@@ -15,7 +15,8 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True, slots=True)
 class FirstScreen:
-    """Summary of a report that is read in ten seconds, with one layout for terminal, Markdown and page."""
+    """Summary of a report that can be read in ten seconds, with the same layout on terminal, Markdown and
+    page."""
 
     headline: Words
     """Headline: the verdict in a word, the onset and the cause, on one line."""
@@ -51,8 +52,10 @@ class SectionView(Generic[S]):
     style: str = ""
     """CSS for the section's drawings."""
     script: str = ""
-    """JavaScript of the section, allowed by its hash; empty: none. It reads the report's JSON in the page
-    (`#flowdiff-report`). The section must be complete without it.
+    """JavaScript of the section, allowed by its hash; empty: none.
+
+    The script may read the report's JSON in the page (`#flowdiff-report`). The section must be complete
+    without the script.
     """
 
     @property
@@ -85,7 +88,7 @@ def warnings(report: Report, views: Views) -> tuple[str, ...]:
 
 
 def first_screen(report: Report, views: Views) -> FirstScreen | None:
-    """First screen of a report; None if its method has none, or if it has several methods."""
+    """First screen of a report; None if its method makes none, or if the report has several methods."""
     if len(report.methods) != 1:
         return None
     makers = (views[section.section].first_screen for section in report.sections)

@@ -31,7 +31,7 @@ class Fate(StrEnum):
 
     KEPT = "kept"
     REPLACED = "replaced"
-    """Another component does this work instead."""
+    """The step has a counterpart with another name: its work is done elsewhere."""
     LOST = "lost"
     GAINED = "gained"
     FOLD = "fold"

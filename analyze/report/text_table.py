@@ -90,7 +90,7 @@ def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int
 
 
 def _least(column: Heading) -> int:
-    """Minimum width of a column, in terminal cells; sys.maxsize if it may not be shortened."""
+    """Minimum width of a column, in terminal cells; sys.maxsize if its values may not be shortened."""
     if column.kind in (Kind.TEXT, Kind.WORDS):
         return max(LEGIBLE, cell_len(column.name))
     return max(LEGIBLE_PROSE, cell_len(column.name)) if column.kind is Kind.PROSE else sys.maxsize

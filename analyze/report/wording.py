@@ -51,7 +51,7 @@ def _duration(us: float | None, digits: int) -> str:
 def durations(before: float | None, after: float | None) -> tuple[str, str]:
     """Format two durations with enough digits to distinguish them: `2.7131 s`, `2.7134 s`.
 
-    They may still read the same if they differ by less than one part in a million.
+    The texts may still be equal if the durations differ by less than one part in a million.
     """
     for digits in range(3, MOST_DIGITS + 1):
         texts = _duration(before, digits), _duration(after, digits)
@@ -66,7 +66,7 @@ def moved_duration(before: float | None, after: float | None) -> str:
 
 
 def sentence(text: str) -> str:
-    """Append a full stop unless there is one: names may end with one (`Recv.`)."""
+    """Append a full stop unless the text ends with one; names may end with a full stop (`Recv.`)."""
     return text if text.endswith(".") else f"{text}."
 
 
@@ -79,7 +79,7 @@ def change(us: float | None) -> str:
 
 
 def moves(us: float) -> bool:
-    """True if a change of `us` µs is large enough to show; `duration` formats smaller ones as 0."""
+    """True if a change of `us` µs is large enough to show; `duration` formats smaller changes as 0."""
     return abs(us) >= _UNITS[-1][0] * 0.9995
 
 

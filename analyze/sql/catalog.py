@@ -184,7 +184,7 @@ _COMPARING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _TableGroup:
-    """Tables of one kind of folder, under one heading of the SQL reference."""
+    """Tables in one kind of folder of the lake, under one heading of the SQL reference."""
 
     title: str
     about: tuple[str, ...]

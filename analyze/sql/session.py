@@ -123,9 +123,8 @@ class Session:
         self._span_times = SpanTimes()
         self._comparisons = None if comparing is None else Comparisons(comparing)
         self._compares = False
-        """True once `compare` and `breakdown` are registered, which takes a tenth of the time to open a
-        session.
-        """
+        """True once the SQL functions `compare` and `breakdown` are registered; deferred, as it takes a tenth
+        of the time to open a session."""
         self._unread = {*LISTED}
         self._made: set[str] = set()
         """Names of the views created so far, `_<table>` included."""
@@ -144,16 +143,16 @@ class Session:
     def query(self, text: str, values: Values = ()) -> pa.Table:
         """Run one reading statement, with `?` or `:name` bound to `values`; returns an Arrow table.
 
-        `CREATE TEMP TABLE … AS SELECT …;` may precede it; the table remains in the session. Raises QueryError
-        for a syntax error, an unknown name, several statements, or one that writes; LakeError if a file of
-        the lake cannot be read.
+        Statements `CREATE TEMP TABLE … AS SELECT …;` may precede it; their tables remain in the session.
+        Raises QueryError for a syntax error, an unknown name, several statements, or one that writes;
+        LakeError if a file of the lake cannot be read.
         """
         return self.stream(text, values).read_all()
 
     def stream(self, text: str, values: Values = ()) -> pa.RecordBatchReader:
         """Like `query`, but batch by batch, so that memory stays bounded for large results.
 
-        Errors during execution are raised by the reader, as the same classes.
+        Errors during execution are raised by the reader, as instances of the same classes.
         """
         text = with_named_where(text)
         if isinstance(values, Mapping):
@@ -245,9 +244,8 @@ class Session:
         return connection
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap one of our functions for DuckDB, which turns errors into text: a FlowdiffError is saved, to be
-        raised unchanged.
-        """
+        """Wrap one of this package's functions for DuckDB, which turns errors into text: a FlowdiffError is
+        saved, to be raised unchanged."""
 
         @wraps(function)
         def called(*columns: pa.ChunkedArray) -> pa.Array:
@@ -426,7 +424,10 @@ def _first_lines(error: Exception) -> str:
 
 
 class _Files:
-    """Files of each table, listed on demand, as listing the files of a year takes seconds."""
+    """Paths of the files of each table.
+
+    Listed on demand, as listing the files of a year takes seconds.
+    """
 
     def __init__(self, listed: Callable[[], LakePeriod]) -> None:
         self._listed = listed
@@ -505,8 +506,8 @@ def open_session(
 ) -> Iterator[Session]:
     """Open a locked session on one period of a lake (its filter is ignored), and on the lake's reports.
 
-    listed: function that lists the period's files, if `found` has none; called by the first query that needs
-    files. memory bounds DuckDB, threads its workers: for untrusted statements use
+    listed: function that lists the period's files, if `found` has no files; called by the first query that
+    needs files. memory bounds DuckDB, threads its workers: for untrusted statements use
     `analyze.sql.session_process`. attached: name -> the user's own table. comparing: makes comparisons for
     the table functions `compare` and `breakdown`; None: without these. Raises ConfigError if `memory` is not
     a size, or too small. Files are opened by the queries that use them.
@@ -537,7 +538,8 @@ READERS: Final = {
     ".ndjson": "FROM read_json(?)",
     ".parquet": "FROM read_parquet(?)",
 }
-"""File name suffix -> statement that reads the file; a further `.gz` or `.zst` is unpacked."""
+"""File name suffix -> SQL statement that reads the file; files with a second suffix `.gz` or `.zst` are
+unpacked."""
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 

@@ -62,7 +62,7 @@ class Asked:
     """Time to which relative words of a period (`yesterday`) refer, ns since the epoch."""
     memory_bytes: int
     provisional: Path | None
-    """Folder for files of windows that are not sealed yet; None: such windows are refused."""
+    """Folder for files made of windows that are not sealed yet; None: such windows are refused."""
     attached: Mapping[str, Path | pa.Table]
     """SQL name -> the user's own file or table."""
 
@@ -167,8 +167,9 @@ class SessionProcess:
             self._pipe.close()
 
     def _started(self) -> Sequence[str]:
-        """Start a process and open its session; return its notes (see `notes`). Raises what opening a session
-        raises.
+        """Start a process and open its session; return the session's notes (see `notes`).
+
+        Raises what opening a session raises.
         """
         self._pipe, theirs = Pipe()
         with theirs:
@@ -342,7 +343,8 @@ def _take_no_more_than(n_bytes: int) -> None:
 
 
 class _Parent:
-    """The child's connection to its parent. DuckDB's threads request comparisons while answers are sent."""
+    """The child's connection to the parent process; DuckDB's threads request comparisons over it while
+    answers are sent."""
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
@@ -368,7 +370,10 @@ class _Parent:
             self.pipe.send(answer)
 
     def compared(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
-        """Ask the parent for a comparison, and return its tables; one at a time. Raises FlowdiffError."""
+        """Ask the parent for a comparison, and return its tables; calls wait for each other.
+
+        Raises FlowdiffError.
+        """
         self.send(asked)
         made = self._comparisons.get()
         if isinstance(made, FlowdiffError):

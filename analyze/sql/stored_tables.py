@@ -60,9 +60,8 @@ def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """A table behind the views: its schema and its SQL statements, in which `@` stands for the table's
-    name.
-    """
+    """A table that views read: its schema, and its SQL statements, in which `@` stands for the name of the
+    table."""
 
     name: str
     schema: Callable[[], pa.Schema]
@@ -71,7 +70,7 @@ class StoredTable:
     Called on demand: building the models of reports takes longer than opening a session.
     """
     source: str
-    """SQL of the relation from which the table's view reads once its files are bound."""
+    """SQL of the relation that the table's view reads once its files are bound."""
     with_filename: bool = False
     """True if the view appends a column with the file name of each row."""
     rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
@@ -100,7 +99,8 @@ class StoredTable:
 
     @property
     def unread(self) -> str:
-        """Statement that creates the view of a table whose files are not bound yet: reading a row fails."""
+        """Statement that creates the view of a table whose files are not bound yet; reading a row of the view
+        fails."""
         return self._named(
             "CREATE OR REPLACE VIEW _@ AS"
             " SELECT s.* FROM (SELECT 1 WHERE error('the table @ is not read yet') IS NULL)"
@@ -199,9 +199,8 @@ LISTED: Final = {
 
 @cache
 def behind(name: str) -> frozenset[str]:
-    """Names of a view and of all relations it depends on (views, and tables as `_<table>`); empty if `name`
-    is no view.
-    """
+    """Names of a view and of all relations on which it depends (views, and tables as `_<table>`); empty if
+    `name` is no view."""
     if name.startswith("_"):
         return frozenset({name} if name[1:] in LISTED else ())
     if name not in VIEWS:

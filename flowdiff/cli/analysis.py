@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """Files, store and browser to which a command sends its report besides the terminal."""
+    """Places to which a command sends its report besides the terminal: files, a lake, a browser."""
 
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write the report as JSON to this file; `-` prints it.")
@@ -191,7 +191,7 @@ def _kept(outcome: Outcome, lake: str) -> str | LakeError:
 
 
 def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
-    """Write all files, even if one fails; return the errors."""
+    """Write all files, even if writing one fails; return the errors. made: (path, content) of each file."""
     refused = []
     for path, content in made:
         try:

@@ -66,7 +66,7 @@ class Compared:
     periods: Mapping[str, tuple[str, ...]]
     """`reference` and `problem` -> texts of the sample's periods."""
     where: Mapping[str, str]
-    """`reference` and `problem` -> filter of the sample; empty without one."""
+    """`reference` and `problem` -> filter of the sample; empty text without a filter."""
 
 
 def compared_of(samples: Sequence[tuple[str, Sequence[LakePeriod]]]) -> Compared | None:
@@ -195,8 +195,8 @@ def _arguments(compared: Compared, where: Mapping[str, str]) -> tuple[str, ...]:
 def requests_of(finding: Finding) -> str:
     """Filter that selects a finding's requests in both periods, as exactly as possible; empty: all requests.
 
-    By root types; for a change of times or errors also by the component, which both periods have. Names that
-    a terminal cannot show unchanged cannot be copied, and are left out.
+    Selects by root type; for a change of times or errors also by the component, if both periods have it.
+    Names with characters that a terminal alters are left out, as they cannot be copied.
     """
     parts = []
     roots = sorted({member.root for member in finding.members})

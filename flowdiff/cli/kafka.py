@@ -47,7 +47,10 @@ def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: o
 
 @contextmanager
 def written_progress(what: str) -> Iterator[OnWritten]:
-    """Show the progress of writing on a terminal while the block runs; yields the callback to report it."""
+    """Show the progress of writing on a terminal while the block runs.
+
+    Yields the callback to which progress is reported. what: noun for the progress bar.
+    """
     from rich.progress import SpinnerColumn, TextColumn
 
     from flowdiff.cli.progress import progress

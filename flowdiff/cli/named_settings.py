@@ -60,7 +60,8 @@ def refinement(texts: Sequence[str] | None) -> RefineSettings:
 def settings_of_texts(
     models: Mapping[str, type[Config]], texts: Sequence[str], config: Path | None = None
 ) -> dict[str, Any]:
-    """Section -> its settings, from a configuration and texts `NAME=VALUE`; a repeated list is extended.
+    """Section -> settings model, from a configuration and texts `NAME=VALUE`; values of a repeated list
+    setting are appended.
 
     models: section -> settings model. Raises ConfigError.
     """

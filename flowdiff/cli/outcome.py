@@ -34,7 +34,7 @@ from schemas.masking import masked_passwords
 def open_closed_streams() -> None:
     """Reopen standard streams that the parent process has closed, so that using them fails.
 
-    Must be called before any file is opened: that would otherwise become a standard stream.
+    Must be called before any file is opened, as a file opened earlier would become a standard stream.
     """
     if sys.stdin is None:
         # Opened for writing: reading a closed input is then an error, not an empty file.
@@ -71,7 +71,8 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def say(text: str) -> None:
-    """Print one line on standard error, control characters made visible; ignore a failure to print."""
+    """Print one line on standard error, with control characters made visible; a failure to print is
+    ignored."""
     try:
         echo(f"flowdiff: {text}", err=True)
     except OSError:

@@ -36,7 +36,8 @@ from flowdiff.settings.keys import Key, KeyKind, keys_of
 
 _SENTENCE: Final = re.compile(r"^(.*?\.)(?= [A-Z0-9`]).*$", re.DOTALL)
 _LONGEST_WORD: Final = 18
-"""Maximum length of a value's placeholder in help, characters: a longer one takes space from the text."""
+"""Maximum length, characters, of a value's placeholder in help; a longer placeholder takes space from the
+text."""
 
 
 class Flags(dict[str, Any]):
@@ -179,6 +180,9 @@ def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:
 
 
 def joined(key: Key, value: Any) -> Any:
-    """Value for a key: the list of values of a repeated option becomes one text, joined by commas; other
-    values, and lists of pairs of plain texts, are returned unchanged."""
+    """Value for a key, from the values of its option.
+
+    The values of a repeated option are joined by commas to one text; other values, and lists of pairs of
+    plain texts, are returned unchanged.
+    """
     return ",".join(value) if isinstance(value, list) and (key.kind is KeyKind.LIST or key.pair) else value

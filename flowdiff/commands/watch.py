@@ -240,7 +240,7 @@ class _Turn:
             yield
 
     def check(self) -> None:
-        """Raise TakenError if another process has taken the right over."""
+        """Raise TakenError if another process has taken over the right to watch."""
         if self._lease is not None and self._lease.is_lost:
             raise self._taken()
 
@@ -268,7 +268,7 @@ class _Shown:
         self.status.turn(trouble)
 
     def stand_by(self) -> None:
-        """Clear incidents and delay while another process is active and reports them."""
+        """Remove incidents and delay from the metrics while another process is active and reports them."""
         self.incidents, self.suspended = (), ""
         self.service.through_ns = 0
 
@@ -317,8 +317,9 @@ def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> It
 
 
 def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *, as_json: bool) -> None:
-    """Decide windows as they are sealed, until stopped. After TakenError, LakeError or OSError the caller
-    calls this function again.
+    """Decide windows as they are sealed, until stopped.
+
+    Raises TakenError, LakeError, OSError, after which the caller calls this function again.
     """
     watch.resume()
     while not stop.is_set():

@@ -99,7 +99,7 @@ def _bodies(batches: Iterable[list[bytes]]) -> Iterator[bytes]:
 
 
 def _post(address: str, body: bytes) -> None:
-    """Send a body to the receiver, again until it is accepted."""
+    """Send a body to the receiver; repeat until it is accepted."""
     while True:
         try:
             connection = http.client.HTTPConnection(address, timeout=30)

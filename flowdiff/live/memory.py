@@ -46,7 +46,7 @@ def lanes_share(memory_bytes: int, program_bytes: int, shares: HeapSettings) -> 
 
 
 def resident_bytes() -> int:
-    """Memory that this process uses now, bytes; its peak if the system does not report current use."""
+    """Memory that this process uses now, bytes; if the system does not report that, the peak until now."""
     known = Path("/proc/self/statm")
     if known.exists():
         return int(known.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")

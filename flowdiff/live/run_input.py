@@ -32,7 +32,7 @@ class RunInput(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """True if there is no stream to read now, and none will come."""
+        """True if the input has no stream to read now and will never have one."""
         ...
 
     def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:
@@ -81,7 +81,7 @@ class KafkaInput:
         """Do nothing, as the source is closed after the run."""
 
     def close(self) -> None:
-        """Close the source, unless the run has closed it."""
+        """Close the source of messages, unless the run has closed it already."""
         self.source.close()
 
 

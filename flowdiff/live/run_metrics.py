@@ -66,7 +66,7 @@ def timed_store(store: Store, registry: CollectorRegistry) -> Store:
 
 
 class _Replaced:
-    """Proxy of the object `of` that uses `methods` in place of its methods of the same name."""
+    """Proxy of the object `of`, with the functions `methods` instead of the methods with the same names."""
 
     def __init__(self, of: object, methods: Mapping[str, Callable[..., Any]]) -> None:
         self._of, self._methods = of, methods
@@ -170,7 +170,8 @@ class StatusCollector(Collector):
     def __init__(
         self, status: Callable[[], LiveStatus], clock: Clock, limit_bytes: int, budget_bytes: int
     ) -> None:
-        """limit_bytes: memory limit of the process; budget_bytes: the part of it that lanes may use."""
+        """limit_bytes: memory limit of the process; budget_bytes: the part of that limit that lanes may
+        use."""
         self._status = status
         self._clock = clock
         self._limit_bytes = limit_bytes

@@ -28,9 +28,10 @@ BACKLOG: Final = 100
 loop.
 """
 MAX_CONNECTIONS: Final = 256
-"""Maximum number of open connections; beyond it, the oldest is dropped. It is more than 2 * BACKLOG: a
-request sent at once is answered two iterations of the loop later, before it can become the oldest, however
-fast others arrive.
+"""Maximum number of open connections; with more, the oldest connection is dropped.
+
+The number is more than 2 * BACKLOG: a request sent at once is answered two iterations of the loop later,
+before it can become the oldest, however fast others arrive.
 """
 DEADLINE_S: Final = 10.0
 """Time limit from connecting to the last byte of the answer, s: Prometheus' default scrape time-out."""
@@ -101,7 +102,8 @@ class StatusServer:
                 writer.transport.abort()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request; a client that leaves, does not speak HTTP or is too slow is dropped."""
+        """Answer one request; the connection is dropped if the client leaves, does not speak HTTP, or is too
+        slow."""
         self._open[writer] = None
         if len(self._open) > MAX_CONNECTIONS:
             oldest = next(iter(self._open))

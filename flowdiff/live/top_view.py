@@ -34,7 +34,7 @@ class Scrape:
     """All samples of one scrape."""
 
     at_s: float
-    """Time of the scrape, s, on any clock that is the same for the scrapes compared."""
+    """Time of the scrape, s, by a clock with any origin (differences between scrapes give rates)."""
     values: dict[str, dict[Labels, float]]
     """Sample name -> labels -> value."""
 

@@ -61,7 +61,7 @@ class _Part:
     deaths: deque[float] = field(default_factory=deque)
 
     def start(self) -> None:
-        """Start the process, and forward its output to this process' output."""
+        """Start the process, and forward its output to the output of this process."""
         # A session of its own: Ctrl-C of a terminal reaches `up` alone, which ends its parts in order.
         self.process = subprocess.Popen(
             [sys.executable, "-m", "flowdiff.live.part", str(self.descriptor), *self.arguments],

@@ -57,7 +57,7 @@ class ServiceCounters:
         """End of the last window whose requests were counted, ns since the epoch."""
 
     def add_window(self, lake: str, start_ns: int, end_ns: int) -> None:
-        """Count a sealed window; one that is unreadable (e.g. deleted) is skipped."""
+        """Count the requests of a sealed window; an unreadable (e.g. deleted) window is skipped."""
         with suppress(FlowdiffError, OSError):
             self.add(Lakes(lake).sealed_part(Period(None, start_ns, end_ns)))
         self.through_ns = max(self.through_ns, end_ns)

@@ -38,7 +38,7 @@ class Counts:
 
 
 class Sender(ABC):
-    """Thread that sends messages to one receiver; while it waits, it can be ended promptly."""
+    """Thread that sends messages to one receiver; it can be ended promptly even while it waits."""
 
     def __init__(self, receiver: str, say: Callable[[str], None], settings: NotifySettings) -> None:
         self.counts = Counts(receiver)
@@ -111,7 +111,7 @@ class Sender(ABC):
         return self._wait_s(SendError("failed"))
 
     def _posted(self, message: Message) -> SendError | None:
-        """Post a message and count it; returns the error, or None."""
+        """Post a message and count the result; return the error, or None if the message was delivered."""
         try:
             if len(message.body) > self._settings.max_message_bytes:
                 raise SendError("gets a message that is too large", is_refused=True)
@@ -200,7 +200,8 @@ class EventSender(Sender):
 
 
 class AlertSender(Sender):
-    """Sends every open incident to Alertmanager repeatedly, and for a while the end of each resolved one."""
+    """Sends every open incident to Alertmanager repeatedly, and, for a while, the end of each resolved
+    incident."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ LEAST_TOKEN: Final = 16
 
 
 class Role(IntEnum):
-    """Rights of a user; each role includes all rights of smaller ones."""
+    """Rights of a user; each role includes the rights of all roles with smaller values."""
 
     NONE = 0
     READ = 1

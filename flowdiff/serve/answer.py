@@ -34,7 +34,7 @@ class Asked:
 
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Parameter name -> its values, from the query or a posted form."""
+    """Parameter name -> values of the parameter, from the query string or a posted form."""
     address: str = "/"
     """Path and query below the base path, to link to other formats of the same page."""
     who: str = ""

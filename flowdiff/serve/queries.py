@@ -38,10 +38,10 @@ class Queries:
     def borrowed(
         self, token: str, period: str = "all", seconds: float | None = None
     ) -> Iterator[SessionProcess]:
-        """Lend a process with a session on a period of the lake; it is ended afterwards.
+        """Lend a process with a session on a period of the lake; the process is ended after the block.
 
         token: state of the lake (`Known.token`); seconds: time limit of a query, None: `query_seconds`.
-        Raises BusyError if none is free in time; else as `SessionProcess`.
+        Raises BusyError if no process is free in time, and what `SessionProcess` raises.
         """
         if not self._room.acquire(timeout=self._settings.query_wait_seconds):
             raise BusyError("Too many queries run at once.", remedy="Try again in a moment.")
@@ -58,7 +58,7 @@ class Queries:
             self._room.release()
 
     def prepare(self, token: str) -> None:
-        """Start a spare process in the background, unless there is one for this state of the lake."""
+        """Start a spare process in the background, unless there is one for the lake's state `token`."""
         with self._lock:
             if self._closed or self._starting is not None or (self._spare and self._spare[0] == token):
                 return
@@ -66,7 +66,7 @@ class Queries:
             self._starting.start()
 
     def close(self) -> None:
-        """End the spare process; lent ones end with their borrowers."""
+        """End the spare process; lent processes end with the blocks that borrowed them."""
         with self._lock:
             self._closed = True
             starting = self._starting

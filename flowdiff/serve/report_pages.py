@@ -50,9 +50,8 @@ class Stored:
     """Address parameter that names the report: `report` -> id of a report in the lake, or `job` -> key of a
     job's result."""
     question: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    """Address parameters of the question that the report answers, to ask it again if the result was evicted.
-    Empty: unknown.
-    """
+    """Address parameters of the question that the report answers, to ask the question again if the result was
+    evicted. Empty: the question is unknown."""
 
     @property
     def key(self) -> str:
@@ -135,7 +134,8 @@ def _drawn(site: Site, stored: Stored, tab: str) -> Whole:
 
 
 def requests_link(links: Links, stored: Stored) -> str:
-    """Address of a request's page, opened from a report, with `{trace_id}` in place of the request's id."""
+    """Address of a request's page with `{trace_id}` in place of the request's id; it names the report by
+    which the page chooses a twin."""
     requests = links.to("requests")
     return f"{requests}/{TRACE_ID}{links.to('requests', **stored.link).removeprefix(requests)}"
 

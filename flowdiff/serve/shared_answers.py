@@ -18,7 +18,7 @@ from starlette.responses import Response
 _MOST_KEY: Final = 2_000
 """Maximum length of an address whose answer is shared, characters."""
 _ENTRY_BYTES: Final = 1_000
-"""Memory of a shared answer in addition to its body and address, bytes, rounded up."""
+"""Memory, bytes, that a shared answer takes beside its body and its address, rounded up."""
 
 
 @dataclass(frozen=True, slots=True)

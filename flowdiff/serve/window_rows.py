@@ -75,9 +75,9 @@ class WindowRows(ABC):
         self._lock = threading.Lock()
         self._rows = schema.empty_table()
         self._content: dict[int, _Content] = {}
-        """Start of a window -> state of the window when it was read."""
+        """Start of a window, ns -> state of the window's content when its rows were read."""
         self._n_rows: dict[int, int] = {}
-        """Start of a window -> number of its rows, whether or not they are cached."""
+        """Start of a window, ns -> number of rows of the window, cached or not."""
         self._reading: threading.Thread | None = None
         self._closed = False
 
@@ -250,7 +250,7 @@ class SiteRows(WindowRows):
 
     @property
     def names(self) -> Mapping[int, SiteName]:
-        """Key of a call site -> its names, for all sites with cached rows."""
+        """Key of a call site -> names of the site, for all sites with cached rows."""
         with self._lock:
             return dict(self._names)
 

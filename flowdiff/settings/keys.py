@@ -191,7 +191,7 @@ def keys_of(
 ) -> Iterator[Key]:
     """Yield the key of every setting in a model and its nested models, the model's own first.
 
-    is_expert: mark all of them as expert keys, as for a nested model that is marked so.
+    is_expert: True to mark all keys as expert keys, as in a nested model that is marked `Expert`.
     """
     parts: list[tuple[str, type[BaseModel], bool]] = []
     for name, info in model.model_fields.items():

@@ -31,7 +31,7 @@ class BrowseRun:
     """Own times and times on the critical path, by path."""
     moments: SampleMoments
     densities: tuple[Density | None, ...]
-    """Density of the response times of each sample; None for fewer than two distinct times."""
+    """Density of the response times of each sample; None for a sample with fewer than two distinct times."""
     bins: ResponseBins
     """Counts by bin of response time."""
     ranges: tuple[BinRange, ...]

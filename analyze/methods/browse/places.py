@@ -101,7 +101,8 @@ def _hosts(run: BrowseRun) -> tuple[list[HostRow], float]:
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """Times by host of one sample; arrays are [hosts + 1], the last element for unknown hosts."""
+    """Times, requests and failures by host in one sample; arrays are [hosts + 1], the last element for
+    unknown hosts."""
 
     n: I8
     """Number of requests with a node on the host."""

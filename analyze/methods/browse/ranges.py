@@ -198,8 +198,8 @@ def _leading(bins: ResponseBins, first: int, past: int) -> tuple[_Leading, _Lead
 
 
 def _fields(found: KindsInRange | SitesInRange, numbers: Sequence[int]) -> _Leading:
-    """Fields of the rows `numbers`, each with its lift: frequency in the range over frequency outside (None
-    if never outside)."""
+    """Fields of the rows `numbers`, each with its lift: share of requests in the range over share outside
+    (None if never outside)."""
     rows = {}
     for number in numbers:
         one = {name: column[number].item() for name, column in found._asdict().items()}

@@ -51,7 +51,7 @@ class SiteBins:
     us: F8
     """Time for which responses waited at the site, µs, weighted sum."""
     failed: F8
-    """Sum of the weights of requests in which the site failed, on the critical path or not."""
+    """Sum of the weights of requests in which each site failed, whether on the critical path or not."""
     n: I8
     """Number of requests that waited at the site, int64[sites]."""
     failed_n: I8
@@ -60,8 +60,10 @@ class SiteBins:
     """Weighted sum of the squared waiting time, µs², float64[sites]."""
 
     def c2(self, site: int) -> float | None:
-        """Squared coefficient of variation C² of the waiting time at a site (its index); None for at most
-        LARGE requests."""
+        """Squared coefficient of variation C² of the waiting time at a site.
+
+        site: index of the site. None for at most LARGE requests.
+        """
         found = float(squared_variation(self.weight[site].sum(), self.us[site].sum(), self.squares[site]))
         return found if self.n[site] > LARGE and math.isfinite(found) else None
 
@@ -71,7 +73,7 @@ class ResponseBins:
     """Counts of one sample by bin of response time; sums are weighted, times in µs."""
 
     edges_ns: I8
-    """Edges of the bins, ns, int64[bins + 1], ascending; a bin includes its lower edge only."""
+    """Edges of the bins, ns, int64[bins + 1], ascending; a bin includes its lower edge, not the upper one."""
     us: F8
     """Sum of the response times in each bin, float64[bins]."""
     categories: KindBins

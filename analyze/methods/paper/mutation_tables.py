@@ -49,7 +49,8 @@ def _mutations(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _edges(result: PaperRun, population: Population) -> pa.Table:
-    """Table with one row per edge of every response-time mutation (a report may have 100,000 edges)."""
+    """Table of the edges of all response-time mutations, one row per edge (a report may have 100,000
+    edges)."""
     parts = [
         edge_table(population.categories[m.category], m.edges, rank)
         for rank, m in enumerate(result.mutations, 1)

@@ -54,7 +54,7 @@ class EdgeEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Mutation of one category, ranked."""
+    """One ranked mutation: a category that changed."""
 
     category: int
     """Index of the category in the population."""
@@ -70,7 +70,7 @@ class Ranked:
     itself in the reference.
 
     For a structural mutation without candidates: by variant `text` the mean of the root type; by variant
-    `released` the mutation's own mean, so that it costs 0.
+    `released` the mutation's own mean, so that the contribution is 0.
     """
     candidates: MutationCandidates | None
     """Candidates for precursors of a structural mutation; if none was found, their `category` is empty. None

@@ -200,8 +200,8 @@ def _listed(
 
 
 def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount:
-    """Step account of a mutation against its best precursor; a structural mutation without precursors against
-    itself."""
+    """Step account of a mutation compared with its best precursor; a structural mutation without precursors
+    is compared with itself."""
     category = population.categories[found.category]
     if found.edges is not None:
         return timing_account(
@@ -259,7 +259,8 @@ def edge_table(category: Category, evidence: EdgeEvidence, rank: int) -> pa.Tabl
 
 
 def tested_edges(graph: Graph, tests: KsTests) -> dict[str, Any]:
-    """Columns that identify every edge of a category, and the columns of its test."""
+    """Columns that identify each edge of a category, and columns with the result of its test: name ->
+    column."""
     src, dst = graph.edges.reshape(-1, 2).T
     labels = np.array(graph.labels, dtype=object)
     return {

@@ -99,8 +99,8 @@ def _distinct(texts: list[str]) -> tuple[list[str], _INDEX]:
 def similarity_weights(edits: I4, normalized: F8, distance: Distance, settings: PaperSettings) -> F8:
     """Weights of a mutation's candidates by similarity; they sum to 1.
 
-    Variant `text`: 1/(1+d) for the raw distance d, 1 - d for the normalized one. Variant `released`: 1/d for
-    either distance; a candidate at distance 0 gets all weight (the limit), several share it.
+    Variant `text`: 1/(1+d) for the raw distance d, 1 - d for the normalized distance. Variant `released`: 1/d
+    for either distance; candidates at distance 0 share all weight (the limit).
     """
     d = edits.astype(np.float64) if distance == "raw" else normalized
     if settings.variant == "released":

@@ -26,9 +26,8 @@ _NS_PER_MS: Final = 1_000_000
 _RELEASED_LEAST_SIZE: Final = 4.0
 """Minimum of n0·n1/(n0 + n1 + _RELEASED_SIZE_MARGIN) for which the released source runs a test."""
 _RELEASED_SIZE_MARGIN: Final = 0.0001
-"""Term in the denominator of the size compared with _RELEASED_LEAST_SIZE: sizes for which it would be exactly
-4 without the margin are not tested: (8,8), (6,12) and (5,20).
-"""
+"""Term added to the denominator of the size compared with _RELEASED_LEAST_SIZE: it excludes samples whose
+size would otherwise be exactly 4, i.e. of (8,8), (6,12) and (5,20) values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def response_time_tests(categories: Sequence[Category], settings: PaperSettings)
 def text_tests(values_ns: I8, problem: B1, settings: PaperSettings, critical: B1 | None = None) -> KsTests:
     """Test each column on the values with `critical` set (None: all), as described in the papers.
 
-    Two-sided on ns, run if both periods have more than `min_requests` values.
+    The test is two-sided, on times in ns, and is run if both periods have more than `min_requests` values.
     """
     if np.minimum(*_sizes(problem)) <= settings.min_requests:
         return _untested(np.ones(values_ns.shape, np.bool_) if critical is None else critical, problem)
@@ -136,7 +135,7 @@ def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings
 
 
 def _names(graph: Graph) -> tuple[_INDEX, list[list[int]]]:
-    """Number of each edge's name, int64[edges], and indices of the edges with each name."""
+    """(Index of the name of each edge, int64[edges]; indices of the edges with each name)."""
     number: dict[tuple[object, object], int] = {}
     places: list[list[int]] = []
     of_edge = np.zeros(len(graph.edges), dtype=np.intp)

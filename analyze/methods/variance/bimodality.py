@@ -24,7 +24,7 @@ from schemas.report.variance import EdgeAdvice
 
 _LEAST_VALUES: Final = 40
 _LEAST_MODE: Final = 5
-"""Minimum number of values in the smaller mode; it must also have at least one value in a thousand."""
+"""Minimum number of values in the smaller mode, which must also have at least 0.1 % of the values."""
 _MOST_VALUES: Final = 2_000
 """Maximum number of values fitted; of a larger sample, values at evenly spaced ranks are used."""
 _DELTA_BIC: Final = 10.0

@@ -27,8 +27,8 @@ from analyze.stats.time_blocks import autocorrelation_time, blocks_for
 from schemas.arrays import B1, F8, I8
 
 _MOST_SITES: Final = 60
-"""Maximum number of call sites of rare paths that are separate parts (the sites with most variance); the
-others are merged into one part."""
+"""Maximum number of call sites of rare paths that are separate parts (the sites with most variance); all
+other call sites are merged into one part."""
 _WINSORISED_AT: Final = 0.995
 """Quantile of a part's times at which they are clipped, to show how far a share depends on few requests."""
 _LEAST_REQUESTS: Final = 24
@@ -48,9 +48,8 @@ _WAITS: Final = re.compile(r"queue|wait|(?<![bc])lock|pend|acquire|schedul", re.
 
 @dataclass(frozen=True, slots=True)
 class GroupParts:
-    """Parts of the response times of one group of requests, ordered by start; each column of `us` adds up to
-    the response time.
-    """
+    """Parts of the response times of one group of requests; requests are ordered by start, and each column of
+    `us` adds up to a response time."""
 
     names: tuple[PartName, ...]
     """Name of each part: an edge or a call site."""
@@ -75,8 +74,8 @@ def group_parts(
     *,
     by_sites: bool,
 ) -> GroupParts:
-    """Compute the parts of a group; for rare paths always call sites, since such paths have no edges in
-    common. O(requests · edges)."""
+    """Compute the parts of a group; a group of rare paths is always divided by call sites, since rare paths
+    have no edges in common. O(requests · edges)."""
     members = groups.members(group)
     alone = groups.category[group] != NOWHERE
     if alone and not by_sites:

@@ -161,7 +161,7 @@ class LabelRules:
 
 
 def marked_labels(population: Population, times: AllPathTimes, rules: LabelRules) -> LabelRules:
-    """Determine the state of each marker: it holds, has expired, or matches nothing. O(edges · markers)."""
+    """Determine the state of each marker: valid, expired, or matching nothing. O(edges · markers)."""
     if not rules.markers:
         return rules
     labels: dict[str, set[int]] = {}

@@ -180,7 +180,8 @@ def _parts(shown: SampleVariance) -> tuple[VariancePart, ...]:
 
 
 def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
-    """Confidence interval of C² from an interval of its logarithm; None if infinite or too wide (WIDEST).
+    """Confidence interval of C² from an interval of its logarithm; None if the interval is infinite or wider
+    than WIDEST.
 
     ends: (lows, highs); place: index of the interval.
     """

@@ -29,7 +29,7 @@ from schemas.report.variance import (
 ROOTS: Final = 8
 """Maximum number of root types whose parts are drawn."""
 SHOWN: Final = 15
-"""Number of rows of a table that are shown before it is unfolded."""
+"""Number of rows that are shown before the reader unfolds a table."""
 LEAST_SITES: Final = 5
 MATERIAL: Final = 1e-3
 """Minimum share of the variance, in [0, 1], for a call site to be shown before the table is unfolded; the
@@ -371,7 +371,7 @@ def change(section: VarianceChangeSection) -> str:
 
 
 def change_check(section: VarianceChangeSection) -> str:
-    """Sentence on the papers' check of large categories; empty if it was not made."""
+    """Sentence on the papers' check of large categories (a KS test); empty if the check was not made."""
     if section.ks_p is None:
         return ""
     verb = "differ" if section.ks_p < 0.05 else "do not differ"

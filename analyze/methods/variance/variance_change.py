@@ -56,7 +56,7 @@ def _total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
 
 
 def change_section(run: VarianceRun) -> VarianceChangeSection:
-    """Fill the section that compares the variances of the second sample with those of the first."""
+    """Fill the section that compares the variances of the second sample with the variances of the first."""
     population, (before, after) = run.population, run.samples
     total = _total_change(before.whole.split, after.whole.split)
     interval = c2_interval(total.interval(), 0) if before.whole.split.total > 0 else None

@@ -55,8 +55,8 @@ class RequestGroups:
     """Index of each category's first request in the arrays [requests], int64[categories + 1]."""
     weight: F8
     block: I8
-    """Block of time of each request, int64[requests]; blocks have equal numbers of requests, and ascend
-    within a category."""
+    """Block of time of each request, int64[requests]; all blocks have the same number of requests, and within
+    a category later requests are in later blocks."""
     of: I8
     """Index of the group of each request, int64[requests]."""
     n_blocks: int
@@ -161,7 +161,7 @@ def levels(groups: RequestGroups, value: F8) -> Levels:
 TOLERANCE: Final = 1e-9
 """Maximum rounding error when parts of a variance are added, as a share of the variance."""
 WIDEST: Final = math.log(1e4)
-"""Width of an interval of ln C² above which it is not informative and is not shown."""
+"""Maximum width of an interval of ln C² for the interval to be shown; wider intervals are not informative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +207,9 @@ def _refuse_rest(total: float, parts: float, mean: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SiteVariances:
-    """Variances of all call sites in one sample; arrays are [sites] unless stated; µs and µs².
+    """Variances of the waiting times at all call sites in one sample, µs²; arrays are [sites] unless stated.
 
-    In names, y is the time for which a request waits at the site, T its response time.
+    Below, y is the time for which a request waits at the site, T the response time of the request.
     """
 
     n: I8
@@ -226,7 +226,8 @@ class SiteVariances:
 
     @property
     def total(self) -> F8:
-        """Cov(y, T) of each site's time y with the response time T, float64[sites]."""
+        """Cov(y, T): covariance of each site's waiting time y with the response time T, µs²,
+        float64[sites]."""
         return self.roots + self.paths + self.within
 
 
@@ -237,10 +238,11 @@ def _site_variances(
     split: VarianceSplit,
     unmarked: tuple[B1, ...] | None = None,
 ) -> SiteVariances:
-    """Attribute a variance to the call sites, given its means and its parts.
+    """Attribute the variance of a sample to the call sites, given its means (`at`) and its parts (`split`).
 
-    unmarked: for each category bool[edges], True for edges that count; `at` is then of the residual response
-    times. None: all edges count. Raises ValueError if the parts do not add up. O(requests · edges).
+    unmarked: for each category bool[edges], True for edges that count; `at` and `split` are then of response
+    times without the other edges. None: all edges count. Raises ValueError if the parts do not add up.
+    O(requests · edges).
     """
     n_sites, n_blocks = len(times.names.sites), groups.n_blocks
     n = np.zeros(n_sites, dtype=np.int64)
@@ -367,7 +369,7 @@ class SampleVariance:
 
 
 def unmarked_edges(population: Population, times: AllPathTimes, rules: LabelRules) -> tuple[B1, ...] | None:
-    """For each category bool[edges], True for edges without an accepted marker; None if no edge has one."""
+    """Per category bool[edges], True for edges without an accepted marker; None if no edge has one."""
     if not rules.accepted:
         return None
     found = tuple(
@@ -380,7 +382,10 @@ def unmarked_edges(population: Population, times: AllPathTimes, rules: LabelRule
 def sample_variance(
     population: Population, times: AllPathTimes, sample: int, unmarked: tuple[B1, ...] | None
 ) -> SampleVariance:
-    """Compute the variances of a sample (its index), with and without marked sources. O(requests · edges)."""
+    """Compute the variances of a sample, with and without marked sources.
+
+    sample: index of the sample. O(requests · edges).
+    """
     groups = request_groups(population, sample)
     residual = None if unmarked is None else _measured(times, groups, unmarked)
     return SampleVariance(groups, _measured(times, groups, None), residual)

@@ -25,7 +25,7 @@ class VarianceRun:
 
     population: Population
     times: AllPathTimes
-    """Own and critical times by path."""
+    """Own times and times on the critical path, by path."""
     rules: LabelRules
     """Markers that have not expired."""
     samples: tuple[SampleVariance, ...]

@@ -267,8 +267,9 @@ def _shares(counts: Sequence[int]) -> list[float]:
 
 
 def _range(found: Histogram) -> tuple[float, float]:
-    """Ends of a log axis, positive and distinct; a first edge of 0 is replaced by one bin below the second
-    edge.
+    """Ends of a log axis for a histogram, positive and distinct.
+
+    A first edge of 0 is replaced by a value one bin width below the second edge.
     """
     edges = found.edges_us
     if len(edges) < 2:

@@ -81,7 +81,7 @@ class StepKind(StrEnum):
 
     NODE = "node"
     SPAN = "span"
-    """Start and end of an operation without a node between: one box, with the latency inside."""
+    """Start and end of an operation that calls nothing: one box, with the latency inside."""
     FOLD = "fold"
 
 
@@ -244,9 +244,8 @@ def _group(
 
 
 MOST_UNFOLDED = 24
-"""Maximum number of boxes of a graph in which all changed edges are protected from folding; in larger graphs,
-minor ones may be folded.
-"""
+"""Maximum number of boxes of a graph for all changed edges to stay unfolded; in larger graphs minor changed
+edges may be folded."""
 CHAR_PX = 7.8
 """Mean width, px, of a bold 12 px letter in the widest of the usual system fonts."""
 LABEL_CHARS = 36
@@ -409,7 +408,7 @@ def _step(step: Step, marks: Marks, x: float, y: float) -> Markup:
 
 
 def outline(box: Box, x: float, y: float, radius: int) -> Markup:
-    """SVG rectangle of a box with centre (x, y); radius: of its corners, px."""
+    """SVG rectangle of a box with centre (x, y). radius: radius of the corners, px."""
     left, top = x - box.width / 2, y - box.height / 2
     return element("rect", x=left, y=top, width=box.width, height=box.height, rx=radius)
 

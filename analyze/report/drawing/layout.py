@@ -15,9 +15,8 @@ SWEEPS = 6
 """Number of rounds of ordering and of aligning; more rounds made no visible difference on graphs of 200
 boxes."""
 MAX_BENDS = 4000
-"""Maximum number of bends of long arrows in one drawing; beyond this, long arrows are straight, so that a
-wide graph can be drawn.
-"""
+"""Maximum number of bends of long arrows in one drawing; with more, all long arrows are straight, so that a
+wide graph can be drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,8 @@ class Layout:
     x: tuple[float, ...]
     y: tuple[float, ...]
     bends: dict[tuple[int, int], tuple[tuple[float, float], ...]]
-    """(index of a box, index of a box) -> points (x, y) of the arrow between them, from top to bottom."""
+    """(Index of a box, index of a lower box) -> points (x, y), px, through which the arrow between them goes,
+    from top to bottom."""
     width: float
     height: float
 
@@ -87,7 +87,10 @@ def lay_out(boxes: Sequence[Box], arrows: Iterable[tuple[int, int]], *, gap_y: f
 
 
 def _levels(n: int, links: list[tuple[int, int]]) -> list[int]:
-    """Level of each box: length of the longest path to it, so that no arrow connects boxes of one level."""
+    """Level of each box, 0 at the top: length of the longest path to it.
+
+    Arrows never connect boxes of one level.
+    """
     level = [0] * n
     for a, b in links:  # sorted by a; all arrows into a come from lower indices, so level[a] is final
         level[b] = max(level[b], level[a] + 1)
@@ -120,9 +123,8 @@ def _order(rows: list[list[int]], up: list[list[int]], down: list[list[int]]) ->
 def _align(
     rows: list[list[int]], points: list[Box], up: list[list[int]], down: list[list[int]], gap: float
 ) -> list[float]:
-    """Horizontal centre of each box, px: near the mean of its neighbours, without overlap or change of a
-    row's order.
-    """
+    """Horizontal centre of each box, px: near the mean of its neighbours in the levels above and below,
+    without overlap or change of order."""
     x = [0.0] * len(points)
     for row in rows:
         _spread(row, [0.0] * len(row), points, gap, x)

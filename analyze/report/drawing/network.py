@@ -72,8 +72,10 @@ def _name(variable: NetworkVariable) -> str:
 
 
 def shade(divergence: float) -> int:
-    """Shade of a divergence from 0 to 1: 0 for none, 1 to 4 on a square-root scale, so that small ones are
+    """Shade of a divergence: 0 for none, 1 to 4 on a square-root scale, so that small divergences are
     visible.
+
+    divergence: |t| relative to the largest one, 0 to 1.
     """
     if divergence <= 0:
         return 0
@@ -102,8 +104,9 @@ def _node(kind: str, title: str, words: tuple[str, str, str], box: Box, x: float
 def _line(
     edge: NetworkEdge, between: str, points: Sequence[tuple[float, float]], *, upwards: bool, chained: bool
 ) -> Markup:
-    """Draw the line of a dependency, with an arrow head if it is directed. upwards: True if the edge's first
-    variable is below the second.
+    """Draw the line of a dependency between two variables, with an arrow head if the edge is directed.
+
+    upwards: True if the edge's first variable is below the second.
     """
     is_only = edge.weight_other <= 0
     words = {"tree": edge.in_tree, "only": is_only, "chained": chained}
@@ -145,9 +148,8 @@ def _downwards(component: NetworkComponent) -> list[int]:
 
 
 def _depths(component: NetworkComponent) -> list[int]:
-    """[variables] number of spanning-tree edges between a variable and the explained one, which has index
-    0.
-    """
+    """[variables] number of spanning-tree edges between each variable and the explained variable (index
+    0)."""
     near: dict[int, list[int]] = {i: [] for i in range(len(component.variables))}
     for edge in component.edges:
         if edge.in_tree:

@@ -31,7 +31,7 @@ class Activity:
     start_us: float
     end_us: float
     critical_us: float
-    """Part of the bar's time that is on the critical path, µs."""
+    """Part of the bar's time that lies on the critical path, µs."""
     deferred: bool
     failed: tuple[str, ...] = ()
     """Error classes of the bar's failed nodes, without duplicates."""
@@ -144,8 +144,8 @@ def _nested(parents: Sequence[int], starts: Sequence[int]) -> list[int]:
 def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int]) -> dict[int, int]:
     """Start position of a span -> own time on this request's critical path, ns.
 
-    Computed by the usual walk over one trace, as in the view `spans`: stored siblings have no order, and one
-    request is not enough to learn it. Sums to the response time if every span lies inside its parent.
+    Computed from the times of this one request, as in the view `spans`: the order of siblings is not stored,
+    and cannot be learned from one request. Sums to the response time if every span lies inside its parent.
     """
     spans = SpanTimes()
     spans.set_structures(pa.table({"category": [""], "nodes": [[*nodes]]}))
@@ -160,9 +160,8 @@ def _record_bars(
     edges: Sequence[tuple[int, int]],
     responses: Sequence[int],
 ) -> list[Activity]:
-    """Bars of a flow of activity records: one bar for consecutive records on one component and host, without
-    a split or join inside.
-    """
+    """Bars of a flow of activity records: one bar per sequence of records on one component and host without a
+    split or join inside."""
     offsets = flow["offset_ns"]
     failures = _failures(flow)
     path = critical_positions(offsets, edges, responses)
@@ -212,7 +211,8 @@ def _record_bars(
 
 
 def _strand_by_strand(comes_from: Sequence[set[int]], starts: Sequence[int]) -> list[int]:
-    """Order bars of records so that each follows all its predecessors; ties by position.
+    """Indices of bars of records in an order in which each bar follows all its predecessors; ties by
+    position.
 
     At a fork, the branch that started first is followed to its join before the next branch.
     """

@@ -116,7 +116,8 @@ def draw_density(
     curves: Sequence[tuple[str, Sequence[tuple[float, float]]]],
     ranges: Sequence[ResponseRange],
 ) -> Markup:
-    """Draw density curves on one axis, scaled to the highest, with ranges of response times as bands below.
+    """Draw density curves on one axis, scaled to the highest curve, with ranges of response times as bands
+    below.
 
     axis_us: (start, end) of the axis, the ends of the bins; curves: CSS class (`before` or `after`), and
     points (µs > 0, density), ascending. Without a curve only the bands are drawn.
@@ -197,7 +198,8 @@ def draw_by_time(
 
 
 def clock_ticks(start_ns: int, end_ns: int) -> list[Tick]:
-    """Ticks of a time axis with times of day, UTC, as precise as its length requires."""
+    """Ticks of a time axis, labelled with times of day in UTC, as precise as the length of the axis
+    requires."""
     length = max(end_ns - start_ns, 1)
     digits = 0 if length >= 20 * 10**9 else 3 if length >= 20 * 10**6 else 6
     minutes = length >= 6 * 3600 * 10**9

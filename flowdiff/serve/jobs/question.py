@@ -77,7 +77,7 @@ class Question(Config):
 def asked_question(
     method: str, given: Mapping[str, Sequence[str]], known: Known, now_ns: int
 ) -> Question | None:
-    """Question from an address or a form; None if it has no period.
+    """Make a question from an address or a form; None if no period is given.
 
     Raises PeriodError for an invalid period or filter, or a period of another lake; ConfigError.
     """

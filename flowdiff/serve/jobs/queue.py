@@ -69,14 +69,17 @@ class Jobs:
         self._lock = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        """Key of a question (`identity`) -> its job, latest last."""
+        """Key of a question (`identity`) -> job that answers it, the latest job last."""
         self._closed = False
         self._workers = [threading.Thread(target=self._work, daemon=True) for _ in range(settings.jobs)]
         for worker in self._workers:
             worker.start()
 
     def ask(self, key: str, question: Question) -> None:
-        """Start a job for a question unless it is waiting or running. Raises BusyError if too many wait."""
+        """Start a job for a question, unless a job with this key is waiting or running.
+
+        Raises BusyError if too many jobs wait.
+        """
         with self._lock:
             known = self._jobs.get(key)
             if known is not None and not known.is_over:

@@ -42,7 +42,7 @@ class Results:
         return self._folder / key
 
     def read(self, key: str) -> bytes | None:
-        """Report of a result as JSON; None if there is none, or it was evicted."""
+        """Report of the result `key`, as JSON; None if there is no such result, or it was evicted."""
         try:
             path = self.path(key)
             found = (path / REPORT).read_bytes()
@@ -53,7 +53,8 @@ class Results:
         return found
 
     def table_file(self, key: str, name: str) -> Path | None:
-        """Parquet file of a result's table; None if there is none, or it was evicted."""
+        """Parquet file of a table of the result `key`; None if there is no such table, or the result was
+        evicted."""
         try:
             path = self.path(key) / f"{name}.parquet"
         except ValueError:
@@ -61,7 +62,7 @@ class Results:
         return path if _TABLE.fullmatch(name) and path.is_file() else None
 
     def tables(self, key: str) -> dict[str, pa.Table]:
-        """Table name -> table of a result; empty if there is no result, or it was evicted."""
+        """Table name -> table of the result `key`; empty if there is no such result, or it was evicted."""
         with suppress(ValueError, OSError):
             path = self.path(key)
             names = sorted(one.stem for one in path.iterdir() if one.suffix == ".parquet")
@@ -101,7 +102,7 @@ def _draft(path: Path) -> Path:
 
 
 def write_result(path: Path, report: str, tables: Mapping[str, pa.Table]) -> None:
-    """Write a result, complete and durable; an existing one stays. Raises OSError."""
+    """Write a result completely and durably; if the result exists, it is left unchanged. Raises OSError."""
     draft = _draft(path)
     draft.mkdir()
     try:

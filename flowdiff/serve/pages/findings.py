@@ -54,7 +54,7 @@ class _Side:
     total: int
     slowest: Sequence[_Request]
     twin: str
-    """Id of the other period's request to draw beside each request of this side; empty: none."""
+    """Id of the request of the other period that is drawn beside each request of this period; empty: none."""
 
 
 def finding(site: Site, asked: Asked) -> Reply:
@@ -180,7 +180,7 @@ def affected_by(source: Path | pa.NativeFile, rank: int) -> pa.Table:
     """Rows of a table `requests` for the requests affected by one finding; row groups of other findings are
     not read.
 
-    A table of an older version has no response times: null.
+    For a table of an older version the response times are null.
     """
     there = pq.read_schema(source).names
     mine = (pc.field("rank") == rank) & (pc.field("role") == "affected")

@@ -47,7 +47,7 @@ from schemas.trace_urls import TRACE_ID
 MOST_BARS: Final = 120
 """Maximum number of bars drawn for a request; for the rest only their number is shown."""
 MOST_ROWS: Final = 15
-"""Maximum number of places listed as different, largest difference first."""
+"""Maximum number of kinds of work listed as different, the ones with the largest difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +144,11 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class RequestPair:
-    """A request and its twin, and the finding that led to them."""
+    """A request and its twin (the request to compare it with), and the finding that led to them."""
 
     this: Shown
     that: Shown | None
-    """Twin of the request; None if there is no other request of its root type."""
+    """Twin of the request; None if the lake has no other request of this root type."""
     report: Stored | None
     """Report from which the page was opened; None: it was opened from elsewhere."""
     finding: Finding | None

@@ -198,7 +198,7 @@ def _drawn(site: Site, rows: pa.Table, start_ns: int, end_ns: int) -> list[Block
 
 
 def _averaged(at: np.ndarray[Any, Any], weight: F8, values: F8, count: int) -> list[float | None]:
-    """[count] weighted mean of values by index `at`; None where there is no value."""
+    """[count] weighted mean of the values with each index in `at`; None for an index without a value."""
     there = ~np.isnan(values)
     total = np.bincount(at[there], weights=weight[there], minlength=count)
     summed = np.bincount(at[there], weights=weight[there] * values[there], minlength=count)
