@@ -119,9 +119,9 @@ def memory_for_requests(memory: int) -> int:
 
 def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
     """Outcome whose request ids link to `url`; None: to the `trace_url` in the lake's `flowdiff.json`, if it
-    has one.
+    is set.
 
-    Raises ConfigError if it is not the address of a trace.
+    Raises ConfigError if the URL is not the address of a trace.
     """
     if url is None:
         from stitch.lake.layout import read_info

@@ -15,11 +15,12 @@ import numpy as np
 from schemas.arrays import I8
 
 _LONGEST_GAP: Final = 2
-"""Factor: a gap longer than this many times the recording before it separates two recordings."""
+"""Minimum length of a gap that separates two recordings, as a multiple of the length of the recording before
+it."""
 
 
 class Recorded(NamedTuple):
-    """A recording `[start_ns, end_ns)`, with the times up to which recording was on around a period; all in
+    """One recording `[start_ns, end_ns)`, and the time around a period during which recording was on; all in
     ns since the epoch."""
 
     start_ns: int
@@ -27,10 +28,11 @@ class Recorded(NamedTuple):
     end_ns: int
     """End of the recording's last window, exclusive, ns since the epoch."""
     before_ns: int | None
-    """Time since which recording was on until the period's start, ns since the epoch; None: unknown."""
+    """Start of the time before the period during which recording was on, ns since the epoch; None:
+    unknown."""
     after_ns: int | None
-    """Time until which recording was on from the period's end, ns since the epoch, as windows with flows or
-    live lanes show; None: unknown."""
+    """End of the time after the period during which recording was on, as windows with flows or live lanes
+    show, ns since the epoch; None: unknown."""
 
 
 def recordings(
@@ -63,8 +65,9 @@ def recordings(
 
 
 def _parts(starts_ns: I8, length_ns: int) -> Iterator[I8]:
-    """Yield one array per recording: the starts of its windows. A gap that is short relative to the recording
-    before it does not end that recording.
+    """Yield one array per recording: the starts of its windows.
+
+    A gap that is short relative to the recording before it does not separate recordings.
     """
     first = 0
     for place in (np.flatnonzero(np.diff(starts_ns) != length_ns) + 1).tolist():

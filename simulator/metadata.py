@@ -236,9 +236,9 @@ class MetadataServer:
         return (file * KEY_SPREAD >> 7) % self._p.tree_items
 
     def _page(self, file: int, depth: int) -> int:
-        """Block number of a page on the path to an item.
+        """Block number of the page at `depth` on the path to an item.
 
-        A leaf (depth 0) is shared by a few neighbours; pages further up by more and more items.
+        A leaf (depth 0) is shared by a few neighbouring items; pages further up by more and more items.
         """
         return META_BLOCK + ((depth + 1) << 44) + (self._key(file) >> 3 + self._p.fan_out_bits * depth)
 

@@ -104,7 +104,8 @@ class StorageNode:
     def _arrive(self, s: Strand, call: int, arrived: int, errors: tuple[int, int, int]) -> Process:
         """Send a call until it succeeds.
 
-        errors: points of the refusal at this node, of its arrival at the caller, and of the retry.
+        call, arrived: points of the sending and of the arrival at this node; errors: points of the refusal at
+        this node, of its arrival at the caller, and of the retry.
         """
         for attempt in range(MAX_RETRIES + 1):
             s.mark(call)

@@ -71,7 +71,7 @@ NEW_FILE = 1 << 30
 """Number of the first file created during a run."""
 
 SFS_LEVELS = (50, 100, 150, 200, 250, 300, 350)
-"""Operations per second offered by SFS97, one level after another (NSDI 6.2)."""
+"""Load levels of SFS97, operations per second, offered one after the other (NSDI 6.2)."""
 SFS_MIX = {
     "LOOKUP": 27,
     "READ": 18,
@@ -191,9 +191,8 @@ class ClientSession:
 
 
 def expand(rng: Rng, n: int, sessions: tuple[ClientSession, ...], clients: int) -> tuple[I8, I8, I8, I8]:
-    """Draw sessions until they have n requests: ([n] op, [n] session number, [n] session kind, [n]
-    client).
-    """
+    """Draw sessions until they have `n` requests; return [n] op, session number, session kind and client of
+    each request."""
     share = np.array([s.share for s in sessions])
     length = np.array([len(s.ops) for s in sessions])
     width = int(length.max())

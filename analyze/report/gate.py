@@ -24,7 +24,8 @@ class Weighed:
     """Result of a method as the gate sees it: its kind, its size, and whether it is an improvement."""
 
     kind: str
-    """Kind of the result: `structural`, `response-time`, or another kind of the method."""
+    """Kind of the result: `structural`, `response-time`, or one of the method's other kinds; a gate selects
+    by it."""
     us: float | None
     """Change of the summed response time that the result causes, µs; None: not measured in time (errors)."""
     sure: bool = True

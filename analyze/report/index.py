@@ -40,7 +40,7 @@ class KeptReport(Frozen):
 
     id: str
     kept_ns: int
-    """Time of writing, ns since the epoch."""
+    """Time at which the report was written, ns since the epoch."""
     periods: str
     """Texts of the compared periods: `2026-11-18/2026-11-19 → 2026-11-19/2026-11-20`."""
     method: str

@@ -1,5 +1,5 @@
-"""Format values of a unit (durations, shares, counts of calls, ratios) as a value, a move, or a
-difference."""
+"""Format values of a unit (durations, shares, counts of calls, ratios): single values, changes from one value
+to another, differences."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class StepLine:
     bars: tuple[b.Stretch, b.Stretch]
     """Stretches of the bars for the step's time: (before, after)."""
     material: bool = False
-    """True if the step's part of the change is large (MATERIAL)."""
+    """True if the step's part of the change is at least MATERIAL of the sum of all |parts|."""
     inside: tuple[StepLine, ...] = ()
 
     @property

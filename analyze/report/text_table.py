@@ -136,7 +136,7 @@ def padded(text: str, width: int, kind: Kind) -> str:
 
 
 def broken(text: str, width: int, indent: str) -> str:
-    """Wrap text to lines of at most `width` cells; all but the first begin with `indent`."""
+    """Text wrapped to lines of at most `width` cells; every line but the first begins with `indent`."""
     return f"\n{indent}".join(wrapped(text, width))
 
 

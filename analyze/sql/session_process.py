@@ -1,8 +1,9 @@
-"""A session in a child process, for untrusted statements: it is killed beyond its time and memory limits.
+"""A session in a child process, for untrusted statements: the process is killed when it exceeds its time or
+memory limit.
 
 DuckDB checks time and memory between blocks of rows. One call of a function may compute for minutes and fill
 the machine before the next check (`repeat`, `levenshtein`, `list_reduce`), so only a process can be stopped
-reliably: its parent kills it when the time is over, and the system denies it more memory.
+reliably: the parent kills it when the time is over, and the system refuses more memory.
 
 This module has both ends. The parent sends requests; the child answers with the schema, batches and None,
 with the texts of the first rows, or with an error instead of any of these. A slow reader blocks the child, as

@@ -84,7 +84,7 @@ class _Spans:
 
 
 def _covered(start: I8, end: I8, child: I8, parent: I8) -> I8:
-    """[spans] part of each span's time, ns, during which at least one of its children ran."""
+    """[spans] time, ns, of each span during which at least one of its children ran."""
     low = np.clip(start[child], start[parent], None)
     high = np.clip(end[child], start[parent], end[parent])
     order = np.lexsort((low, parent))

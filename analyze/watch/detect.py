@@ -175,7 +175,7 @@ class Detector:
         return evidence_of(self.ring, first, first + window.n_ticks, groups, self.threshold, self.settings)
 
     def begin_anew(self, ended: Tracked) -> None:
-        """Treat the values since the onset of an accepted incident as normal behaviour."""
+        """Count the values since the onset of incident `ended`, which was accepted, as normal behaviour."""
         self.anew |= dict.fromkeys(ended.series, ended.onset)
 
     def forget(self, window: WindowTicks) -> None:

@@ -181,11 +181,10 @@ class TickEvidence:
 def evidence_of(
     ring: Ring, first: int, past: int, groups: Sequence[Pooled], threshold: float, settings: WatchSettings
 ) -> dict[int, list[TickEvidence]]:
-    """Evidence of the values whose pool of ticks ends in [first, past), by the pool's last tick with
-    requests.
+    """Evidence of all values whose pool of ticks ends in [first, past): tick -> evidence.
 
-    The last tick with requests may lie before `first`. past: end of the ticks, exclusive; groups: baselines,
-    one for each pool length.
+    The tick is the last one of the pool with requests; it may lie before `first`. past: end of the ticks,
+    exclusive; groups: baselines, one for each pool length.
     """
     found: dict[int, list[TickEvidence]] = {}
     at = ring.at[max(int(np.searchsorted(ring.at, first)) - 1, 0) :]

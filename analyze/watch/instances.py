@@ -1,9 +1,9 @@
 """Behaviour of single instances of a component relative to their siblings in the same ticks.
 
-In the values of a component on several hosts, a single host that gets slower or fails is hidden. A *visit* is
-a call of a component by another one, with all work of the called component until it answers. An instance's
-value is the mean log duration of its visits minus its siblings' at the same call sites, and the difference in
-failing visits. Common causes, such as the time of day or a slow store, cancel out.
+A single host that gets slower or fails changes the values of a component on several hosts too little. A
+*visit* is a call of a component by another one, with all work of the called component until it answers. An
+instance's value is the mean log duration of its visits minus its siblings' at the same call sites, and the
+difference in failing visits. Common causes, such as the time of day or a slow store, cancel out.
 """
 
 from __future__ import annotations

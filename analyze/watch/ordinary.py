@@ -39,7 +39,10 @@ class Ordinary:
         return tuple(self._sizes.items())
 
     def add(self, onset: int, size: float) -> None:
-        """Add a change that a comparison refuted, or that was too small for a comparison."""
+        """Remember a change that a comparison refuted, or that was too small for a comparison.
+
+        onset: tick; size: in large steps.
+        """
         self._sizes[onset] = max(self._sizes.get(onset, 0.0), size)
 
     def worth(self, at: int) -> float:

@@ -145,7 +145,7 @@ def rows_of(
 
 @dataclass(frozen=True, slots=True)
 class WindowTicks:
-    """Series of one window: their names, and their sums by tick."""
+    """Values of all series in one window: names of the series, and sums by tick."""
 
     start_ns: int
     tick_ns: int

@@ -22,7 +22,7 @@ DAY = NS_PER_DAY
 WEEKS: Final = 4
 """Number of preceding weeks whose same weekday a day is compared with."""
 _GAMMA: Final = 0.07720838
-"""Normalizing constant of `weight`: the weights of all tests sum to 1."""
+"""Normalizing constant of `weight`, by which the weights of all tests sum to 1."""
 
 
 class Spent(Config):

@@ -240,7 +240,8 @@ def _both(one: str, other: str) -> str:
 def _page(
     method: str, texts: Sequence[str], where: Mapping[str, str], kept: Sequence[KeptReport]
 ) -> str | None:
-    """Relative address of a stored report of this method on the same samples; None if there is none.
+    """Address, relative to the report's page, of a stored report of `method` on the same samples; None if
+    there is none.
 
     texts, where: periods and filters of the samples.
     """

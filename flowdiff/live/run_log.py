@@ -18,7 +18,7 @@ _HOW_BAD: Final = {
     **dict.fromkeys(("waiting", "lost", "set otherwise"), logging.WARNING),
     "halted": logging.ERROR,
 }
-"""State of a lane (`Watch.lane`) -> log level; INFO for other states."""
+"""State of a lane (`Watch.lane`) -> log level; states not listed are logged at INFO."""
 
 
 TRUNCATED_FLOWS: Final = 50

@@ -1,7 +1,7 @@
 """Serve metrics and health over HTTP from a separate thread, read only.
 
 /metrics in Prometheus' text format; /healthz: 200 while the loop iterates (a supervisor restarts a process
-that fails it); /readyz: 200 while it does its work, else 503 with the reason.
+that fails it); /readyz: 200 while the process does its work, else 503 with the reason.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Prometheus metrics of a watch: incidents, the watched service window by window, and notifications.
 
 Counters of the service grow by one sealed window at a time, so they lag by the sealing delay, and a rate
-needs several windows. Only root types with the most requests have a label of their own; the others share one.
+needs several windows. Only the root types with the most requests have labels of their own; all other root
+types share one label.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Sender(ABC):
 
     @abstractmethod
     def take(self, events: Sequence[IncidentEvent]) -> None:
-        """Accept events of the watch to be sent."""
+        """Accept events of the watch, to send them later from the thread."""
 
     @abstractmethod
     def _is_idle(self) -> bool:

@@ -15,7 +15,7 @@ from stitch.lake.place import address, open_place
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """State of a lake at one time."""
+    """State of a lake when it was read: windows, recordings, identities."""
 
     info: LakeInfo | None
     """Content of the lake's `flowdiff.json`; None if there is no lake yet."""

@@ -11,7 +11,7 @@ Parameters = Mapping[str, str | int | Sequence[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Makes addresses of pages, which begin with the base path and have their parts quoted."""
+    """Makes addresses of pages: they begin with the base path, and their parts are quoted."""
 
     base: str = ""
     """Base path: empty, or `/a/b` without a trailing slash."""

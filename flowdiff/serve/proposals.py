@@ -35,7 +35,7 @@ class Proposal:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Parameters of the comparison's address."""
+        """Parameters of the address of the page that compares these periods: name -> value."""
         return {"reference": self.reference, "problem": self.problem, "history": self.history}
 
 

@@ -20,14 +20,14 @@ class AccountRow(Frozen):
     site: Site
     root: str
     calls: float
-    """Contribution of a changed number of calls on the critical path."""
+    """Contribution of a changed number of calls of the site on the critical path."""
     structure: float
     """Contribution of calls that take other paths below the site."""
     slower: float
     """Contribution of a changed time of calls on unchanged paths."""
     total: float
     finding: int | None
-    """Rank of the finding that the site belongs to; None if it belongs to none."""
+    """Rank of the finding to which the site belongs; None if the site belongs to no finding."""
 
 
 class MixRow(Frozen):
@@ -61,9 +61,9 @@ class Account(Frozen):
     structure: float
     slower: float
     gross_up: float
-    """Sum of the positive contributions."""
+    """Sum of all positive contributions to the change."""
     gross_down: float
-    """Sum of the negative contributions."""
+    """Sum of all negative contributions to the change."""
     rows: tuple[AccountRow, ...]
     """Call sites, largest |total| first."""
     rows_total: int
@@ -152,7 +152,7 @@ class HiddenChange(Frozen):
     p: float
     """Two-sided p-value of the change against the reference alone, from the variation inside both periods."""
     p_usual: float
-    """Two-sided probability of such a value in the problem, given the ordinary variation."""
+    """Two-sided p-value of the change against the ordinary variation between windows."""
     assumed: bool
     """True if the ordinary variation is assumed, because no data shows how far ordinary periods differ."""
     windows: tuple[LikeWindow, ...]
@@ -194,7 +194,7 @@ class ReasonKind(StrEnum):
     THERE_BEFORE = "there-before"
     """Reference and problem agree, but both differ from the history."""
     ASK_AGAIN = "ask-again"
-    """Nothing changed against this reference: an earlier one should be compared."""
+    """Advice: nothing changed against this reference; compare with an earlier reference."""
     LOAD = "load"
     """The load explains the change."""
     INCOMPLETE = "incomplete"
@@ -202,7 +202,7 @@ class ReasonKind(StrEnum):
     SILENCE = "silence"
     """Nothing was recorded where requests were expected."""
     EXTERNAL = "external"
-    """Clients sent less, and not because answers took longer."""
+    """Clients sent fewer requests, for another reason than slower answers."""
     HELP = "help"
     """Advice: longer periods, or a history, would decide."""
     CONTRADICTION = "contradiction"
@@ -221,7 +221,7 @@ class Reason(Frozen):
     """Value in the reference: µs if `measure` is `mean`, else a share in [0, 1]."""
     after: float | None = None
     requests: int | None = None
-    """Number of problem requests named in the sentence; None if it names none."""
+    """Number of problem requests that the sentence names; None if the sentence names no number."""
 
 
 class VerdictSection(Section):
@@ -242,13 +242,15 @@ class VerdictSection(Section):
     """Number of problem requests without any test: neither their root type nor their call sites were
     tested."""
     missing_requests: int | None
-    """Outcome `cannot-tell`: number of further requests that would have decided; None for other outcomes."""
+    """Number of further requests with which the outcome would not be `cannot-tell`; None for other
+    outcomes."""
     hidden: tuple[HiddenChange, ...] = ()
     """Changes hidden by ordinary variation, largest first; only the first ones if there are many."""
     equivalent_share: float | None
     """Share of the time, in [0, 1], in root types whose mean is equivalent by test."""
     calibration: str
-    """Calibration (A/A) record of this lake in one sentence; empty without one."""
+    """Sentence on the calibration of this lake (comparisons of ordinary periods, A/A); empty if it was not
+    calibrated."""
 
 
 class AccountedRow(NamedTuple):

@@ -15,7 +15,7 @@ from schemas.report.variance import C2_ABOUT, C2Curve
 
 
 class TypicalRequest(Frozen):
-    """A category, drawn by its medoid request and by its mean."""
+    """A category, drawn twice: by its medoid (the request nearest to its medians), and by its mean."""
 
     category: str
     root: str
@@ -76,9 +76,8 @@ class BinnedCategory(BinnedRoot):
 
 
 class BinnedSite(Frozen):
-    """A call site, with sums, by bin of the response time of the requests that waited for it, of the time
-    spent waiting.
-    """
+    """A call site with the time for which requests waited for it, summed by bin of the requests' response
+    time."""
 
     label: str
     caller: str | None
@@ -249,7 +248,8 @@ class EntryTraffic(Frozen):
 
 
 class EntryBefore(EntryTraffic):
-    """Load of the same entry component in the first of two samples, with tests for a difference."""
+    """Load of an entry component in the first of two samples, with tests for differences from the second
+    sample."""
 
     sample: str
     gaps_p: float | None
@@ -303,7 +303,7 @@ class BrowseTimelineSection(Section):
 
 
 class ErrorRow(Frozen):
-    """An error class at a call site, with the requests that it failed in."""
+    """An error class at a call site, with the requests in which the error occurred."""
 
     error: Annotated[str, column("text", "class")]
     site: Annotated[str, column("name", "where", label="Call site")]
@@ -320,7 +320,8 @@ class ErrorRow(Frozen):
 
 
 class HostRow(Frozen):
-    """A host's share of requests and of critical time; the shares of time and `no_host` add up to 1."""
+    """A host's share of the requests, and of the time on critical paths; the hosts' shares of the time and
+    `no_host` add up to 1."""
 
     host: Annotated[str, column("name", "host", label="Host")]
     components: tuple[str, ...]
@@ -357,7 +358,7 @@ class BrowsePlacesSection(Section):
     hosts: tuple[HostRow, ...]
     hosts_total: int
     no_host: float
-    """Share of the critical time whose host is unknown."""
+    """Share of the time on critical paths for which the host is unknown."""
     errors: tuple[ErrorRow, ...]
     errors_total: int
     failed_inside: float

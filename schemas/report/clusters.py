@@ -59,7 +59,7 @@ class TreeOverlayRow(Frozen):
     the cluster on both sides."""
     cluster: int
     other: int
-    """Number of the cluster that is side A."""
+    """Number of the cluster on side A."""
     a: str
     """Description of side A in words."""
     b: str

@@ -24,7 +24,7 @@ class ChangeKind(StrEnum):
     MORE_CALLS = "more-calls"
     FEWER_CALLS = "fewer-calls"
     PATH = "path"
-    """Shares of a site's call patterns moved: its calls take another path below the site."""
+    """The shares of the site's call patterns changed, i.e. its calls take other paths below the site."""
     NEW_PATH = "new-path"
     LOST_PATH = "lost-path"
     ERRORS = "errors"
@@ -69,7 +69,7 @@ class Site(Frozen):
 
     @property
     def called_by(self) -> str | None:
-        """The caller, `component/point`; None for the root, or many."""
+        """Caller of the site, `component/point`; None for the root, or for several callers."""
         return None if self.caller is None else self.caller.text
 
 
@@ -139,7 +139,8 @@ class Evidence(Frozen):
             lambda row: None if row.consequence_of is None else row.consequence_of + 1,
         ),
     ] = None
-    """Index in the finding's list, from 0, of the evidence that this one follows from; None for a cause."""
+    """Index, from 0, in the finding's `evidence`, of the evidence from which this one follows; None for a
+    cause."""
     relation: Annotated[
         str,
         column(
@@ -276,7 +277,7 @@ class Finding(Frozen):
     members: tuple[Member, ...]
     members_total: int
     histogram: Histogram | None
-    """Distribution of the site's value per request, before and after; None if there is none."""
+    """Distribution, over requests, of the value at the site, before and after; None if there is none."""
     account: StepAccount | None
     """Steps of a typical path through the site, with the changed step among them."""
     explanation: Explanation | None
@@ -293,8 +294,8 @@ class Finding(Frozen):
 
 
 class FindingsSection(Section):
-    """Findings, most important first; a cut list has the first ones and the one with the largest part of the
-    change."""
+    """Findings, most important first; if the list is cut, it has the first ones and the one with the largest
+    part of the change."""
 
     section: Literal["findings"] = "findings"
     findings: tuple[Finding, ...]

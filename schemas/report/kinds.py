@@ -32,9 +32,8 @@ class KindRow(Frozen):
             label="At most else",
         ),
     ]
-    """Upper 95 % bound of the share of requests in the period where it does not occur: 3 / requests (rule of
-    three).
-    """
+    """Upper 95 % bound of the share of requests in the period in which the root type or operation does not
+    occur: 3 / requests."""
 
 
 class KindsSection(Section):

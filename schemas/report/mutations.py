@@ -162,7 +162,8 @@ class ListedCategory(CategoryPeriods):
     """A category with the stored categories that were merged into it."""
 
     stored: tuple[str, ...]
-    """Keys, ascending, of the lake's categories that were merged into this one; cut to the first ones."""
+    """Keys, ascending, of the lake's categories that were merged into this one; only the first ones if there
+    are many."""
     stored_total: int
 
 
@@ -244,12 +245,12 @@ class RankedList(Frozen):
     direction: Direction | None
     """Direction of the listed mutations; None: both, by signed contribution."""
     ranks: tuple[int, ...]
-    """Ranks of the listed mutations; if cut, the rest is in the table `mutations`."""
+    """Ranks of the listed mutations; if the list is cut, the table `mutations` has all."""
     total: int
 
 
 class MutationsSection(Section):
-    """All mutations, the graphs of the detailed ones, and the lists in which they are read."""
+    """All mutations, the lists in which they are shown, and the graphs of the detailed ones."""
 
     section: Literal["mutations"] = "mutations"
     lists: tuple[RankedList, ...]
@@ -260,7 +261,8 @@ class MutationsSection(Section):
     structural_total: int
     response_time_total: int
     precursors_total: int
-    """Number of categories that lost enough requests to be precursors, also ones that no mutation names."""
+    """Number of categories that lost enough requests to be precursors, whether or not a mutation names
+    them."""
     graphs: dict[str, GraphView]
     """Category key -> graph, for detailed mutations and their first precursors."""
 

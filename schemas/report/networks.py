@@ -82,7 +82,7 @@ class NetworkEdge(Frozen):
 class NetworkComponent(Frozen):
     """Variables connected with the performance metric in the network of one feature type of one log.
 
-    The network is learned from class 1 or from both classes together, whichever scores higher.
+    The network is learned from class 1 or from both classes together, whichever network scores higher.
     """
 
     rank: int

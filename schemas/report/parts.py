@@ -114,16 +114,17 @@ class GraphDifference(Frozen):
 
 
 class StepRow(Frozen):
-    """One step of the reference beside its counterpart of the problem, or several steps merged into one row.
+    """One step in both periods: the step of the reference, and its counterpart in the problem; or several
+    steps merged into one row.
 
     The time of a step is how long the response waited for it, measured from the previous step on the critical
     path: the mean over all requests, 0 for requests in which the step was not on that path.
     """
 
     before: NodeName | None
-    """Step of the reference; None: it occurs only in the problem, or the row merges several steps."""
+    """Step in the reference; None if the step occurs only in the problem, or the row merges several steps."""
     after: NodeName | None
-    """Step of the problem; None: it occurs only in the reference, or the row merges several steps."""
+    """Step in the problem; None if the step occurs only in the reference, or the row merges several steps."""
     before_us: float
     """Mean time of the step in the reference, µs."""
     after_us: float
@@ -141,7 +142,7 @@ class StepRow(Frozen):
 
     @staticmethod
     def together(rows: Sequence[StepRow]) -> StepRow:
-        """Merge several rows into one without names: times and numbers of steps are summed."""
+        """Merge several rows into one row without names: times and numbers of steps are summed."""
         return StepRow(
             before=None,
             after=None,
@@ -152,11 +153,14 @@ class StepRow(Frozen):
 
 
 class StepAccount(Frozen):
-    """Mean time of each step before and after. Each period's sum over the steps is its mean response time."""
+    """Mean time of each step before and after.
+
+    In each period the times of the steps add up to the mean response time.
+    """
 
     category0: str
-    """Category compared in the reference: `category1`, or for a structural mutation its precursor, if it has
-    one."""
+    """Category compared in the reference: the precursor of a structural mutation, if there is one; else
+    `category1`."""
     category1: str
     """Category compared in the problem; for a structural mutation the mutation itself."""
     requests0: int

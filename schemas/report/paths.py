@@ -59,7 +59,7 @@ class PathMoveRow(Frozen):
 
 
 class DifferenceRow(Frozen):
-    """One step in the difference of two paths, or a run of steps that are not shown."""
+    """One step in the difference of two paths, or several successive steps that are not shown."""
 
     fate: StepFate
     before: NodeName | None
@@ -130,12 +130,14 @@ class RepeatsRow(Frozen):
     q: float
     """q-value of the most significant family of categories; every family in the row changed significantly."""
     contribution_us: float
-    """Estimated contribution, not part of the account, where the same requests are in `structure` or `rest`:
-    share of requests x change of the number x time of an iteration (slope)."""
+    """Estimated contribution to the change of the mean, µs per request: share of requests x change of the
+    number x time of an iteration (slope). Not part of the account, where the same requests count in
+    `structure` or `rest`."""
 
 
 class RarePathsRow(Frozen):
-    """Rare paths of one root type, pooled, whose joint share changed by test."""
+    """All rare paths of one root type together, if their joint share of the requests changed
+    significantly."""
 
     root: str
     expected: float
@@ -147,7 +149,7 @@ class RarePathsRow(Frozen):
 
 
 class PathsSection(Section):
-    """Section on whole paths: it describes changes that the tests of call sites detect, from end to end."""
+    """Section on whole paths: describes, from end to end, the changes that the tests of call sites detect."""
 
     section: Literal["paths"] = "paths"
     account: PathAccountRow
@@ -167,6 +169,5 @@ class PathsSection(Section):
     windows: int
     """Number of blocks of ordinary times from which the noise of shares and times was estimated."""
     no_baseline: bool
-    """True if there were too few windows to estimate the noise: an assumed value is used, so confidence is
-    low.
-    """
+    """True if there were too few windows to estimate the noise, so that an assumed value is used; confidence
+    is then low."""

@@ -84,7 +84,7 @@ class Verdict(Frozen):
     """Conclusion of a method."""
 
     outcome: str
-    """Outcome in one word, from the method's own closed list: `mutations`, `no-mutation`."""
+    """Outcome in one word, one of the method's fixed outcomes: `mutations`, `no-mutation`."""
     text: str
     """Outcome in one sentence."""
 
@@ -105,12 +105,13 @@ class Preparation(Frozen):
     level: str
     """Level of detail of the graphs. L0: every node; L3: component boundaries only."""
     refine: dict[str, str]
-    """Refinement settings beside `level`, name -> value as text; nested names as `statistics.slow`."""
+    """Refinement settings except `level`: name -> value as text; names of nested settings like
+    `statistics.slow`."""
 
 
 def _by_tag(value: Any, info: ValidationInfo) -> Any:
-    """Parse a section with the model to which the context maps its tag; as `ForeignSection` if the tag is
-    unknown."""
+    """Parse a section with the model that the validation context has for its tag; as `ForeignSection` if the
+    tag is unknown."""
     if not isinstance(value, dict):
         return value
     known: dict[str, type[Section]] = (info.context or {}).get("sections", {})
@@ -144,7 +145,7 @@ class Report(Frozen):
     """Graph of the calls around the first findings; None without a finding, for methods without one, and in
     reports of older versions."""
     methods: tuple[MethodRun, ...]
-    """Methods in the order requested; a gate uses the first one's verdict."""
+    """Methods in the order in which they were requested; a gate uses the verdict of the first."""
     sections: tuple[AnySection, ...]
     """Sections of all methods in reading order."""
 

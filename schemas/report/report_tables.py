@@ -33,8 +33,8 @@ REQUESTS: Final = (
 )
 """Columns of the table `requests`: one row for each affected request of a finding (at most 50,000 per
 finding, evenly spaced), or for each request of a mutation or precursor. A category with two mutations is
-listed under both ranks; a precursor is listed once, and `precursors` has all mutations that it may belong
-to."""
+listed under both ranks; a precursor is listed once, and the table `precursors` has all mutations whose
+precursor it may be."""
 
 METHOD_COLUMN: Final = pa.field(
     "method", pa.string(), nullable=False, metadata={"doc": "method that found it, as --method names it"}

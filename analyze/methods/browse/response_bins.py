@@ -77,11 +77,11 @@ class ResponseBins:
     us: F8
     """Sum of the response times in each bin, float64[bins]."""
     categories: KindBins
-    """Counts by category."""
+    """Numbers of requests by category and bin."""
     roots: KindBins
-    """Counts of root types: sums over their categories."""
+    """Numbers of requests by root type and bin (sums over the root type's categories)."""
     sites: SiteBins
-    """Counts by call site."""
+    """Numbers of requests, and waiting times, by call site and bin."""
     root_names: tuple[str, ...]
     """Names of the root types, by index."""
     root_of: I8

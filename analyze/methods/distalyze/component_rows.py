@@ -183,8 +183,10 @@ def _variable(found: FoundComponent, node: int, level: float, bh_level: float) -
 
 
 def distribution(values: F8, problem: B1) -> Distribution | None:
-    """Count the values of both classes in common bins; None if no instance has a value. values: NaN for
-    missing."""
+    """Histogram of the values of both classes in the same bins; None if no instance has a value.
+
+    values: float64[instances], NaN for missing; problem: bool[instances], True for class C1.
+    """
     there = ~np.isnan(values)
     if not there.any():
         return None

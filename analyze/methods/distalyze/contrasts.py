@@ -46,7 +46,8 @@ class Study:
     log: Callable[[LogType], LogSeries]
     """Function: type of log (events or states) -> log of the instances of both classes."""
     moved_us: float
-    """Summed difference of response time between the classes, µs: the weight of the study."""
+    """Weight of the study, µs: difference of the classes' mean response times, beyond noise, times the weight
+    of C1."""
     all_us: F8
     """Response times, µs, of all instances of the root type, also of instances in neither class,
     float64[all]; for the test of the tail."""

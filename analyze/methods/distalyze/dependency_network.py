@@ -54,7 +54,8 @@ class TreeRules:
     least_gain: float = 0.0
     """Minimum share of the target's sum of squares that a split must explain, in [0, 1]."""
     chance: float = 0.0
-    """Significance level of a split, tested against the best of all cuts under chance; 0: no test."""
+    """Significance level of a split: chance that the best of all cuts gains as much without a dependency; 0:
+    no test."""
 
 
 def coded(values: F8) -> I4:

@@ -25,7 +25,7 @@ class FeatureType(StrEnum):
     words: str
 
     def __new__(cls, name: str, words: str = "") -> FeatureType:
-        """Create a member. name: its value; words: text for display."""
+        """Create a member of the enumeration. name: value of the member; words: text for display."""
         made = str.__new__(cls, name)
         made._value_, made.words = name, words
         return made
@@ -78,13 +78,13 @@ TYPES: Final[dict[LogType, tuple[FeatureType, ...]]] = {
 RELATIVE_TIMES: Final = frozenset((_T.FIRST_RELATIVE, _T.MEDIAN_RELATIVE, _T.LAST_RELATIVE))
 EVENT_TIMES: Final = frozenset(TYPES["event"]) - {_T.COUNT}
 _AT_TIME: Final = {_T.QUARTER: 0.25, _T.HALF: 0.5, _T.THREE_QUARTERS: 0.75}
-"""Feature type -> fraction of the instance's duration at which the value is read."""
+"""Feature type -> fraction of the instance's duration at which a variable's value is read."""
 _AT_PLACE: Final = {
     _T.QUARTER_RELATIVE: 0.25,
     _T.HALF_RELATIVE: 0.5,
     _T.THREE_QUARTERS_RELATIVE: 0.75,
 }
-"""Feature type -> fraction of the instance's readings after which the value is read."""
+"""Feature type -> fraction of a variable's readings in an instance after which the value is read."""
 _ONCE: Final = {
     _T.FIRST: _T.LAST,
     _T.MEDIAN: _T.LAST,

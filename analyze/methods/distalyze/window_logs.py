@@ -217,8 +217,8 @@ class WindowInstances:
 def window_instances(
     population: Population, settings: DistalyzeSettings
 ) -> tuple[WindowInstances, Instances]:
-    """Make one instance of every window with a request, or, by host, of every (host, window) in which a
-    request touched the host."""
+    """Make the instances: one per window with a request; by host, one per (host, window) in which a request
+    touched the host."""
     by_host = settings.instances == "host"
     length = population.window_ns
     starts = np.concatenate([category.start_ns for category in population.categories])

@@ -113,7 +113,7 @@ class PaperRun:
 
 
 def paper_run(population: Population, settings: PaperSettings) -> PaperRun:
-    """Find all mutations of both kinds, ranked as the variant does.
+    """Find all mutations of both kinds, ranked by the rules of the variant (`text` or `released`).
 
     Cost: one sort of each category's response times; for response-time mutations the critical path and one
     sort of each edge (`released`: one sort of each edge of every category); one edit distance for each

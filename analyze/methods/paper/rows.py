@@ -70,8 +70,8 @@ def _lists(result: PaperRun, listed: Sequence[Mutation]) -> tuple[RankedList, ..
 def _mutation_rows(
     result: PaperRun, population: Population, limits: ReportLimits
 ) -> tuple[tuple[Mutation, ...], dict[str, GraphView]]:
-    """Make the rows of the mutations to show, by rank, and the graphs of the detailed ones by category key,
-    keys sorted."""
+    """Make the rows of the mutations to show, by rank; also the graphs of the detailed ones: category key ->
+    graph, keys sorted."""
     listed = sum(abs(m.contribution_us) for m in result.mutations)
     shown, detailed = (_kept(result.mutations, most) for most in (limits.mutations, limits.detailed))
     graphs: dict[str, GraphView] = {}

@@ -30,7 +30,7 @@ _MOST_SITES: Final = 60
 """Maximum number of call sites of rare paths that are separate parts (the sites with most variance); all
 other call sites are merged into one part."""
 _WINSORISED_AT: Final = 0.995
-"""Quantile of a part's times at which they are clipped, to show how far a share depends on few requests."""
+"""Quantile at which the times of a part are clipped, to show how far a share depends on few requests."""
 _LEAST_REQUESTS: Final = 24
 """Minimum number of requests for correlations: three in each block, for the smallest number of blocks that
 can be permuted."""
@@ -38,8 +38,10 @@ _MOST_PARTS: Final = 40
 """Maximum number of parts that are correlated with each other (the parts with the largest shares): 780
 pairs."""
 _MOST_REQUESTS: Final = 5_000
-"""Maximum number of requests that are correlated; of more, an evenly spaced selection in time: a rank
-correlation of 0.1 is then 7 standard errors."""
+"""Maximum number of requests used for correlations; of more, requests at even distances in time.
+
+With 5000, a rank correlation of 0.1 is 7 standard errors.
+"""
 _LEAST_RHO: Final = 0.1
 _LEVEL: Final = 0.05
 _WAITS: Final = re.compile(r"queue|wait|(?<![bc])lock|pend|acquire|schedul", re.IGNORECASE)

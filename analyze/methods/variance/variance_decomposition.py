@@ -79,7 +79,7 @@ class RequestGroups:
         return found
 
     def part(self, category: int) -> slice:
-        """Slice of the requests of category `category` in the arrays [requests]."""
+        """Slice, in the arrays [requests], of the requests of category `category`."""
         return slice(int(self.first[category]), int(self.first[category + 1]))
 
 
@@ -181,7 +181,10 @@ class VarianceSplit:
 
 
 def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
-    """Split the variance of a sample into its parts. Raises ValueError if they do not add up. O(requests)."""
+    """Split the variance of a sample into parts (between root types, between paths, within paths).
+
+    Raises ValueError if they do not add up. O(requests).
+    """
     around_mean = groups.weight * (at.value - at.mean) ** 2
     around_group = groups.weight * (at.value - at.group_mean[groups.of]) ** 2
     block_total = totals(groups.block, around_mean, groups.n_blocks) / at.weight
@@ -213,7 +216,7 @@ class SiteVariances:
     """
 
     n: I8
-    """Number of requests with the site on their critical path."""
+    """Number of requests whose critical path contains the site."""
     touched: F8
     """Sums over the requests counted in `n`: weight, weight·y, weight·y²; float64[sites, blocks, 3]."""
     roots: F8
@@ -355,7 +358,7 @@ class SampleVariance:
     whole: Measured
     """Variances of all sources."""
     residual: Measured | None
-    """Variances without marked sources; None if no marker matches."""
+    """Variances of the response times without marked sources; None if no marker matches."""
 
     @property
     def site_order(self) -> list[int]:

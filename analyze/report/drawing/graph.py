@@ -294,7 +294,7 @@ class Marks:
 
 
 def draw_graph(view: GraphView, marks: Marks, title: str) -> Markup:
-    """Draw a graph as SVG, with unchanged stretches folded."""
+    """Draw a graph as SVG; unchanged stretches are folded."""
     whole = all_steps(view, marks.only_here)
     kept = (
         marks.changed

@@ -81,7 +81,11 @@ def request(site: Site, asked: Asked) -> Answer:
 def request_pair(
     site: Site, request_id: str, kind: str | None, stored: Stored | None, beside: str
 ) -> RequestPair:
-    """Read a request and its twin. kind: as in `find_flow`. Raises NotFoundError."""
+    """Read a request and its twin (a request to compare it with).
+
+    kind: as in `find_flow`; stored: report by which the twin is chosen; beside: id of the twin, if given.
+    Raises NotFoundError.
+    """
     finding, twin = _of_report(stored, request_id)
     with site.queries.borrowed(site.known().token) as session:
         found = find_flow(session, request_id, kind)

@@ -90,7 +90,8 @@ def _cell(at: int, row: Sequence[str]) -> str:
 def _file(site: Site, query: str, period: str, form: TableFormat) -> Whole:
     """Complete result of a statement as a file, on disk until it is sent.
 
-    Raises QueryError if it is larger than `most_result_bytes`, BusyError if too many are being sent.
+    Raises QueryError if the file is larger than `most_result_bytes`, BusyError if too many files are being
+    sent.
     """
     if not site.sending.acquire(blocking=False):
         raise BusyError("Too many results are being sent.", remedy="Try again in a moment.")
