@@ -35,7 +35,7 @@ def masked_passwords(text: str) -> str:
 def _without_password(word: str) -> str:
     """Word of a message (no blanks, no quotes), with its password masked.
 
-    None ends behind the last @: a search there would look for one again and again, in quadratic time.
+    No password ends after the last @, so the search stops there: beyond, it would take quadratic time.
     """
     begin, at, end = word.rpartition("@")
     return _PASSWORD.sub(rf"\1{MASK}@", begin + at) + end

@@ -65,8 +65,8 @@ def injected(injections: Injections, mechanism: FaultMechanism) -> Injection:
 
 
 MAX_CAUSES = 3
-"""Maximum causes of a run: the truth runs every subset of the causes (shares are Shapley values), 2³ runs at
-most."""
+"""Maximum number of causes of a run: the truth simulates every subset of the causes (shares are Shapley
+values), at most 2³ runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, F8, I8
 
 MEDIAN_VARIANCE: Final = float(np.pi / 2)
-"""Variance of a median, relative to that of a mean of equally many values."""
+"""Variance of the median of normal values, as a multiple of the variance of their mean."""
 HOURS_A_DAY, HOURS_A_WEEK = 24, 168
 LEAST_BLOCKS: Final = 3
 """Minimum number of daily medians for an estimate of their spread; with fewer, hourly medians are used."""

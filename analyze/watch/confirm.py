@@ -37,8 +37,10 @@ class Confirmation:
         """Length of the windows, ns."""
 
     def compared(self, onset: int, at: int) -> Decision:
-        """Compare [onset, now) with an equally long quiet stretch before it (at least half as long), using
-        earlier ticks as history.
+        """Compare the time since the onset with quiet time before it, equally long or at least half as long;
+        earlier ticks are the history.
+
+        onset: first tick of the change; at: tick of the alarm.
         """
         settings, detector = self._settings, self._detector
         ticks = detector.ring.at[detector.needed(at)]

@@ -149,7 +149,7 @@ def n_below(past: F8, n: I8, v: F8, *, or_same: bool = False) -> I8:
     """[rows, ticks] number of values less than `v` among the first `n` values of each row of `past`,
     ascending.
 
-    or_same: count values equal to `v`, too. O(log values) a row and tick.
+    or_same: count values equal to `v`, too. O(log values) per row and tick.
     """
     rows = np.arange(len(past))[:, None]
     low, high = np.zeros(v.shape, dtype=np.int64), np.broadcast_to(n, v.shape).copy()

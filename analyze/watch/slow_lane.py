@@ -26,7 +26,8 @@ _GAMMA: Final = 0.07720838
 
 
 class Spent(Config):
-    """Tests made so far in one sequence of tests; they determine the significance level of the next one."""
+    """State of one sequence of tests: the tests made until now, which determine the significance level of the
+    next one."""
 
     tests: int = 0
     rejected: tuple[int, ...] = ()

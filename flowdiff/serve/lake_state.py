@@ -22,7 +22,7 @@ class Known:
     windows: tuple[WindowEntry, ...] = ()
     """Sealed windows with requests, in time order."""
     recorded: tuple[Recorded, ...] = ()
-    """Recordings (`schemas.recorded`): stretches of time without a gap, ascending."""
+    """Recordings (`schemas.recorded`): ranges of time without a gap in the recording, ascending."""
     token: str = ""
     """16 hex digits that identify the windows and their content."""
     lake: str = ""

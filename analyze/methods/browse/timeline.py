@@ -68,8 +68,8 @@ class Entry:
 
     @property
     def gaps(self) -> I8:
-        """Time from the latest end so far to the start of each next request, ns, int64[requests - 1];
-        negative if they overlap."""
+        """Time from the latest end of all earlier requests to the start of each next request, ns,
+        int64[requests - 1]; negative if they overlap."""
         between: I8 = self.start[1:] - self.reached[:-1]
         return between
 
@@ -177,8 +177,8 @@ def _before(population: Population, earlier: Entry | None, entry: Entry, seed: i
 
 
 def _apart(entry: Entry) -> F8:
-    """Time from the latest end so far to the start of each next request, ns, float64[requests - 1]; 0 where
-    requests overlap."""
+    """Time from the latest end of all earlier requests to the start of each next request, ns,
+    float64[requests - 1]; 0 where they overlap."""
     return np.maximum(entry.gaps, 0).astype(np.float64)
 
 
@@ -259,8 +259,8 @@ def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple
 
 
 def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[TimelineStrip]:
-    """Strips of three stretches of time: a usual one, the busiest one, and the longest gap; a strip that
-    overlaps an earlier one is dropped."""
+    """Strips of requests of three ranges of time: a usual one, the busiest one, and the longest gap; a strip
+    that overlaps an earlier one is dropped."""
     n = len(entry.start)
     if n < 2:
         return []
@@ -289,7 +289,7 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
 
 
 def _usual(entry: Entry, length: int) -> int:
-    """Middle of a stretch of `length` ns with about the median number of arrivals, ns since the epoch."""
+    """Time, ns since the epoch, in the middle of `length` ns with about the median number of arrivals."""
     first = int(entry.start[0])
     stretch = (entry.start - first) // length
     _, counts = np.unique(stretch, return_counts=True)

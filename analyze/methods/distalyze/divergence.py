@@ -22,8 +22,8 @@ MOSTLY: Final = 0.5
 """Minimum share, in [0, 1], of a class's instances in which a variable must occur; below it only its presence
 is tested."""
 _HEAVY: Final = 0.011
-"""Share of instances outside of mean ± 3 sigma above which a tail is heavy: four times that of a normal
-law."""
+"""Share of instances outside of mean ± 3 sigma above which a tail is heavy: four times the share of a normal
+distribution."""
 _MOST_WEIGHT: Final = 1000.0
 _TAIL_QUANTILE: Final = 0.98
 

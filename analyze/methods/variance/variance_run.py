@@ -34,7 +34,8 @@ class VarianceRun:
 
     @property
     def shown(self) -> SampleVariance:
-        """Variances of the last sample, which all sections except that of changes describe."""
+        """Variances of the last sample: all sections describe it, except the one on changes between
+        samples."""
         return self.samples[-1]
 
     def graph_of(self, group: int) -> Graph | None:
