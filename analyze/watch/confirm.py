@@ -37,10 +37,10 @@ class Confirmation:
         """Length of the windows, ns."""
 
     def compared(self, onset: int, at: int) -> Decision:
-        """Compare the time since the onset with quiet time before it, equally long or at least half as long;
-        earlier ticks are the history.
+        """Compare the ticks since the onset with quiet ticks before it: equally many, but at most half of the
+        known ones and at least `reference_ticks`.
 
-        onset: first tick of the change; at: tick of the alarm.
+        Earlier ticks are the history. onset: first tick of the change; at: tick of the alarm.
         """
         settings, detector = self._settings, self._detector
         ticks = detector.ring.at[detector.needed(at)]
