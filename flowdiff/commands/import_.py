@@ -179,8 +179,9 @@ def command(
 
 
 def _shares(workers: int | None) -> tuple[int, int]:
-    """Return (number of processes to use `workers` cores, None for all; number of threads if this process
-    works alone).
+    """(Number of worker processes; number of threads if this process works alone).
+
+    workers: number of cores to use; None: all cores.
     """
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
@@ -192,8 +193,9 @@ def _shares(workers: int | None) -> tuple[int, int]:
 def _job_worker(
     worker: str | None, job: str | None, lake: str, files: list[str], settings: ImportSettings
 ) -> JobWorker | None:
-    """Worker of a job that several machines share; None if this import is no part of a job. Raises
-    ConfigError.
+    """This process as a worker of a job that several machines share; None if `worker` is not given.
+
+    Raises ConfigError.
     """
     from stitch.drivers.sharded.own_inputs import OwnInputs
     from stitch.drivers.sharded.work_queue import JobWorker

@@ -34,7 +34,7 @@ INGEST_OPTIONS: Final = Options(
         "live.keep_events",
     ),
 )
-"""Keys of settings that have an option; the others are set in a configuration or in the environment."""
+"""Settings that have an option; all other settings are set in a configuration file or in the environment."""
 
 
 @takes_settings
