@@ -1,5 +1,4 @@
-"""Check a lake against its commits: invariants I1 to I6 of docs/internals/reliability.md, statistics,
-reports.
+"""Check a lake against its commits: invariants I1 to I6 (docs/operations.md), statistics, reports.
 
 For live lanes: offsets are contiguous (I4, I6), open events are carried over (I1), and segments exist (I3).
 Files that upkeep has hidden may be missing; a rewritten window must have as many rows as before.
