@@ -68,8 +68,8 @@ def framing_of(head: bytes, format_: Format, *, is_whole: bool) -> Framing | Non
 
 
 def _best_fit(head: bytes, rows: Iterable[Format], *, is_whole: bool) -> tuple[Format, Framing] | None:
-    """First format and framing that fit perfectly; else those with most bytes in matching frames; None if
-    none match."""
+    """First format and framing that match perfectly; else the pair with most bytes in matching frames; None
+    if no pair matches."""
     best, best_fit = None, Fit()
     for framing in Framing:
         for row in rows:

@@ -24,7 +24,7 @@ AUTO: Final = "auto"
 
 
 class FileLayout(StrEnum):
-    """How a file of a format contains its payloads."""
+    """Arrangement of payloads in a file."""
 
     LINES = "lines"
     """The file contains JSON documents, one per line, or a single document."""

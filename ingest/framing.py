@@ -23,7 +23,7 @@ class Framing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessageShape:
-    """What is known of the outermost fields of every message of a format, to recognise it."""
+    """Outermost fields of every message of a format, by which a file of the format is recognised."""
 
     fields: frozenset[int]
     """Numbers of all fields that a message may contain."""
@@ -78,7 +78,7 @@ file is of another format."""
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How well the first bytes of a file match messages of one shape in one framing."""
+    """Match of a file's first bytes with messages of one shape in one framing."""
 
     n_bytes: int = 0
     """Number of bytes in frames that match; 0: no match."""

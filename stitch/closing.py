@@ -47,8 +47,8 @@ def complete_requests(request: I8, n_requests: int, events: pa.Table) -> B1:
     """[requests] True if the request is complete. O(events) expected.
 
     request: [events] code of the event's request, in 0 … n_requests - 1; every code occurs. events:
-    COMPLETENESS_COLUMNS, one chunk a column; every span has an id. If a request has both spans and records,
-    both sets must be complete.
+    COMPLETENESS_COLUMNS, each column in one chunk; every span has an id. If a request has both spans and
+    records, both sets must be complete.
     """
     kind = events["kind"].to_numpy()
     is_span = kind >= SPAN_KIND_BASE

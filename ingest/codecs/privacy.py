@@ -87,7 +87,7 @@ class Privacy:
 
     def clean_raw(self, raw: bytes) -> bytes | None:
         """Bytes of a dead letter that may be stored: unchanged, or JSON with secret values blanked; None if
-        nothing may.
+        nothing may be stored.
 
         None if there may be a secret that cannot be located: if rules only allow names, or for a secret name
         in bytes that are no JSON.

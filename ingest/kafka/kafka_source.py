@@ -39,8 +39,8 @@ damaged on the broker's disk."""
 _PROBE_EVERY_S: Final = 10.0
 """Interval between diagnoses of the brokers, s, while no messages arrive."""
 _IDLE_S: Final = 5.0
-"""Time without an answer to metadata requests, s, of which there were two, after which the brokers are
-diagnosed."""
+"""Time without an answer to metadata requests, s, after which the brokers are diagnosed; two requests must
+have gone unanswered."""
 _RANGE_MS: Final = 2_000
 """Time limit, ms, of each of the two requests for the offset range of a log, during which other streams
 wait."""
@@ -52,7 +52,7 @@ class _Stream:
     """State of one stream that was started."""
 
     place: Place
-    """Place (offset and identity) of the message after the last one fetched."""
+    """Place (offset and identity) at which the next message will be fetched."""
     damaged_at: int = -1
     """Offset of the last batch that was found damaged; -1: none was."""
     damaged_times: int = 0

@@ -20,7 +20,7 @@ from schemas.errors import ConfigError
 
 
 class Receiver:
-    """OTLP receiver that runs from its construction until `close`.
+    """Running OTLP receiver: serves from its construction until `close`.
 
     Raises ConfigError if an address is not available, or the certificate is invalid.
     """

@@ -372,7 +372,7 @@ class Spool:
                 each.done.set_exception(SpoolFullError("The receiver has failed."))
 
     def _work_on(self) -> None:
-        """Write pending messages and remove files that are no longer needed, once."""
+        """Write the pending messages, and remove files that are no longer needed; returns afterwards."""
         synced_s = -float("inf")
         interval_s = self._settings.sync_interval_ns / NS_PER_SECOND
         age_s = self._settings.segment_age_ns / NS_PER_SECOND

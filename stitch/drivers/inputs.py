@@ -70,7 +70,7 @@ class Source:
     path: Path | RemoteFile | LogPart
     sha256: str
     size: int
-    """Size in bytes; 0 for a part of a log, where it is unknown before reading."""
+    """Size in bytes; 0 for a part of a log, whose size is not known before it is read."""
     mtime_ns: int
     """Modification time of a local file, ns since the epoch; 0 for other inputs."""
     spooled: bool = False

@@ -4,9 +4,10 @@ L0 folds exactly equal parts. L1 rounds the counts of the folded L0 form up to p
 made equal by that, L2 drops the counts of L1 and folds again. So each level is a function of the one before:
 equal L0 implies equal L1 implies equal L2, and folded positions of L2 are unions of those of L1.
 
-Within a sequence: smallest period first (1 ... MAX_PERIOD) and again from 1 after each fold, of one period
-the longest repeat in total first, until nothing folds or loops nest MAX_DEPTH deep. With small periods first,
-a loop whose body has an inner loop of varying count becomes one loop at L2.
+Within a sequence the smallest period is folded first (1 ... MAX_PERIOD), starting again from 1 after each
+fold; among repeats of one period the longest in total is folded first. This ends when nothing folds any more
+or loops are nested MAX_DEPTH deep. As small periods are first, a loop whose body has an inner loop of varying
+count becomes one loop at L2.
 
 Example, the sequence a b b b a b b b b:
 

@@ -14,21 +14,22 @@ the next item of the sequence follows: each of its first nodes has an edge from 
 A chain is a maximal path whose inner edges are the only edge out of their source and the only edge into their
 destination. A request with 30 records has about 12 chains, and every pass works on chains instead of nodes.
 
-Method: chains become one vertex each, and joins with equal predecessor lists of two or more are tied to one
-dummy each (`{ a | b } { c | d }` is four edges and no node between). Then bottom-up over the dominator tree:
-a join nests if all of its in-edges come from regular blocks, those whose every open end goes to this join.
-Where one does not, its other in-edges are cut into references and the decomposition is done again; after
-`_MAX_PASSES` what is left becomes a tree. O(passes * edges log chains), one pass for series-parallel graphs.
+Method: chains become one vertex each, and joins with the same two or more predecessors get a common dummy
+vertex before them (`{ a | b } { c | d }` has four edges and no node between the blocks). Then bottom-up over
+the dominator tree: a join nests if all of its in-edges come from regular blocks, that is, blocks whose open
+ends all lead to this join. If a join does not nest, its other in-edges are replaced by references, and the
+decomposition starts again; after `_MAX_PASSES` each remaining such join keeps one in-edge. O(passes * edges
+log chains), one pass for series-parallel graphs.
 
 Example, an N between r and e: 0 r, 1 a, 2 b, 3 c, 4 d, 5 e with r→a, r→b, a→c, b→c, b→d, c→e, d→e. The
-dominator of c and of e is r, for one gets there by a and by b; that of d is b.
+immediate dominator of c and of e is r, as paths lead there by a and by b; that of d is b.
 
-1. Bottom-up, c and d become strands that go on at e; b is a fork with d below and an edge out to c, so it
-   goes on at two places: irregular. a goes on at c.
-2. At r, the children in the tree are a, b, c, e. c expects a and b; only the strand of a goes on there with
-   every open end. c fails and keeps its edge from a; what hangs behind it waits for the next pass.
-3. b → c is cut into a reference: second pass. Now a and c are put in series, b goes on at e with d behind it
-   and the reference beside; both strands go on at e alone, so e joins them in parallel.
+1. Bottom-up, c and d become strands that lead to e; b is a fork with d below it and an edge out to c, so it
+   leads to two joins: irregular. a leads to c.
+2. At r, the children in the dominator tree are a, b, c, e. c has in-edges from a and b, but only the strand
+   of a leads to c with all its open ends. So c does not nest and keeps only its in-edge from a.
+3. Second pass, with b → c replaced by a reference: a and c are in series; b is followed by d and spawns the
+   reference. Both strands lead to e alone, so e joins them in parallel.
 4. Items: 0, PARALLEL([1, 3], [2, SPAWN([~3]), 4]), 5, which reads `r { a c | b &{ ^3 } d } e`.
 """
 

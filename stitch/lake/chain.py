@@ -352,7 +352,8 @@ class Tail:
         return (*last.carried, *last.publish)
 
     def parts(self) -> list[pa.Table | pa.Buffer]:
-        """Parts for a `Listing` of all files that the lane has published."""
+        """Parts from which `Listing` lists all files that the lane has published: the checkpoint's table, and
+        a table of the later commits' files."""
         behind = files_table(link.record for link in self.records)
         return [behind] if self.published is None else [self.published, behind]
 

@@ -94,7 +94,7 @@ class CatalogError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """What one run of `publish` changed in one table."""
+    """Changes that one run of `publish` made to one table."""
 
     name: str
     added: int

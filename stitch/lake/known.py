@@ -40,7 +40,7 @@ class KnownRequests:
         return bool(self._files)
 
     def among(self, request_ids: pa.Array) -> pa.Array:
-        """Those of `request_ids` that the lake has, each once."""
+        """Request ids in `request_ids` that the lake has, each once."""
         found = [
             ids.filter(pc.is_in(ids, value_set=request_ids)).combine_chunks()
             for ids in (self._manifest.decoded(file, ["request_id"])["request_id"] for file in self._files)

@@ -107,8 +107,8 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
 def _structures_of_windows(
     categories: pa.ChunkedArray, known: pa.ChunkedArray, windows: I8, n_windows: int
 ) -> tuple[I8, I8]:
-    """Find the structures that each window's flows use: `(rows in known, [windows + 1] offsets)`, rows
-    ascending in a window.
+    """Find the structures that each window's flows use: `(rows, [windows + 1] offsets)`. rows: row of the
+    structure in `known`, ascending in each window.
 
     categories: [flows] category; windows: [flows] index of the window. known: [structures] categories, each
     once.

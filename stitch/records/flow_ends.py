@@ -175,9 +175,9 @@ def place_responses(order: CanonicalOrder, first_node: I8, candidate: B1) -> tup
     """Find the responses and deferred nodes: `(response, deferred)`, both [nodes of structures] in canonical
     order.
 
-    response: True where the response leaves. deferred: True for nodes from which no response can be reached.
-    first_node: [structures + 1] index of each structure's first node. candidate: [nodes of structures] in
-    canonical order. O(nodes + edges), in as many rounds as the longest path has nodes.
+    response: True for nodes from which the response leaves. deferred: True for nodes from which no response
+    can be reached. first_node: [structures + 1] index of each structure's first node. candidate: [nodes of
+    structures] in canonical order. O(nodes + edges), in as many rounds as the longest path has nodes.
     """
     n_nodes = int(first_node[-1])
     shift = np.repeat(first_node[:-1], np.diff(order.first_edge))

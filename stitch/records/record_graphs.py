@@ -6,10 +6,11 @@ parents (`stitch.records.happens_before`). To make each graph a flow it gets one
 Cycles. Every edge between two nodes that are on a cycle or behind one is cut (CYCLE).
 
 Sources. A flow with exactly one record that nothing precedes has it as root. With several, a synthetic
-`?root` goes before them (MULTI_ROOT). A record with explicit parents none of which has a record, and no other
-edge into it, is an orphan: it hangs from a synthetic `?missing` under the root; without a real source a lone
-orphan is the root, and `?missing` above several. A record with only some of its parents keeps those. Both
-flag ORPHAN; INCOMPLETE counts orphans alone. Synthetic nodes bear the smallest time of their children.
+`?root` goes before them (MULTI_ROOT). A record with explicit parents, none of which has a record, and without
+any other edge into it is an orphan: it becomes a child of a synthetic `?missing` below the root. In a flow
+without a real source a single orphan is the root, and several become children of a `?missing` that is the
+root. A record of which only some parents are missing keeps the others. Both cases set ORPHAN; only orphans
+set INCOMPLETE. Synthetic nodes have the earliest time of their children.
 
 Response. The first `end` record of the entry strand; the entry strand is that of the only source, or of the
 only source whose strand has an `end` (in flows without a source, orphans count as sources here). Without one:

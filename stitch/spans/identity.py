@@ -7,12 +7,12 @@ then with the earliest start, the earliest end, the smallest content hash; so ar
 * Less completely timed than the kept version, or without kind and incompletely timed beside a span of that
   id which has one (Zipkin's late annotations): a partial report, merged. Its declared parents serve if the
   kept version has none.
-* Anything else: a conflict. The flow is flagged, the row is handed back as a dead letter.
+* Anything else: a conflict. The flow is flagged, and the row becomes a dead letter.
 
 One id under several kinds (Zipkin's shared ids): CLIENT, else the first of PRODUCER, INTERNAL, UNSPECIFIED,
-CONSUMER, SERVER is the owner and keeps the declared parent; the others are its children. Spans that name the
-id as their parent go below the side of their own component, and where no side is, below the SERVER (the last
-of that list).
+CONSUMER, SERVER is the owner and keeps the declared parent; the others are its children. A span that names
+the shared id as its parent becomes a child of the member with its own component, else of the SERVER (the last
+in that list).
 """
 
 from __future__ import annotations

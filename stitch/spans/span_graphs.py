@@ -5,9 +5,9 @@ and build one tree per flow (`forest`), fill missing times (from the children, e
 canonically (`stitch.graph.order.tree`), make nodes and edges (`nodes`).
 
 A span is two nodes, its start and its end; a mark is a point between them. Edges: parent's start to child's
-start; start to mark to end; a synchronous child's end to the parent's end; start to end only where none of
-these lies between. An asynchronous child's subtree has no edge back: it is deferred. The response leaves at
-the end of the root, `?/root` and `?/missing` included: these are spans over their children.
+start; start to mark to end; a synchronous child's end to the parent's end; start to end only if there is
+neither a mark nor a synchronous child. An asynchronous child's subtree has no edge to the parent's end: it is
+deferred. The response leaves at the end of the root, which may be a synthetic span `?/root` or `?/missing`.
 """
 
 from __future__ import annotations

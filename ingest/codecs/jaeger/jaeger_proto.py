@@ -1,4 +1,4 @@
-"""Decode Jaeger protobuf: `jaeger.api_v2.Span` messages, one a payload, as the collector writes them."""
+"""Decode Jaeger protobuf: each payload is one `jaeger.api_v2.Span` message, as the Collector writes it."""
 
 from __future__ import annotations
 

@@ -374,8 +374,8 @@ _Request, _Resource, _Scope = (_LEVELS[name] for name in ("Request", "Resource",
 def cut_request(payload: bytes, part_bytes: int) -> Iterator[bytes]:
     """Split a message into messages of about `part_bytes`, or of one span; spans keep their order.
 
-    Each part repeats its resource, in addition to `part_bytes`. Raises google.protobuf.message.DecodeError
-    where an outer level is malformed, maybe after some parts.
+    Each part repeats its resource, in addition to `part_bytes`. Raises google.protobuf.message.DecodeError if
+    an outer level is malformed, possibly after it yielded parts.
     """
     if len(payload) <= part_bytes:
         yield payload

@@ -30,7 +30,7 @@ class PageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is needed of a page's header."""
+    """Those fields of a page's header that the measurement needs."""
 
     unpacked_bytes: int
     values: int

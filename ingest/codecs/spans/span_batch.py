@@ -14,9 +14,9 @@ from schemas.arrays import B1, I8, U1
 from schemas.rejects import Reason, Reject
 
 NO_TIME = np.iinfo(np.int64).min
-"""Value of an int64 time that is missing."""
+"""int64 value that stands for a missing time."""
 BAD_TIME = np.iinfo(np.int64).min + 1
-"""Value of an int64 time that is invalid (outside int64)."""
+"""int64 value that stands for an invalid time (one outside int64)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,12 +85,11 @@ class Step:
 
 
 class _StoppedError(Exception):
-    """Raised to abandon a step because the builder is being stopped."""
+    """The builder is being stopped, so that the running step is abandoned."""
 
 
 class _MovedError(Exception):
-    """Raised if flows begin in other windows than the first events of their requests: the windows must be
-    planned again."""
+    """Flows begin in other windows than the first events of their requests: windows must be planned again."""
 
 
 def _refuse_other_lanes(run: UpkeepRun) -> None:

@@ -47,7 +47,7 @@ class UnreadableSegmentError(LakeError):
 
 @dataclass(slots=True)
 class _LaneLog:
-    """What is known of one lane's log after reading its commits."""
+    """State of one lane's log, as read from the lane's commits."""
 
     head: int = 0
     """Number of the last commit read; 0: none."""

@@ -157,7 +157,7 @@ class RequestPlan:
             self._windows[start] = self._windows[start].mapped(self._scratch.folder)
 
     def reset(self, segments: Iterable[LogSegment]) -> None:
-        """Discard the plan, and plan the given segments anew."""
+        """Discard all planned requests, and plan those of the given segments."""
         self._windows, self._segments, self._warm = {}, {}, {}
         self._sieve = np.zeros(1, np.uint8)
         self.add(segments)
@@ -201,7 +201,8 @@ class RequestPlan:
     def bind(self, keys: U8, starts: I8) -> None:
         """Bind requests to windows, whatever their first events; replaces the bindings of earlier calls.
 
-        keys: [requests] ascending. starts: [requests] start, ns, of the request's window.
+        keys: [requests] request keys, ascending. starts: [requests] start, ns, of the window to which each is
+        bound.
         """
         before, self._bound = self._bound[0], (keys, starts)
         self._relocate(np.union1d(before, keys))

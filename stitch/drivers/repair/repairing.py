@@ -27,7 +27,7 @@ class Repaired:
     late: int
     """Number of events stored as late, because the log from which their windows were built is gone."""
     removed: int
-    """Number of files deleted, because they were replaced longer ago than the grace period."""
+    """Number of files deleted, which had been replaced longer ago than the grace period."""
 
 
 def repair(run: UpkeepRun, scratch: Scratch, *, dry_run: bool = False) -> Repaired:

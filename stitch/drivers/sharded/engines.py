@@ -102,8 +102,8 @@ def import_engine(
     """Context manager: engine that runs tasks in `workers` processes or on a cluster; if `workers` is 1, in
     this process with `threads` threads.
 
-    `scratch` lies in the lake if that is a folder, so that the machines of a cluster see it too, under the
-    same path in all processes.
+    scratch: folder for files passed between tasks; below the lake if that is a folder, so that all machines
+    of a cluster see it under the same path.
     """
     with ExitStack() as stack:
         if workers == 1:

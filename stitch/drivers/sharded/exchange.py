@@ -64,8 +64,8 @@ def refused_if_broken(file: HandedFile) -> Iterator[None]:
 
 
 class Exchange(Protocol):
-    """Where tasks of an import leave files for each other. Two attempts at one task never write to the same
-    place."""
+    """Place in which tasks of an import leave files for each other. Two attempts at one task never write to
+    the same place."""
 
     def folder(self) -> AbstractContextManager[Path]:
         """Context manager: folder for the files of one attempt at a task, which must be handed on (`hand_on`)

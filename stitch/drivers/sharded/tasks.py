@@ -34,7 +34,7 @@ from stitch.lake.staging import Staging
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all tasks of one import need to know. Jobs are equal if their `stage` is equal."""
+    """Data that all tasks of one import need. Jobs are equal if their `stage` is equal."""
 
     lake: str
     lane: int
@@ -112,8 +112,8 @@ def write_window_files(job: Job, windows: Sequence[WindowParts]) -> tuple[Publis
 
 
 def _at_work(job: Job) -> tuple[Staging, Stitcher]:
-    """What tasks of a job use in this process: (stage folder for one attempt, stitcher that all of them
-    share)."""
+    """Stage folder and stitcher for tasks of a job: (folder for one attempt, stitcher that all the job's
+    tasks in this process share)."""
     place, stitcher = _opened(job)
     return Staging.attempt(place.store, job.lane, job.seq, job.stage), stitcher
 

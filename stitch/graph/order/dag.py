@@ -122,7 +122,7 @@ def _of_heads(tie: Callable[[I8], U8], heads: I8) -> Callable[[I8], U8]:
 
 def _contract_reduced(dags: Dags) -> tuple[Segments, SegmentGraphs, B1]:
     """Contract the DAGs after transitive reduction: (their segments, graphs of these segments, [edges] True
-    where the reduction keeps the edge)."""
+    if the reduction keeps the edge)."""
     n = len(dags.label)
     node_dag = dags.node_dag
     keep = np.ones(len(dags.src), dtype=np.bool_)

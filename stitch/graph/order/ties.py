@@ -4,9 +4,9 @@ After refinement, segments of one flow with the same colour are *tied*. Breaking
 be wrong: two identical branches A1→A2 and B1→B2 must not come out as A1, B1, B2, A2. So ties are broken by
 *decisions*:
 
-* tied segments that hang from the same predecessors are decided among themselves, by start time;
-* every other tied segment follows the decision its predecessors lie under (the deepest one common to all of
-  its tied predecessors), and must be the only one of its colour there.
+* tied segments with the same predecessors are ordered among themselves by start time, each by a decision;
+* every other tied segment is ordered like its predecessors: it follows the deepest decision that all of its
+  tied predecessors follow, and must be the only segment of its colour that does so.
 
 A flow in which these rules place every tied segment is *plain*: its decisions are independent, each choice is
 an automorphism of the graph, and all flows of a category get equal templates. Series-parallel graphs are
@@ -22,11 +22,11 @@ Example: r splits into x1 and x2, which look alike; each splits into a y and a z
          → x2 (3) → y2 (9), z2 (7) ↗
 
 1. Refinement leaves three cells of two: {x1, x2}, {y1, y2}, {z1, z2}.
-2. x1 and x2 hang from the same predecessor r: they are decided between themselves. x2 started first.
-3. y1 lies under the decision of x1, y2 under that of x2, each the only one of its colour there. They follow:
-   y2, y1, although y1 was earlier; the z likewise. So the flow is plain.
-4. Order: r x2 x1 y2 y1 z2 z1 j. By times alone it would be y1, y2: the first x would lead to the second y in
-   this flow and to the first one in others, two templates for equal graphs.
+2. x1 and x2 have the same predecessor r, so they are ordered by start time: x2, x1.
+3. y1 follows the decision on x1, y2 the one on x2, each as the only segment of its colour. So the order is
+   y2, y1, although y1 started earlier; in the same way z2, z1. All ties are broken: the flow is plain.
+4. Order: r x2 x1 y2 y1 z2 z1 j. By times alone y1 would precede y2: the first x would lead to the second y in
+   this flow and to the first y in other flows, which gives two templates for equal graphs.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
 
 @dataclass(frozen=True, slots=True)
 class TiePlan:
-    """How each tied segment of a batch is ordered, by decisions. A decision places one segment among its
-    interchangeable ones and is identified by that segment's index within its flow."""
+    """Order of the tied segments of a batch, as decisions. A decision places one segment among those
+    interchangeable with it and is identified by that segment's index within its flow."""
 
     path: I8
     """[segments] decision that places this tied segment (possibly the segment's own decision); -1: the

@@ -13,7 +13,7 @@ processed alone."""
 
 
 def redundant_edges(flow: I8, rounds: I8, src: I8, dst: I8) -> B1:
-    """Find the edges that transitive reduction drops: [edges] True for an edge u → v where another path leads
+    """Find the edges that transitive reduction drops: [edges] True for an edge u → v if another path leads
     from u to v. The edges must be distinct and acyclic.
 
     flow: [vertices] index of the flow, ascending. rounds: [vertices] any numbers that increase along every

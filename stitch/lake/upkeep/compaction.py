@@ -187,7 +187,7 @@ class Compacted:
     bytes_after: int
     """Bytes of the files after compaction; 0 in a dry run."""
     removed: int
-    """Number of files deleted from the store, because they were replaced longer ago than the grace period."""
+    """Number of files deleted from the store, which had been replaced longer ago than the grace period."""
 
 
 def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compacted:

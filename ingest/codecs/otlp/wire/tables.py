@@ -182,8 +182,8 @@ def keys_used(library: Library, tables: Tables, is_of_event: B1) -> I8:
 
 
 class KeyOrder(NamedTuple):
-    """Rank of each attribute key among the kept parameter names, sorted by name, and roles of the known
-    keys."""
+    """Attribute keys sorted by name: the rank of each among the kept parameter names, and the roles of the
+    known keys."""
 
     rank: I4
     """[words] rank of the word as an attribute key; -1: the key is dropped, or the word is no key."""
@@ -218,7 +218,7 @@ def resource_columns(library: Library, tables: Tables, keys: KeyOrder) -> Resour
 
 
 class EventKeys(NamedTuple):
-    """Ranks of the parameters that span events become among the kept parameter names, sorted by name."""
+    """Rank of each parameter made from a span event; ranks count the kept parameter names, sorted."""
 
     event_rank: I4
     """[span events] rank of the parameter `event.<name>`; -1: not kept."""
