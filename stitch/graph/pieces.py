@@ -107,8 +107,9 @@ class StructurePiece:
         self.depth = 0
         """Nesting depth of loops in the piece; a loop counts itself."""
         self.open: dict[int, int] | None = None
-        """Join -> number of open references to it: references outside the piece if the join is inside, else
-        minus the number inside. None: no reference is open."""
+        """Position of a join -> count of open references to it. If the join is in the piece: number of
+        references outside, positive. If it is not: minus the number of references inside. None: no reference
+        is open."""
         if branches and branches[0]:  # a span without anything inside has one empty branch
             repeated = kind in (LOOP, COPIES)
             size = depth = 0

@@ -107,7 +107,8 @@ class PlacedFlows(PlacedNodes):
     quality: U4
     """[flows] quality flags: bits of `Quality`."""
     code: I8
-    """[event rows] code of the row's request; -1 for rows dropped before requests were distinguished."""
+    """[event rows] code of the row's request; -1 for rows that were dropped before they were assigned to
+    requests."""
     request_names: pa.StringArray
     """[request codes] request id for each code."""
     conflicts: I8

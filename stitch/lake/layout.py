@@ -60,7 +60,7 @@ class LakeInfo(Closed):
     window_length_ns: int
     created_by: str
     trace_url: str = ""
-    """URL of a request's trace in another tool, with `{trace_id}` in place of the id; reports link to it."""
+    """Address of a request's trace in another tool, `{trace_id}` in place of its id; reports link to it."""
 
 
 def lane_folder(lane: int) -> str:

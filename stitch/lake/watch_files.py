@@ -76,9 +76,9 @@ class Link(Config):
     commits."""
 
     previous: str = ""
-    """SHA-256 of the previous commit; empty: there is none, or it was written by an earlier version."""
+    """SHA-256 of the commit before; empty: there is none, or none in this form."""
     listing: str = ""
-    """Name of the listing file with the files before `files`; empty: none."""
+    """Name of the file that lists files, before `files`; empty: none."""
     files: tuple[WatchFile, ...] = ()
 
 
