@@ -233,26 +233,26 @@ class Watches(Watch):
         self._watches = watches
 
     def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:
-        """Forward to all watches."""
+        """Pass counts of decoded messages to every watch."""
         for watch in self._watches:
             watch.decoded(stream, messages, size, events, refused)
 
     def committed(self, record: CommitRecord, took_s: float) -> None:
-        """Forward to all watches."""
+        """Pass a commit to every watch."""
         for watch in self._watches:
             watch.committed(record, took_s)
 
     def lane(self, lane: int, state: str, why: str) -> None:
-        """Forward to all watches."""
+        """Pass a change of a lane's state to every watch."""
         for watch in self._watches:
             watch.lane(lane, state, why)
 
     def building(self, why: str | None) -> None:
-        """Forward to all watches."""
+        """Pass to every watch why windows cannot be built; None: they can again."""
         for watch in self._watches:
             watch.building(why)
 
     def trouble(self, why: str | None) -> None:
-        """Forward to all watches."""
+        """Pass to every watch why the log cannot be read; None: it can again."""
         for watch in self._watches:
             watch.trouble(why)
