@@ -5,9 +5,9 @@ With weighted root shares p and midpoints (¯):
     ΔM = Σ_r Δp_r·(m̄_r − M̄)  +  Σ_r p̄_r Σ_s Δm_rs
     Δm_rs = Δκ·t̄  +  κ̄·Σ_g Δq_g·(t̄_g − t̄)  +  κ̄·Σ_g q̄_g·Δt_g
 
-M: mean of the measure over all requests; m_r: over requests of root type r; m_rs: site s's part of m_r; κ:
-calls of site s on the critical path per request of r; q_g: share of these calls with call pattern g; t_g: mean
-time of a call with pattern g, t = Σ_g q_g·t_g. The same holds for any measure that is a sum over sites.
+M: mean of the measure over all requests; m_r: over requests of root type r; m_rs: site s's part of m_r;
+κ: calls of site s on the critical path per request of r; q_g: share of these calls with call pattern g; t_g:
+mean time of a call with pattern g, t = Σ_g q_g·t_g. The same holds for any measure that is a sum over sites.
 """
 
 from __future__ import annotations
