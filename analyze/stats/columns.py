@@ -1,4 +1,4 @@
-"""Objects whose fields are columns: concatenate several, or select rows of one."""
+"""Apply an operation, such as concatenation or selection of rows, to all columns of dataclass objects."""
 
 from __future__ import annotations
 

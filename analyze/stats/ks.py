@@ -99,13 +99,14 @@ def effective_size(n0: I8, n1: I8) -> F8:
 
 
 def p_two_sided(d: F8, n0: I8, n1: I8) -> F8:
-    """Two-sided p of D under "no difference", asymptotic with Stephens' correction; NaN where D is NaN."""
+    """Two-sided p of the KS statistic d under "no difference": asymptotic, with Stephens' correction; NaN
+    where d is NaN. n0, n1: numbers of values."""
     p: F8 = kolmogorov(_stephens(d, n0, n1))
     return p
 
 
 def p_one_sided(d_slower: F8, n0: I8, n1: I8) -> F8:
-    """P of the one-sided `d_slower` under "the problem is not slower", exp(-2λ²); NaN where D is NaN."""
+    """One-sided p of `d_slower` under "the problem is not slower", exp(-2λ²); NaN where `d_slower` is NaN."""
     p: F8 = np.exp(-2.0 * _stephens(d_slower, n0, n1) ** 2)
     return p
 
@@ -117,7 +118,7 @@ def _stephens(d: F8, n0: I8, n1: I8) -> F8:
 
 
 class BlockKs(NamedTuple):
-    """Result of `block_ks`: d, the largest difference of the two distribution functions, and p, by
+    """Result of `block_ks`: d, the largest difference of the two distribution functions, and the p of d by
     permutation."""
 
     d: float

@@ -23,8 +23,9 @@ _MOST_POINTS: Final = 256
 
 
 def squared_variation(weight: F8, total: F8, squares: F8) -> F8:
-    """Squared coefficient of variation C² = σ²/μ², from sums of weights, of weighted values and of weighted
-    squares; NaN if the mean is 0 or there is no weight."""
+    """Squared coefficient of variation C² = σ²/μ²; NaN if the mean is 0 or the weight is 0.
+
+    weight: sums of weights; total: sums of weight · value; squares: sums of weight · value²."""
     with np.errstate(invalid="ignore", divide="ignore"):
         found: F8 = weight * squares / total**2 - 1.0
     return np.where(total > 0, np.maximum(found, 0.0), np.nan)
@@ -32,18 +33,17 @@ def squared_variation(weight: F8, total: F8, squares: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class SampleMoments:
-    """Moments of response times of categories; arrays are [samples, categories], NaN for an empty
-    category.
-    """
+    """Moments of the response times of categories, by sample."""
 
     count: I8
-    """Number of requests, unweighted."""
+    """int64[samples, categories]: number of requests, unweighted."""
     weighted: F8
-    """Sum of the requests' weights."""
+    """float64[samples, categories]: sum of the requests' weights."""
     mean_us: F8
-    """Weighted mean response time, µs."""
+    """float64[samples, categories]: weighted mean response time, µs; NaN without requests."""
     variance_us2: F8
-    """Weighted population variance of the response time, µs²; NaN for fewer than two requests."""
+    """float64[samples, categories]: weighted population variance of the response time, µs²; NaN for fewer
+    than two requests."""
 
     @property
     def c2(self) -> F8:
@@ -84,8 +84,9 @@ def category_moments(categories: Sequence[Category], n_samples: int) -> SampleMo
 
 
 def pooled(moments: SampleMoments, members: npt.NDArray[np.intp]) -> SampleMoments:
-    """Compute the moments of all `members` (indices of categories) as one category, by the law of total
-    variance; shapes [samples, 1]."""
+    """Moments of several categories merged into one, by the law of total variance; shapes [samples, 1].
+
+    members: indices of the categories."""
     count = moments.count[:, members].sum(axis=1, keepdims=True)
     weight = moments.weighted[:, members]
     weighted = weight.sum(axis=1, keepdims=True)

@@ -21,20 +21,20 @@ from schemas.arrays import B1, F8, I8
 
 
 def requests_per_weight(weight: F8, square: F8) -> F8:
-    """Effective number of requests per weight of 1 (Kish), from sums of weights and of squared weights,
-    arrays of one shape.
+    """Effective number of requests per unit of weight (Kish), Σw/Σw²; 1 if there are no weights.
 
-    n weights with sum W are W²/Σw² effective requests, so a weight of 1 is Σw/Σw² requests; 1 without
-    weights.
+    weight: sums of weights Σw; square: sums of squared weights Σw²; arrays of one shape. Weights with sum Σw
+    count as (Σw)²/Σw² effective requests.
     """
     found: F8 = np.where(square > 0, weight / np.where(square > 0, square, 1.0), 1.0)
     return found
 
 
 def effective_weights(weight: F8, group: npt.NDArray[np.integer], n_groups: int) -> F8:
-    """[n] weights scaled so that each group sums to its effective sample size; equal weights become 1.
+    """float64[n]: weights scaled so that the weights of each group add up to the group's effective sample
+    size (Kish); equal weights become 1.
 
-    weight, group: [n]; group in 0..n_groups-1.
+    weight: float64[n]; group: [n], in 0..n_groups-1.
     """
     per_weight = requests_per_weight(totals(group, weight, n_groups), totals(group, weight**2, n_groups))
     scaled: F8 = weight * per_weight[group]

@@ -19,10 +19,10 @@ _MOST_BITS = 63
 def keyed_sums(
     keys: Sequence[npt.NDArray[Integer]], values: Sequence[F8]
 ) -> tuple[list[npt.NDArray[Integer]], list[F8]]:
-    """Sum values over rows with equal keys: (columns of the distinct keys, columns of the sums), ascending by
-    key.
+    """Sum values over rows with equal keys.
 
-    keys: integer columns of [rows], >= 0; values: float64 columns of [rows]. O(rows log rows).
+    keys: integer columns, each [rows], >= 0; values: columns to sum, each float64[rows]. Returns (columns of
+    the distinct keys, columns of the sums), ascending by key. O(rows log rows).
     """
     key = _packed(keys)
     order: I8 | None = None
@@ -53,7 +53,7 @@ def numbered(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> tup
 
 
 def _packed(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> I8:
-    """Pack the columns of a key into one integer per row, int64[rows], in the same order."""
+    """int64[rows]: one integer per row for the key's columns, equal for equal keys and in the same order."""
     packed = np.zeros(len(keys[0]), dtype=np.int64)
     bits = 0
     for column in keys:
