@@ -28,7 +28,7 @@ class SlottedRequests(NamedTuple):
     group: I8
     """int64[requests]: index of the request's `RequestGroup`."""
     slot: I8
-    """int64[requests]: index of the slot."""
+    """int64[requests]: index of the slot of time (`Slot`) that the request lies in."""
     weight: F8
     """float64[requests]: 1 / sampling probability."""
     start_ns: I8
@@ -92,27 +92,27 @@ class Batch:
     response_node: I8
     """int64[n]: nodes at which the response may be sent, by group."""
     unit_group: I8
-    """int64[units]: group of the unit."""
+    """int64[units]: group of the call or step."""
     unit: Ragged
-    """Layout for values of units: one row per unit, one cell per request of the unit's group."""
+    """Layout for values of units (calls or steps): one row per unit, one cell per request of its group."""
     start: I8
-    """int64[units]: node at which the unit begins."""
+    """int64[units]: node at which the call or step begins."""
     end: I8
-    """int64[units]: node at which the unit ends."""
+    """int64[units]: node at which the call or step ends."""
     above: I8
-    """int64[units]: unit that called this one; -1 for none."""
+    """int64[units]: calling unit of each call; -1 for a root or a step."""
     site: I8
-    """int64[units]: number of the unit's site."""
+    """int64[units]: number of the site of the call or step."""
     path: I8
-    """int64[units]: number of the unit's calling path."""
+    """int64[units]: number of the calling path of the call or step."""
     pattern: I8
-    """int64[units]: number of the unit's call pattern."""
+    """int64[units]: number of the call pattern of the call or step."""
     src: I8
     """int64[edges]: node at which the edge begins."""
     dst: I8
     """int64[edges]: node at which the edge ends."""
     owner: I8
-    """int64[edges]: unit to whose self time the edge belongs."""
+    """int64[edges]: unit (call or step) to whose self time the edge belongs."""
     patterned: Patterned
 
     @property
@@ -152,15 +152,16 @@ class Patterned(NamedTuple):
     """Places of graphs that have a call pattern: calls, or points of activity records."""
 
     group: I8
-    """int64[places]: group in the batch."""
+    """int64[places]: group of requests, in the batch, of the call or point."""
     site: I8
-    """int64[places]: number of the site."""
+    """int64[places]: number of the site of the call or point."""
     pattern: I8
-    """int64[places]: number of the call pattern."""
+    """int64[places]: number of the call pattern of the call or point."""
     enters: B1
-    """bool[places]: see `GraphSites.enters`."""
+    """bool[places]: True if a step from this point leads to the first node of an operation; see
+    `GraphSites.enters`. False for calls."""
     unit: I8
-    """int64[places]: unit in the batch of a call; -1 for a point of activity records."""
+    """int64[places]: unit of the batch that the call is; -1 for a point of activity records."""
 
 
 def batches(

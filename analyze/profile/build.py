@@ -206,15 +206,15 @@ class _Runs(NamedTuple):
     of_group: Ragged
     """For each group the range of its runs."""
     slot: I8
-    """int64[runs]: slot."""
+    """int64[runs]: index of the slot of time of the run's requests."""
     n: F8
-    """float64[runs]: number of requests."""
+    """float64[runs]: number of requests in the run."""
     w: F8
-    """float64[runs]: sum of weights."""
+    """float64[runs]: sum of the requests' weights."""
     w2: F8
-    """float64[runs]: sum of squared weights."""
+    """float64[runs]: sum of the requests' squared weights."""
     response: F8
-    """float64[runs]: sum of weight * response time, ns."""
+    """float64[runs]: sum of weight * response time over the requests, ns."""
     place: I8
     """int64[requests]: index of the request's run within its group."""
 
@@ -257,15 +257,15 @@ class _SitePlaces(NamedTuple):
     """Distinct pairs (group, site) of the units of a batch."""
 
     group: I8
-    """int64[pairs]: group."""
+    """int64[pairs]: group of requests."""
     site: I8
     """int64[pairs]: number of the site."""
     n: I8
-    """int64[pairs]: number of the group's units at the site."""
+    """int64[pairs]: number of units (calls or steps) of the group at the site."""
     first: I8
-    """int64[pairs]: first of the group's units at the site."""
+    """int64[pairs]: first unit (call or step) of the group at the site."""
     of_unit: I8
-    """int64[units]: index of the unit's pair."""
+    """int64[units]: index of the (group, site) pair of each unit (call or step)."""
 
     @staticmethod
     def of(batch: Batch) -> _SitePlaces:

@@ -32,39 +32,42 @@ class GraphSites:
     A *patterned place* is a place with a call pattern: a unit, or a point of activity records."""
 
     start: I8
-    """int64[units]: node at which the unit begins."""
+    """int64[units]: node at which the call or step begins."""
     end: I8
-    """int64[units]: node at which the unit ends."""
+    """int64[units]: node at which the call or step ends."""
     above: I8
-    """int64[units]: unit that called this one; -1 for the root and for steps."""
+    """int64[units]: calling unit of each call; -1 for the root and for steps."""
     site: I8
-    """int64[units]: number of the site in the `NameBook`."""
+    """int64[units]: number, in the `NameBook`, of the site of the call or step."""
     path: I8
-    """int64[units]: number of the calling path in the `NameBook`."""
+    """int64[units]: number, in the `NameBook`, of the calling path of the call or step."""
     pattern: I8
-    """int64[units]: number of the call pattern in the `NameBook`; for steps the pattern without children."""
+    """int64[units]: number, in the `NameBook`, of the call's pattern; for steps the pattern without
+    children."""
     owner: I8
-    """int64[edges]: unit to whose self time the edge belongs."""
+    """int64[edges]: unit (call or step) to whose self time the edge belongs."""
     pattern_site: I8
-    """int64[patterned places]: number of the site."""
+    """int64[patterned places]: number, in the `NameBook`, of the site of the call or point."""
     pattern_of: I8
-    """int64[patterned places]: number of the call pattern."""
+    """int64[patterned places]: number, in the `NameBook`, of the call pattern of the call or point."""
     enters: B1
     """bool[patterned places]: True if a step from this point leads to the first node of an operation in the
     graph, as where a loop is entered. False for calls."""
     unit_at: I8
-    """int64[nodes]: unit that begins or ends at the node; -1 for activity records."""
+    """int64[nodes]: call (unit) that begins or ends at the node; -1 for activity records."""
 
     are_calls: bool
     """True if the units are calls, False if they are steps between activity records."""
 
     @property
     def n_units(self) -> int:
-        """Number of units in the graph."""
+        """Number of units (calls or steps) in the graph."""
         return len(self.start)
 
     def of_units(self, values: F8) -> F8:
-        """float64[units, columns]: sums over the edges of each unit. values: float64[edges, columns]."""
+        """float64[units, columns]: sums of `values` over the edges that each unit (call or step) owns.
+
+        values: float64[edges, columns]."""
         found = np.zeros((self.n_units, values.shape[1]))
         np.add.at(found, self.owner, values)
         return found
@@ -83,9 +86,9 @@ class RequestGroup(NamedTuple):
     category: int
     """Index into `Population.categories`."""
     rows: I8
-    """int64[n]: rows of the category, ordered by slot."""
+    """int64[requests]: row of each request in the category, ordered by slot."""
     slot: I8
-    """int64[n]: slot of each row, ascending."""
+    """int64[requests]: index of the slot of time that each request lies in, ascending."""
     sites: GraphSites
 
 
@@ -106,17 +109,17 @@ def sites_of_graphs(
 
 
 class _Calls(NamedTuple):
-    """Units of many graphs of spans, with one numbering of all units."""
+    """Units (spans, and points inside spans) of many graphs, with one numbering of all units."""
 
     graph: I8
-    """int64[units]: index of the unit's graph."""
+    """int64[units]: index of the graph of the span or point."""
     label: I8
-    """int64[units]: index into `labels` of the node at which the unit begins."""
+    """int64[units]: index into `labels` of the node at which the span begins, or of the point."""
     labels: tuple[GraphNode, ...]
     kind: I8
-    """int64[units]: `EventKind`."""
+    """int64[units]: `EventKind` of the span or point."""
     above: I8
-    """int64[units]: unit that called this one; -1 for a root."""
+    """int64[units]: index (unit) of the parent span; -1 for a root."""
     is_call: B1
     """bool[units]: True for a span, False for a point inside a span."""
 

@@ -27,15 +27,15 @@ class NameColumns:
     operation: I8
     """int64[sites]: number of the called operation."""
     kind: I8
-    """int64[sites]: `SiteKind`."""
+    """int64[sites]: value of `SiteKind` (call, step or point)."""
     above: I8
     """int64[paths]: number of the caller's path; NO_CALLER (-1) for a root."""
     path_site: I8
-    """int64[paths]: number of the last call's site."""
+    """int64[paths]: number of the site of the path's last call."""
     n_patterns: int
     """Number of call patterns; patterns without children have no row in `pattern`."""
     pattern: I8
-    """int64[children of all patterns]: number of the call pattern, ascending."""
+    """int64[children of all patterns]: number of the call pattern that the child belongs to, ascending."""
     child: I8
     """int64[children of all patterns]: number of the called operation."""
     calls: I8

@@ -70,7 +70,7 @@ class PathName(NamedTuple):
     above: int
     """Number of the caller's path; NO_CALLER for the root."""
     site: int
-    """Number of the last call's site."""
+    """Number of the site of the path's last call."""
 
 
 class Child(NamedTuple):

@@ -1,4 +1,4 @@
-"""Number the names of many files consistently: a name has the same number for all files of a run.
+"""Number the names of many statistics files consistently: a name has one number for all files read in a run.
 
 Only array operations are used: a window of 100,000 sites is renumbered in a few hundredths of a second, and
 Python objects are made once, at the end.
@@ -75,7 +75,7 @@ _LOW = (1 << 32) - 1
 
 @dataclass(slots=True)
 class RunNames:
-    """Numbering of the names of all files of a run.
+    """Numbering of the names in all statistics files that are read in one run.
 
     The key of a compound name is a pair of numbers, (high 32 bits, low 32 bits) of an int64."""
 

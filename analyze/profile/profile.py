@@ -161,7 +161,7 @@ class Profile:
         return float(self.responses[column].to_numpy()[slots[self.responses["slot"].to_numpy()]].sum())
 
     def votes_at(self, site: int) -> pa.Table:
-        """Rows of `votes` of one site."""
+        """Rows of the table `votes` of site number `site`."""
         if self.runs is not None:
             return self.runs.of_sites(np.arange(len(self.names.sites)) == site).table()
         return self.votes.filter(pc.equal(self.votes["site"], site))

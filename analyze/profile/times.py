@@ -81,7 +81,7 @@ class CriticalSteps(NamedTuple):
     """Edges on the critical paths of requests: one entry (step) per edge and request."""
 
     unit: I8
-    """int64[steps]: unit to whose self time the edge belongs (`Batch.owner`)."""
+    """int64[steps]: unit (call or step between records) to whose self time the edge belongs."""
     request: I8
     """int64[steps]: index of the request in the batch."""
     weighted_ns: F8

@@ -40,18 +40,19 @@ outlives its parent, for a note."""
 
 _MAX_NOTES = 5
 _LEAST_CALLS = 5
-"""Minimum weight of requests with a (parent, child) in a sample that has any, for a note on differences."""
+"""Minimum summed weight of a sample's requests with a (parent, child), for a note that samples differ in
+whether the child is asynchronous; samples without such requests do not count."""
 
 
 class Asynchrony(NamedTuple):
     """Asynchronous children of all structures."""
 
     left: B1
-    """bool[units]: True if the unit is asynchronous: its parent does not wait for it."""
+    """bool[units of the trees]: True for an asynchronous child, for which the parent does not wait."""
     waited: I8
-    """int64[pairs]: unit below asynchronous unit `behind[i]`, for which the parent of `behind[i]` waits."""
+    """int64[n]: spans (units) below an asynchronous child for which the child's parent does wait."""
     behind: I8
-    """int64[pairs]: asynchronous unit above `waited[i]`."""
+    """int64[n]: the asynchronous child (unit) above each span in `waited`."""
     notes: tuple[str, ...]
     """Sentences on asynchronous children in the compared samples."""
 
@@ -64,10 +65,11 @@ def _asked_once(
     answer: Answer,
     cells: int,
 ) -> tuple[Answers, I8]:
-    """(votes pooled by the key of the question, int64[entries] index into them of each entry of `asked`).
+    """Like `ask`, but pooled by the key of the question, with one vote per request and key.
 
-    `requests` of the result counts a request once per key, however many calls it has with that key: one
-    request must not decide alone. Other parameters: as in `ask`.
+    Returns (pooled votes, int64[entries] index into the pooled entries of each entry of `asked`). `requests`
+    of the votes counts a request once per key, however many calls with that key it has, so that a single
+    request cannot decide.
     """
     votes = ask(categories, times, asked, n_apart, 1, answer, cells)
     is_first = np.zeros(len(asked.structure), dtype=np.bool_)
@@ -143,8 +145,10 @@ def _outermost(trees: SpanTrees, below: I8, kept: B1) -> B1:
 
 
 def _outliving(trees: SpanTrees, called: I8, settings: RefineSettings) -> Answer:
-    """Answer function for `ask`: True if unit `called[entry]` ends after its parent by more than the allowed
-    slack (epsilon in S5)."""
+    """Answer function for `ask`: True if the child `called[entry]` ends after its parent by more than the
+    allowed slack.
+
+    called: int64[entries], children (units of `trees`)."""
 
     def is_late(batch: FlowBatch, entries: slice) -> tuple[B1]:
         unit = called[entries]

@@ -2,8 +2,8 @@
 
 The server's span cannot start before the client's span nor end after it, so every such pair on two hosts
 bounds the correction of the server's clock: `client start - server start <= correction <= client end - server
-end`. Other children give no bound: a child that ends after its parent may be asynchronous (S7). Times on one
-host are never moved against each other.
+end`. Other children give no bound: a child that ends after its parent may be asynchronous. Times on one host
+are never moved against each other.
 
 Activity records have no client span around them, but their order is explicit. An edge from a record on host a
 to a record on host b bounds the correction of b's clock against a's from below, an edge from b to a from
@@ -80,7 +80,7 @@ class Clocks:
     """int64[hosts + 1]: host number in `corrections` by host code of `StoredCategory.host`; -1 for unknown
     hosts and for the rarest ones beyond `max_skew_hosts`."""
     corrections: _Corrections | None = None
-    """None: no clock needs a correction."""
+    """Corrections of all hosts; None: no clock needs a correction."""
     notes: tuple[str, ...] = ()
     moves: tuple[ClockMove, ...] = ()
     """Pairs of hosts whose clock offset changed over time."""
@@ -149,7 +149,7 @@ def _frequent_hosts(flows: FlowMatrices, trees: SpanTrees, max_hosts: int) -> I8
 
 
 def _bounds(flows: FlowMatrices, trees: SpanTrees, host_code: I8, n_hosts: int) -> Iterator[Bounds]:
-    """Yield the bounds given by all remote calls between different hosts, in blocks of requests.
+    """Yield arrays of BOUNDS for all remote calls between different hosts, block of requests by block.
 
     host_code: as `Clocks.host_code`."""
     for number, category in enumerate(flows.categories):

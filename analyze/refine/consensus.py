@@ -1,4 +1,4 @@
-"""Count the votes of requests on yes-no questions, and decide by consensus over all samples (S5, S7).
+"""Count the votes of requests on yes-no questions, and decide by consensus over all samples.
 
 An example of a question is: does `auth` end before `load` starts? Every request of a structure that has both
 calls votes, with its weight. An *entry* is one question in one structure; votes of entries with the same
@@ -45,12 +45,12 @@ class FlowBatch:
     def layout(self, structure: I8) -> Ragged:
         """Layout with one row per entry of `structure` and one cell per request of that structure.
 
-        structure: int64[rows], structure numbers within the batch."""
+        structure: int64[rows], numbers of structures in the batch."""
         return Ragged.of(self.n_of[structure - self.first])
 
     def at(self, structure: I8, column: I8) -> I8:
-        """int64[cells of `layout(structure)`]: times, ns, of stored node `column[i]` of `structure[i]`, in
-        each request of the batch. structure, column: int64[rows]."""
+        """int64[cells of `layout(structure)`]: times of stored node `column[i]` of `structure[i]` in each
+        request of the batch, ns since the request's start. structure, column: int64[rows]."""
         node = self.first_node[structure - self.first] + column
         return self.times[self.layout(structure).at(self.node.first[node])]
 

@@ -141,8 +141,8 @@ class _Place(NamedTuple):
 
 
 _Choosing = Mapping[int, Mapping[int, Sequence[Sequence[int]]]]
-"""Part -> family -> groups of rows; the rows of a group are calls of one operation, which each request sorts
-by their start."""
+"""Part -> family -> groups of rows; the rows of a group are calls of one operation, which are sorted by start
+in each request."""
 
 
 def _choosing(kin: Families, relation: I1, shapes: U8) -> _Choosing:
@@ -176,10 +176,11 @@ def _choices(
     times: I8,
     settings: RefineSettings,
 ) -> dict[_Place, I8]:
-    """Decisions of each request of a part about one family: row or pair -> int64[requests].
+    """Row or pair of a family -> int64[requests], the decision of each request of a part.
 
-    The decision for a row in `groups` is the unit that takes the row, by start; for a pair without consensus,
-    its `SiblingRelation`. times: int64[stored nodes, requests], ns."""
+    For a row in `groups` this is the child (unit) that stands in the row when the group's children are sorted
+    by start; for a pair without consensus it is the `SiblingRelation`. times: int64[stored nodes, requests],
+    ns."""
     trees, choices = kin.trees, {}
     for group in groups:
         branches = kin.unit[list(group)]
@@ -266,7 +267,7 @@ def _sort_twins(times: I8, trees: SpanTrees, units: slice, shapes: U8) -> tuple[
         children[above].append(unit)
 
     def columns(top: int) -> list[int]:
-        """Columns of a subtree, in an order equal for all subtrees of the same shape."""
+        """Stored columns of the subtree below unit `top`, in the same order for all subtrees of a shape."""
         found: list[int] = []
         stack = [top]
         while stack:
@@ -317,7 +318,7 @@ def _span_graphs(
     part_of: I8,
     changed: Sequence[tuple[int, _Place, int]],
 ) -> DraftGraphs:
-    """Graphs of all drafts (S6).
+    """Build the graphs of all drafts of structures of spans.
 
     kin: families of all parts. relation: int8[pairs of `kin`]. part_of: int64[drafts], part of each draft.
     changed: decisions of a draft's requests, as (draft, row or pair of `kin`, unit that takes the row or

@@ -169,8 +169,8 @@ class Draft:
     shift: I8 | None = None
     """int64[stored nodes, requests]: ns that the skew correction added to each time; None: nothing."""
     twins_by_row: bool = False
-    """True if interchangeable branches may start in another order than their columns in some requests, so
-    that each request has yet to be sorted."""
+    """True if interchangeable branches may not be sorted by start yet, so that `assemble` has to sort them in
+    each request."""
 
     @property
     def n_requests(self) -> int:
@@ -215,7 +215,8 @@ def assemble(
 ) -> tuple[Category, ...]:
     """Categories of all drafts, sorted by (root, key); drafts with equal graphs are merged.
 
-    names, words: what `NodeColumns.name` and `NodeColumns.word` are indices into. O(nodes · requests).
+    names: operations, indexed by `NodeColumns.name`; words: hosts or roles, indexed by `NodeColumns.word`.
+    O(nodes · requests).
     """
     if not drafts:
         return ()

@@ -22,14 +22,14 @@ from schemas.arrays import B1, I4, I8
 
 @dataclass(frozen=True, slots=True)
 class HostLabels:
-    """Decision which node labels include a host name or a role (`RefineSettings.host_policy`)."""
+    """Host names or roles to include in node labels, as decided by `RefineSettings.host_policy`."""
 
     labelled: frozenset[str]
     """Components whose node labels include a host name or a role."""
     words: tuple[str, ...]
     """Host names or roles that may stand in labels; index 0 is the empty string, for unknown hosts."""
     word_of: I4
-    """int32[hosts + 1]: index into `words` by host code; the last entry is for unknown hosts (code -1)."""
+    """int32[hosts + 1]: index into `words` for each host code; the last entry is for unknown hosts (-1)."""
     notes: tuple[str, ...]
 
 

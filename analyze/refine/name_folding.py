@@ -79,7 +79,7 @@ def fold_text(text: str, level: int) -> str:
 
 
 class Folding:
-    """Mapping from names to folded names; without `folds` it is the identity."""
+    """Mapping from names to folded names (ids replaced by `#`); without `folds` it is the identity."""
 
     def __init__(self, folds: Iterable[FoldedNames] = ()) -> None:
         self.folds = tuple(folds)
@@ -96,7 +96,7 @@ class Folding:
         return fold_text(name, self._levels.get(None, 0))
 
     def level(self, component: str) -> int:
-        """Level at which the operation names of a component fold. component: folded name."""
+        """Level of folding for the operation names of a component, given by its folded name; 0: unchanged."""
         return self._levels.get(component, 0)
 
     def name(self, name: Operation) -> Operation:
@@ -105,7 +105,8 @@ class Folding:
 
 
 class NameFolder:
-    """Collects names and finds the lowest level for each component that leaves at most `most` names.
+    """Collects names and finds, for each component, the lowest level of folding that leaves at most `most`
+    names.
 
     Memory: `most` names per component, for `most` components."""
 
@@ -127,7 +128,7 @@ class NameFolder:
 
     @property
     def folds(self) -> bool:
-        """True if the names added so far make at least one component's names fold."""
+        """True if at least one component has so many names that ids in them are replaced."""
         return bool(self._levels)
 
     def add(self, names: Iterable[Operation]) -> None:
@@ -140,7 +141,7 @@ class NameFolder:
         return [self._folded(name) for name in names]
 
     def folding(self) -> Folding:
-        """Folding at the current levels, with an example for each component whose names fold."""
+        """Folding at the current levels, with an example for each component whose names it changes."""
         return Folding(self._fold(place) for place in sorted(self._levels, key=lambda place: place or ""))
 
     def _put(self, name: Operation) -> None:

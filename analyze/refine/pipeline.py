@@ -1,8 +1,8 @@
 """Refine the lake's flows of several samples into the `Population` that an analysis works on. Pure.
 
-Steps, in this order: drop untestable flows; split off the work of messages; correct clock skew (S3); reduce
-to remote calls (level L3 only); find asynchronous children (S7); drop deferred work; decide the order of
-siblings (S5, S6); put hosts into labels; bring nodes into canonical order; make times consistent with graphs.
+Steps, in this order: drop untestable flows; split off the work of messages; correct clock skew; reduce to
+remote calls (level L3 only); find asynchronous children; drop deferred work; decide the order of siblings;
+put hosts into labels; bring nodes into canonical order; make times consistent with graphs.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def _ordered(
     settings: RefineSettings,
     samples: Sequence[str],
 ) -> tuple[Families, I1, tuple[str, ...]]:
-    """(parents with their ordered children; int8[pairs] `SiblingRelation` of each pair of siblings, by
-    consensus (S5); notes)."""
+    """(parents with their children; int8[pairs] `SiblingRelation` of each pair of siblings, by consensus;
+    notes)."""
     most = settings.max_siblings if settings.order_siblings else 0
     kin = families(trees, most)
     if not settings.order_siblings:

@@ -87,20 +87,20 @@ class Families:
 
     trees: SpanTrees
     parent: I8
-    """int64[families]: unit of the parent, ascending."""
+    """int64[families]: parent span (unit of `trees`), ascending."""
     parent_key: I8
     """int64[families]: number of the parent's operation."""
     keys_number: I8
-    """int64[families]: number of (parent operation, all child keys); equal for families where both agree."""
+    """int64[families]: equal numbers for families with the same parent operation and the same child keys."""
     size: I8
     """int64[families]: number of rows (children) in the family."""
     unit: I8
-    """int64[rows]: unit of the child; rows of the same operation are in order of their stored column."""
+    """int64[rows]: child (unit of `trees`); children with the same operation are ordered by stored column."""
     key: I8
     """int64[rows]: index into `children` of the row's child key, ascending within a family."""
     children: tuple[ChildKey, ...]
     group: I8
-    """int64[rows]: number of (family, operation of the child)."""
+    """int64[rows]: equal numbers for children of one parent that have the same operation."""
     first: I8
     """int64[pairs]: row of the child with the smaller key."""
     second: I8
@@ -135,7 +135,8 @@ class Families:
         of_family = np.searchsorted(self.trees.structure[self.parent], np.arange(self.trees.n_structures + 1))
 
         def copies(first: I8) -> tuple[I8, I8, I8]:
-            """([copies] original, [copies] number of the structure, [structures] shift of numbers)."""
+            """(int64[copies] original index, int64[copies] number of the copied structure, int64[structures]
+            difference between new and original index)."""
             begins, n = first[structures], first[structures + 1] - first[structures]
             return ranges(begins, n), np.repeat(np.arange(len(n)), n), np.cumsum(n) - n - begins
 
@@ -247,7 +248,7 @@ def occurrence_times(times: I8, starts: I8, ends: I8, groups: Iterable[Sequence[
 def slack_ns(duration: I8, settings: RefineSettings) -> I8:
     """Maximum overlap, ns, at which two children still count as sequential. duration: of their parent, ns.
 
-    `_order_times` limits the overlap further, by the durations of the children (epsilon in S5).
+    `_order_times` limits the overlap further, by the durations of the children.
     """
     slack: I8 = np.maximum(settings.slack_ns, (duration * settings.slack_share).astype(np.int64))
     return slack
@@ -256,10 +257,10 @@ def slack_ns(duration: I8, settings: RefineSettings) -> I8:
 def _order_times(starts: I8, ends: I8, slack: I8) -> tuple[I8, I8]:
     """(middles, late starts), ns, shaped as `starts`: times that decide whether row a runs before row b.
 
-    a runs before b iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. This is `end[a] <= start[b] +
-    epsilon` of S5, with epsilon = min(slack of the parent, half of the shorter duration of a and b), split so
-    that each side depends on one row only: the overlap may be at most the slack and half of b (late start),
-    and at most half of a (middle, which also ensures that a starts first).
+    a runs before b iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. This means `end[a] <= start[b]
+    + epsilon` with epsilon = min(slack of the parent, half of the shorter duration of a and b), split so that
+    each side depends on one row only: the overlap may be at most the slack and half of b (late start), and at
+    most half of a (middle, which also ensures that a starts first).
     """
     half = np.maximum(ends - starts, 0) >> 1
     late_starts = starts + np.minimum(slack, half)
@@ -329,7 +330,7 @@ def order_evidence(
     n_apart: int,
     cells: int = FEW_CELLS,
 ) -> Answers:
-    """Votes on the order of every pair of every family. O(requests · pairs).
+    """Count the votes of requests on the order of every pair of siblings. O(requests · pairs).
 
     Two answers: the first child ends before the second starts; the second ends before the first starts.
     Entries are the pairs of `kin`. Columns of the key: `keys_number` and `parent_key` of the family, first
@@ -367,7 +368,7 @@ def decide_order(
     settings: RefineSettings,
     samples: Sequence[str],
 ) -> Consensus:
-    """Pool the votes and decide every relation (S5). O(entries log entries).
+    """Pool the votes and decide the relation of every pair of siblings. O(entries log entries).
 
     Votes are pooled at four levels, and the first level with enough requests decides: parents of the same
     operation *with the same child keys* (an operation like `GET` stands for many programs, which its set of

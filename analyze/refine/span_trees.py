@@ -25,15 +25,15 @@ _UNKNOWN = (EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_INTERNAL)
 
 @dataclass(frozen=True)
 class SpanTrees:
-    """Trees of units (spans, and points inside spans) of all structures; the first unit of a structure is its
-    root."""
+    """Trees of spans of all structures. A *unit* is a span or a point event inside a span; the first unit of
+    a structure is the root span."""
 
     nodes: StructureNodes
     """Nodes of the structures that the trees were restored from."""
     n_structures: int
     """Number of structures, including structures of activity records, which have no units."""
     structure: I8
-    """int64[units]: number of the structure that the unit belongs to, ascending."""
+    """int64[units]: number of the structure that the span or point belongs to, ascending."""
     node: I8
     """int64[units]: index in `nodes` of the span's start or of the point."""
     start: I8
@@ -41,9 +41,9 @@ class SpanTrees:
     end: I8
     """int64[units]: row of the structure's time matrix with the span's end; equal to `start` for a point."""
     parent: I8
-    """int64[units]: unit of the parent span; -1 for a root."""
+    """int64[units]: index (unit) of the parent span; -1 for a root."""
     awaited: B1
-    """bool[units]: True if the parent's end waits for the unit; always True for a root."""
+    """bool[units]: True if the end of the parent waits for the span or point; always True for a root."""
 
     @staticmethod
     def of(nodes: StructureNodes) -> SpanTrees:
@@ -81,12 +81,12 @@ class SpanTrees:
 
     @property
     def operation(self) -> I8:
-        """int64[units]: index into `nodes.names` of the unit's operation."""
+        """int64[units]: index into `nodes.names` of the operation of the span or point."""
         return self.nodes.name[self.node]
 
     @property
     def component(self) -> I8:
-        """int64[units]: index into `nodes.components` of the unit's component."""
+        """int64[units]: index into `nodes.components` of the component of the span or point."""
         return self.nodes.component[self.node]
 
     @property
@@ -97,16 +97,18 @@ class SpanTrees:
 
     @cached_property
     def first(self) -> I8:
-        """int64[structures + 1]: first unit of each structure; the last entry is the number of units."""
+        """int64[structures + 1]: index of each structure's first unit (span or point); the last entry is the
+        number of units."""
         return offsets(np.bincount(self.structure, minlength=self.n_structures))
 
     def units(self, structure: int) -> slice:
-        """Range of the units of structure number `structure`; empty for activity records."""
+        """Range of the units (spans and points) of structure number `structure`; empty for activity
+        records."""
         return slice(*self.first[structure : structure + 2].tolist())
 
     @cached_property
     def levels(self) -> tuple[I8, ...]:
-        """Units by depth in their tree: [0] all roots, [1] all children of roots, and so on."""
+        """Units (spans and points) by depth in their tree: [0] all roots, [1] all children of roots, …"""
         by_parent = np.argsort(self.parent, kind="stable")
         first = np.searchsorted(self.parent[by_parent], np.arange(-1, len(self.parent) + 1))
         found, level = [], by_parent[: first[1]]
@@ -117,7 +119,7 @@ class SpanTrees:
 
     @cached_property
     def deferred(self) -> B1:
-        """bool[units]: True if the unit or one of its ancestors is not awaited by its parent."""
+        """bool[units]: True if the span or point, or one of its ancestors, is not awaited by its parent."""
         found = ~self.awaited
         for level in self.levels[1:]:
             found[level] |= found[self.parent[level]]
@@ -125,10 +127,10 @@ class SpanTrees:
 
     @cached_property
     def is_remote_call(self) -> B1:
-        """bool[units]: True if the unit is the server side of a remote call whose client side is its parent.
+        """bool[units]: True if the span is the server side of a remote call whose client side is its parent.
 
-        The unit is then an awaited span that must lie within its parent. The parent is a CLIENT span, or a
-        span of kind UNSPECIFIED or INTERNAL whose only child, this unit, is in another component.
+        Such a span is awaited and must lie within its parent. The parent is a CLIENT span, or a span of kind
+        UNSPECIFIED or INTERNAL whose only child is this span, in another component.
         """
         above, kind, component = self.parent, self.nodes.kind[self.node], self.component
         n_children = np.bincount(above[above >= 0], minlength=len(above))
