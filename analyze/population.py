@@ -254,8 +254,9 @@ class Category:
     """int32[requests]: index in `left_behind` of the children removed from each request; None: 0 for all
     requests."""
     left_behind: tuple[tuple[LeftBehind, ...], ...] = ()
-    """Distinct sets of deferred children that the refinement removed from requests; requests of one graph may
-    have different sets. Sets and their elements are sorted. Empty: nothing was removed."""
+    """Distinct sets of deferred children (no response waits for them) that the refinement removed from
+    requests; requests of one graph may have different sets. Sets and elements are sorted. Empty: nothing was
+    removed."""
     first_row: tuple[int, ...] = field(init=False, repr=False, compare=False)
     """Index of the first request of sample 0, 1, … up to the last sample with requests; then the number of
     requests."""
@@ -333,7 +334,7 @@ def no_params(
 
 
 class ClockMove(NamedTuple):
-    """Pair of hosts, the offset between whose clocks changed during the samples."""
+    """Change of the clock offset between two hosts during the samples."""
 
     host: str
     other: str

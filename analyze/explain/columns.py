@@ -1,5 +1,5 @@
-"""Columns of attributes, numbers or levels; includes root type, hosts, hour and sampling of the request
-itself."""
+"""Columns of attributes (numbers or texts), and columns of the request as a whole: root type, hosts, hour,
+sampling probability."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANYWHERE: Final = ""
 """`AttributeColumn.where` of parameters that have the same value in a request at all operations that record
 them."""
 OTHER: Final = "(other)"
-"""Level that stands for all words without a separate code."""
+"""Value of a text column that stands for all rare values, which have no separate code."""
 MISSING: Final = "(missing)"
 _LONGEST_WORD: Final = 80
 """Maximum number of displayed characters of a level."""

@@ -242,8 +242,8 @@ def _sentence(table: FeatureTable, found: _JudgedTree, ordinary: Sequence[str]) 
 
 
 def _best_rule(table: FeatureTable, found: _JudgedTree) -> str:
-    """Sentence with the rule that fits most of the affected and fewest of the other requests; names columns
-    that separate equally well."""
+    """Sentence with the best rule of the tree, for the reader, and the names of columns that separate equally
+    well."""
     n1 = max(int(table.affected.sum()), 1)
     n0 = max(int((~table.affected).sum()), 1)
     best = found.best

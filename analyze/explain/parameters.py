@@ -181,7 +181,7 @@ class ParameterWord(NamedTuple):
     """Operation that recorded the parameter, `component/point`."""
     key: str
     request: int
-    """Index of the request among the chosen ones."""
+    """Index of the request among the chosen requests."""
     text: str
 
 

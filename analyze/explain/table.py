@@ -335,7 +335,7 @@ def _follows_time(values: F8, time: I8) -> bool:
 
 
 def _distinct(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
-    """Columns without those that have the same values as another aggregate of the same parameter."""
+    """Drop columns with the same values as another aggregate of the same parameter."""
     kept: dict[tuple[str, str, bytes], AttributeColumn] = {}
     for column in columns:
         _, codes = np.unique(column.values, return_inverse=True)

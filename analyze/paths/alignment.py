@@ -124,7 +124,7 @@ class Signature:
 
 
 def aligned_steps(before: Graph, after: Graph) -> list[Pair]:
-    """Pair the nodes of two graphs, each exactly once; see `align`."""
+    """Pair the nodes of two graphs: each node is in exactly one pair, with None if it has no counterpart."""
 
     def loose(graph: Graph) -> list[tuple[str, str | None, int]]:
         return [(node.point, node.label, node.side) for node in graph.nodes]
@@ -133,7 +133,7 @@ def aligned_steps(before: Graph, after: Graph) -> list[Pair]:
 
 
 def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
-    """Compute the signature of a move from `before` to `after`. pairs: their `aligned_steps`."""
+    """Signature of the difference between the graphs `before` and `after`. pairs: `aligned_steps` of both."""
     known, new = {_plain(n) for n in before.nodes}, {_plain(n) for n in after.nodes}
     anchor: GraphNode | None = None
     differs = False
@@ -176,7 +176,7 @@ def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
 
 
 def _plain(node: GraphNode) -> GraphNode:
-    """Node without the side of its span, so that start and end of a span are equal."""
+    """Copy of a node without START or END, so that the start and the end of a span are equal."""
     return GraphNode(node.component, node.point, node.label, node.host)
 
 
@@ -201,7 +201,7 @@ class DifferenceLine:
     steps: int = 1
     """Number of steps in the line; more than one only for collapsed steps."""
     differing: int = 0
-    """Number of differing steps among the collapsed ones."""
+    """Number of differing steps among the collapsed steps."""
 
 
 def difference_lines(before: Graph, after: Graph, pairs: Sequence[Pair], most: int) -> list[DifferenceLine]:

@@ -4,12 +4,12 @@ Shares and times of categories are tested, requests that moved are assigned to t
 are grouped, and all parts add up to the change of the mean exactly. No finding depends on this: categories
 are too fine for that.
 
-Loops with more or fewer iterations are one row instead of dozens of categories: categories of one root type
-with the same set of operations differ in counts and order only. Within such a family of categories, the
-number of times that a request does an operation is compared. A graph of the population holds every iteration
-as nodes, so counts are exact. Not covered: loops in families whose set of operations changes as well (a move
-reports these). The time of one iteration is an estimate (the slope of response time over the count), not a
-measurement.
+Loops with more or fewer iterations give one row instead of dozens of categories. A *family* is all categories
+of one root type with the same set of operations; they differ in counts and order only. Within a family, the
+number of times that a request runs an operation is compared between periods. A graph has nodes for every
+iteration, so counts are exact. Not covered: loops in requests whose set of operations changes as well (these
+are reported as moves between paths). The time of one iteration is an estimate, the slope of the response time
+over the count, not a measurement.
 """
 
 from __future__ import annotations

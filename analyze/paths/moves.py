@@ -46,7 +46,8 @@ _TOLERANCE = 1e-9
 """Maximum difference between the change of the mean and the sum of its parts that counts as rounding,
 relative to the larger of the two means."""
 _SHARE_WEIGHT = 0.3
-"""Weight of a share of requests in the ranking of moves, beside a part of the mean response time."""
+"""Weight of the share of moved requests in the score of a move: the score is the larger of the contribution
+(as a share of the mean response time) and this weight times the share."""
 _ALIKE = 0.6
 """Minimum Jaccard index of two signatures that counts as the same change."""
 
@@ -113,8 +114,9 @@ def candidate_pairs(
 
 
 def _nearest(takers: Sequence[str], givers: Sequence[str], most: int) -> list[npt.NDArray[np.intp]]:
-    """For each taker the indices, ascending, of at most `most` givers with the most similar bags of
-    tokens."""
+    """For each taker: indices, ascending, of at most `most` givers with the most similar numbers of tokens.
+
+    takers, givers: paths as texts, one character per token."""
     if len(givers) <= most:
         return [np.arange(len(givers))] * len(takers)
     left, right = _bags(takers, givers)

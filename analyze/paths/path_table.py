@@ -1,7 +1,7 @@
 """Requests of every category by period and block: input of the tests of shares, times and repeats.
 
-Columns are those of an `Estimate`: before, after, and the blocks of the baseline. Blocks are the windows of
-the reference and of the history's samples; a reference of fewer than three windows is cut into blocks.
+Columns are as for an `Estimate`: before, after, then the baseline blocks. Blocks are the windows of the
+reference and of the history's samples; if these are fewer than three, the reference is cut into blocks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PathTable:
 
     settings: PathSettings
     graphs: tuple[Graph, ...]
-    """Graph of each category; their order defines the index of a category."""
+    """Graph of each category; the index of a category is the index of its graph."""
     categories: tuple[Category | None, ...]
     """Category of the population for each graph; None if only the history has the graph."""
     roots: tuple[str, ...]

@@ -62,12 +62,12 @@ class AttributeValue:
 
 
 class ValueCounts(NamedTuple):
-    """Values of attributes that occur, with the number of their spans; sorted by attribute."""
+    """Values of attributes that occur, with the number of spans that have each; sorted by attribute."""
 
     keys: tuple[str, ...]
     """Names of the attributes."""
     words: pa.Array
-    """Texts of values; an attribute has some of them."""
+    """Distinct texts of the values of all attributes."""
     key: I8
     """int64[values]: index into `keys` of the value's attribute, ascending."""
     word: I8

@@ -96,7 +96,7 @@ class Stored(NamedTuple):
     """The slot; exactly one."""
     votes: Votes
     tables: Mapping[str, Mapping[str, Column]]
-    """Table (all but `votes`) -> column name -> [rows]; key columns are integers, summed ones float64."""
+    """Table (all but `votes`) -> column name -> [rows], integers for key columns, else float64."""
     folded: tuple[FoldedNames, ...]
     """Components whose names contain ids that were replaced by `#`; profiles that are joined with this one
     must be folded in the same way, see `analyze.profile.folded_names`."""

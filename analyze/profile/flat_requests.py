@@ -55,8 +55,9 @@ class FlatRequests:
     def limit_ns(self, quantile: float, least: int) -> I8:
         """int64[requests]: response time above which the request is slow, ns.
 
-        This is a quantile (in [0, 1]) of the reference's requests with the same graph; with the same root
-        type if those are fewer than `least`; NO_LIMIT if these are fewer than `least`, too."""
+        This is the quantile (in [0, 1]) of the response times of the reference's requests with the same graph
+        or, if there are fewer than `least`, with the same root type; NO_LIMIT if there are fewer than
+        `least`, too."""
         found = np.full(len(self.row), NO_LIMIT)
         reference = self.sample == _REFERENCE
         for key in (self.root[self.category], self.category):  # what is nearer overrules

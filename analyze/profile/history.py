@@ -182,8 +182,8 @@ def _n_blocks(stretch: _Stretch, block_ns: int) -> int:
 
 
 def _cut(stretch: _Stretch, block_ns: int) -> list[_Stretch]:
-    """Cut a stretch into parts of about `block_ns`, at window bounds, or at quarters of a UTC day if
-    `_has_quarters`."""
+    """Cut a part of the history into parts of about `block_ns`, at window bounds, or at quarters of a UTC day
+    if `_has_quarters`."""
     period, windows = stretch.period, stretch.windows
     start = np.array([window.start_ns for window in windows], dtype=np.int64)
     of_quarters = _has_quarters(block_ns, windows[0].length_ns)
@@ -208,7 +208,7 @@ def reference_blocks(reference: Sample, history: Sequence[Sample]) -> int:
 
 
 StatisticsUse = Literal["auto", "never", "history", "all"]
-"""Samples to read from stored statistics instead of requests: large ones (`auto`), none, history, or all."""
+"""Which samples to read from stored statistics instead of requests; `auto`: samples with many requests."""
 NamedSamples = Sequence[tuple[str, tuple[LakePeriod, ...]]]
 """(name, periods) of each sample; samples do not share requests."""
 

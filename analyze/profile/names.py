@@ -60,7 +60,7 @@ class SiteName(NamedTuple):
     """Number of the calling operation (for a step: of the point where it begins); NO_CALLER for a root or a
     point."""
     operation: int
-    """Number of the called operation (for a step: of the point where it ends; for a point: its own)."""
+    """Number of the called operation; for a step of the point where it ends, for a point of the point."""
     kind: SiteKind
 
 

@@ -43,8 +43,8 @@ class ComparedSamples:
     """Profile read from stored statistics, with fixed slots; `Slot.sample` is an index into `samples`. None:
     the samples are loaded requests."""
     gathered: Gathered | None = None
-    """The statistics of the windows that `kept` was made from, for joining with others of the same `run`;
-    None if the samples are loaded requests."""
+    """Statistics of the windows from which `kept` was computed, to be joined with other samples of the same
+    `run`; None if the samples are loaded requests."""
     workers: int = 1
     """Maximum number of processes for tests on statistics."""
 
@@ -64,7 +64,8 @@ class ComparedSamples:
         gathered: Gathered | None = None,
         workers: int = 1,
     ) -> ComparedSamples:
-        """Samples as statistics, without requests. profile: its `Slot.sample` are indices into `samples`."""
+        """Samples as statistics, without requests. profile: with slots whose `sample` is an index into
+        `samples`."""
         nothing = Population((), {}, notes, samples, window_ns=window_ns, folded=profile.folded)
         return ComparedSamples(nothing, profile, gathered, workers)
 

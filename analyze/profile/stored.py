@@ -382,7 +382,8 @@ def keep_quarters(periods: Sequence[LakePeriod], settings: RefineSettings, *, ta
 
 
 class Coarsened(NamedTuple):
-    """Result of `coarsen`: what was replaced by sums of quarters (6 hours), or would be in a dry run."""
+    """Result of `coarsen`: numbers of statistics files replaced by sums of quarters (6 hours), or, in a dry
+    run, to be replaced."""
 
     windows: int
     """Number of windows whose separate statistics were deleted."""
@@ -445,7 +446,8 @@ def _each_window(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
 
 
 def _profile_made(settings: RefineSettings, here: LakePeriod) -> ProfileTally:
-    """Compute and store the profile of a whole window; returns what was done."""
+    """Compute and store the profile of a whole window; returns the numbers of profiles computed and
+    written."""
     tally = ProfileTally()
     _kept_or_made(None, here, settings, tally)
     return tally

@@ -31,16 +31,17 @@ class CallTimes:
 
     own: I8
     """int64[cells of `Batch.unit`]: self time, ns: duration minus the union of the children's intervals; for
-    a step its latency."""
+    a step between records the latency."""
     duration: I8
     """int64[cells of `Batch.unit`]: time from the unit's start to its end, ns."""
     wide: I8
-    """int64[wide units]: units that have several children."""
+    """int64[n]: calls (units of the batch) that have several children."""
     overlap: F8
-    """float64[cells of wide units]: sum of the children's durations / length of their union, >= 1."""
+    """float64[cells of the calls in `wide`]: sum of the children's durations / length of the union of the
+    children's intervals, >= 1."""
     stretch: F8
-    """float64[cells of wide units]: length of the children's union / duration of the longest child, >= 1; 1
-    if all children run during the longest one."""
+    """float64[cells of the calls in `wide`]: length of the union of the children's intervals / duration of
+    the longest child, >= 1; 1 if all children run during the longest child."""
 
 
 def call_times(batch: Batch) -> CallTimes:

@@ -53,9 +53,9 @@ class NodeColumns(NamedTuple):
     """Properties of the nodes of draft graphs, one array each."""
 
     name: I8
-    """int64[nodes]: index into `StructureNodes.names`."""
+    """int64[nodes]: index into `StructureNodes.names` of the node's operation."""
     word: I8
-    """int64[nodes]: index into `HostLabels.words`; 0 if the node's label has no host."""
+    """int64[nodes]: index into `HostLabels.words` of the host in the node's label; 0 if it has none."""
     side: I8
     """int64[nodes]: POINT, START or END (of a span)."""
     kind: I8
@@ -163,7 +163,7 @@ class Draft:
     """[stored nodes, requests]: stored column that each time came from when branches were sorted; None: no
     time was moved. Hosts and failures are not moved, so look them up by this column."""
     left_out: tuple[LeftOut, ...] = ()
-    """Deferred children that are not nodes of the graph."""
+    """Deferred children (no response waits for them), which are not nodes of the graph."""
     nested: bool = True
     """True if nodes belong to spans, so that `NodeLinks` gives the nesting; False for activity records."""
     shift: I8 | None = None

@@ -72,8 +72,8 @@ class _Work:
     consumer: int
     """Position of the node at which the consumer's span starts."""
     nodes: list[int]
-    """Positions of the consumer's nodes, ascending; includes start and end of the consumers of messages that
-    it sends, but no other nodes of those."""
+    """Positions of the consumer's nodes, ascending. If the consumer sends messages, only the start and the
+    end of the spans that consume these are included."""
     edges: list[tuple[int, int]]
     """(source, destination) positions of the edges between `nodes`."""
 

@@ -22,9 +22,9 @@ class StructureNodes:
     first: I8
     """int64[structures + 1]: index of each structure's first node; the last entry is the number of nodes."""
     name: I8
-    """int64[nodes]: index into `names`."""
+    """int64[nodes]: index into `names` of the node's operation."""
     component: I8
-    """int64[nodes]: index into `components`."""
+    """int64[nodes]: index into `components` of the node's component."""
     side: I8
     """int64[nodes]: POINT, START or END (of a span)."""
     kind: I8

@@ -41,9 +41,9 @@ easily be all hits or all misses."""
 SURE = 0.95
 """Confidence level of the exact one-sided bounds of a share (`share_bounds`)."""
 _ORDER = float(np.log(10.0))
-"""Order of magnitude in natural logarithms: ln 10."""
+"""ln 10: a factor of ten as a natural logarithm."""
 _MOST_LOG = 700.0
-"""Upper bound of a logarithm before exponentiation: exp of larger ones overflows float64."""
+"""Upper bound of a logarithm before exponentiation: exp of a larger value overflows float64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class BetweenBlocks:
     only the prior, not the estimate."""
 
     def variance(self, sampling: F8, inner_freedom: F8) -> tuple[F8, F8]:
-        """Compute (variance of a change due to scatter between blocks, degrees of freedom of the sum of this
-        and the sampling variance), both float64[n_places].
+        """(variance of a change due to scatter between blocks, degrees of freedom of the sum of this variance
+        and `sampling`), both float64[n_places].
 
-        The scatter is shrunk towards the median over all places. sampling: sampling variance of the change;
-        inner_freedom: its degrees of freedom.
+        The scatter is shrunk towards the median over all places. sampling: float64[n_places], sampling
+        variance of the change; inner_freedom: float64[n_places], degrees of freedom of `sampling`.
         """
         shrunk = shrunk_tau2(
             self.raw_tau2, self.blocks, floor=self.tau_floor, tau_estimated=self.tau_estimated
@@ -278,8 +278,8 @@ class Estimate:
         return replace(more, freedom=freedom, inner_freedom=inner)
 
     def within(self) -> Estimate:
-        """Copy of the estimate without the noise between blocks: valid for the two compared periods only, not
-        for other ones."""
+        """Copy of the estimate without the noise between blocks: it describes the two compared periods only
+        and cannot be generalised to other periods."""
         freedom = np.full_like(self.freedom, np.inf) if self.inner_freedom is None else self.inner_freedom
         return replace(self, between=np.zeros_like(self.between), freedom=freedom)
 

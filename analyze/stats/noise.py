@@ -128,13 +128,13 @@ def window_noise(
 
 
 def steady_variance(value: F8, sampling: F8) -> F8:
-    """Variance of each row of values [rows, windows], robust to outliers in up to a third of the windows; NaN
-    marks a missing value.
+    """float64[rows]: variance of each row, robust to outliers in up to a third of the windows.
 
-    One step from the median absolute deviation (MAD): at most a third of the windows are dropped, those
-    further from the median than ODD standard deviations by MAD (or of sampling, [rows]); the variance of the
-    rest is divided by that of a normal law truncated there. The MAD alone is twice as large if a third of the
-    windows lie far to one side, and half as precise if none does.
+    value: float64[rows, windows], NaN if missing. sampling: float64[rows], sampling variance of a value.
+    Windows further from the median than ODD standard deviations (by the median absolute deviation, MAD, or by
+    sampling, if that is larger) are dropped, but at most a third of all. The variance of the remaining
+    windows is divided by the variance of a normal law truncated at ±ODD. The MAD alone would be twice as
+    large if a third of the windows lie far to one side, and half as precise if no window does.
     """
     centre = row_medians(value)
     away = np.abs(value - centre[:, None])
@@ -153,10 +153,11 @@ def steady_variance(value: F8, sampling: F8) -> F8:
 def shrunk_tau2(
     raw: F8, windows: I8, *, floor: F8 | float, prior_tau2: F8 | None = None, tau_estimated: B1 | None = None
 ) -> F8:
-    """Shrink variances between windows towards their median over sites; see `window_noise`.
+    """float64[sites]: variances between windows, shrunk towards their median over sites or `prior_tau2`.
 
-    raw: [sites] variances, NaN for fewer than LEAST_FOR_VARIANCE windows. tau_estimated: [sites] True where
-    `floor` bounds only the prior, not the result.
+    raw: float64[sites], variances, NaN for fewer than LEAST_FOR_VARIANCE windows. windows: int64[sites],
+    numbers of windows. floor: minimum standard deviation. tau_estimated: bool[sites], True if `floor` bounds
+    only the prior, not the result; None: False for all sites.
     """
     known = ~np.isnan(raw)
     prior = prior_tau2
@@ -172,8 +173,8 @@ def shrunk_tau2(
 
 
 def envelope(seen: F8) -> tuple[F8, F8]:
-    """Smallest and largest of values [places, blocks] in each row, each float64[places]; NaN is skipped. For
-    fewer than LEAST_FOR_ENVELOPE values -inf and inf."""
+    """(smallest, largest) value of each row of `seen`, each float64[places]; (-inf, inf) for fewer than
+    LEAST_FOR_ENVELOPE values. seen: float64[places, blocks], NaN if missing."""
     known = ~np.isnan(seen)
     enough = known.sum(axis=1) >= LEAST_FOR_ENVELOPE
     low, high = (
@@ -184,7 +185,7 @@ def envelope(seen: F8) -> tuple[F8, F8]:
 
 
 def row_medians(x: F8) -> F8:
-    """Median of each row over the values that are not NaN, float64[rows]; NaN for a row without values."""
+    """float64[rows]: median of each row over the values that are not NaN; NaN for a row without values."""
     if x.shape[1] == 0:
         return np.full(len(x), np.nan)
     ordered, n = np.sort(x, axis=1), (~np.isnan(x)).sum(axis=1)  # NaN go last
@@ -194,8 +195,8 @@ def row_medians(x: F8) -> F8:
 
 
 def student_z(min_z: float, freedom: F8 | float) -> F8:
-    """Quantile of Student's t with `freedom` degrees of freedom that has the same tail probability as `min_z`
-    in a normal law; for infinite freedom min_z itself."""
+    """Quantile of Student's t, with `freedom` degrees of freedom, that has the same tail probability as the
+    quantile `min_z` of a normal law; equal to `min_z` for infinite degrees of freedom."""
     from scipy.special import (
         ndtr,
         stdtrit,

@@ -118,12 +118,12 @@ def _wilson(p: F8, n: F8, z: F8 | float) -> tuple[F8, F8]:
 def smallest_new_share(
     n0: int, n1: int, *, p: float, z: float, least: int, floor: float, power: float
 ) -> float:
-    """Smallest share in the problem of a pattern absent from the reference that is detected with probability
-    `power`; inf if none is.
+    """Smallest share in the problem, of a pattern that is absent from the reference, that would be detected
+    with probability `power`; inf if no share would be.
 
-    Criteria of detection: Fisher's p at most `p` (two-sided), z standard errors, at least `least` requests,
-    and more than the floor. Exact: finds the fewest requests that pass, then the share that yields that many
-    with the given power.
+    n0, n1: numbers of requests of reference and problem. A share counts as detected if Fisher's two-sided p
+    is at most `p` and it exceeds z standard errors, `least` requests and `floor`. Exact: finds the smallest
+    number of requests with the pattern that is detected, then the share that yields it with the given power.
     """
 
     def passes(k: int) -> bool:

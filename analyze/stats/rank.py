@@ -50,20 +50,20 @@ With EXACT_PRODUCT it allows at most C(160, 10) = 2e15 ways, which a float64 cou
 in about 2 ms.
 """
 EXACT_WORK = 1e9
-"""Maximum number of additions of all exact tests together, about a second. Beyond this, exact tests are made
-only for the smallest approximate p: the others are far from significance."""
+"""Maximum number of additions in all exact tests together, about a second of CPU. If all would take more,
+only tests with the smallest approximate p are made exact, as all other tests are far from significance."""
 
 
 def midranks(values: npt.NDArray[np.number]) -> F8:
-    """Rank of each value, from 1, float64[n]; equal values share their mean rank. O(n log n)."""
+    """float64[n]: rank of each value, from 1; equal values get their mean rank. O(n log n)."""
     _, group, size = np.unique(values, return_inverse=True, return_counts=True)
     ranks: F8 = (np.cumsum(size) - (size - 1) / 2)[group]
     return ranks
 
 
 def rank_scores(values: npt.NDArray[np.number]) -> F8:
-    """Ranks of each row of values [rows, n], centred and scaled to length 1: dot products of such rows are
-    Spearman's ρ.
+    """float64[rows, n]: ranks of the values within each row, centred and scaled to length 1, so that the dot
+    product of two rows is Spearman's ρ.
 
     A constant row becomes 0. O(rows · n log n).
     """
@@ -101,8 +101,10 @@ def rank_p_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> F8:
 
 
 def _exact_tests(n0: F8, n1: F8, p: F8) -> B1:
-    """bool[tests]: True for tests whose p is computed exactly: small ones, up to EXACT_WORK additions in
-    total."""
+    """bool[tests]: True for tests whose p is to be computed exactly: tests of small samples, as many as take
+    up to EXACT_WORK additions in total.
+
+    n0, n1: float64[tests], sample sizes; p: float64[tests], approximate p."""
     smaller, total = np.minimum(n0, n1), n0 + n1
     small: B1 = (n0 * n1 <= EXACT_PRODUCT) & (smaller <= EXACT_SMALLER) & (smaller > 0)
     order = np.argsort(p, kind="stable")
