@@ -24,7 +24,7 @@ OTHER: Final = "(other)"
 """Value of a text column that stands for all rare values, which have no separate code."""
 MISSING: Final = "(missing)"
 _LONGEST_WORD: Final = 80
-"""Maximum number of displayed characters of a level."""
+"""Maximum number of displayed characters of a value of a text column."""
 _HOST: Final = "host"
 TYPE: Final = "type"
 REACHES: Final = "reaches host"
@@ -55,8 +55,8 @@ class AttributeColumn:
     """Aggregate over a request's several values of the attribute: `first`, `last`, `min`, `max`, `mean`,
     `mode`, `n`, `distinct`, `change`; empty if requests have one value each."""
     passes: B1 | None = None
-    """bool[requests]: True for requests that run the operation `where`; None: all do. The value of a request
-    that does not is missing, which is a difference of structure, not of the attribute."""
+    """bool[requests]: True for requests that run the operation `where`; None: all do. Other requests have a
+    missing value, which is a difference of structure, not of the attribute."""
 
     @property
     def numeric(self) -> bool:

@@ -308,8 +308,8 @@ def difference(
     """Sample the affected requests, unaffected requests of the problem, and requests of the reference, for
     `explain_differences`.
 
-    All selections should contain only requests that reach the changed site: a request that does not differs
-    in structure, not in an attribute.
+    All selections should contain only requests that reach the changed site: requests that do not reach it
+    differ in structure, not in an attribute.
 
     usual: requests of the reference with the same symptom (as slow, the same path). An explanation that also
     separates these from the rest of the reference says nothing new ("large reads are slow") and is rejected.

@@ -33,7 +33,8 @@ class ClassWeights(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Split of requests by one column: at a cut of the numbers, or into one word against all others."""
+    """Split of requests by one column: numbers up to a cut against larger numbers, or one word against all
+    other words."""
 
     column: int
     """Index of the column in `CodedColumns`."""

@@ -69,7 +69,7 @@ class PathChanges:
     rest_us: float
     """Sum of the contributions of the moves in `rest_moves`, µs."""
     repeats: tuple[RepeatsRow, ...]
-    """Loops with more or fewer iterations."""
+    """Operations that requests run significantly more or less often (loops with more or fewer iterations)."""
 
 
 def path_changes(population: Population, history: Population | None, settings: PathSettings) -> PathChanges:

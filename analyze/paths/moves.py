@@ -41,7 +41,7 @@ OTHER_COST = 1.2
 """Cost of moving a request from or to OTHER (unchanged paths); above the cost of any pair, so that OTHER is
 only used for requests without a partner."""
 _NOTHING = 1e-12
-"""Unassigned part of a category's supply or demand, relative to it, up to which it is a rounding error."""
+"""Maximum unassigned share of a category's supply or demand that counts as a rounding error."""
 _TOLERANCE = 1e-9
 """Maximum difference between the change of the mean and the sum of its parts that counts as rounding,
 relative to the larger of the two means."""
@@ -126,7 +126,8 @@ def _nearest(takers: Sequence[str], givers: Sequence[str], most: int) -> list[np
 
 
 def _bags(takers: Sequence[str], givers: Sequence[str]) -> tuple[F8, F8]:
-    """Token counts scaled to unit length: float64[takers, tokens], float64[givers, tokens]."""
+    """(float64[takers, tokens], float64[givers, tokens]): number of each token in each path, as vectors of
+    length 1."""
     place = {token: i for i, token in enumerate(sorted(set("".join([*takers, *givers]))))}
 
     def of(texts: Sequence[str]) -> F8:

@@ -320,7 +320,8 @@ def is_of_other_version(data: pa.Buffer | bytes) -> bool:
 
 
 def votes_kept(data: pa.Buffer | bytes) -> int:
-    """Number of votes in a statistics file, from its footer; 0 for files that are not statistics."""
+    """Number of rows of `votes` in a statistics file, from the file's footer; 0 for files that are not
+    statistics."""
     try:
         metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
         return int(json.loads(metadata[META_COUNTS])["vote"])

@@ -159,7 +159,7 @@ class Gathering:
     segments: dict[int, list[SegmentSums]] = field(default_factory=dict)
     """Index of a sample -> numbers of requests by attribute value, one entry per slot."""
     most_votes: int | None = None
-    """Maximum number of votes held as a table; None: MOST_VOTES."""
+    """Maximum number of rows of `votes` held as a table; more are held in compact form. None: MOST_VOTES."""
 
     def add(self, added: Added, sample: int) -> None:
         """Add a slot of sample number `sample`."""

@@ -25,9 +25,10 @@ from analyze.stats.sums import totals
 from schemas.arrays import B1, I8
 
 MOST_VOTES: Final = 4_000_000
-"""Maximum number of votes of a profile held as a table and tested at once (1 GB); more are held as runs."""
+"""Maximum number of rows of `votes` for which a profile holds them as a table and is tested as a whole (1
+GB); more rows are held in compact form, as runs."""
 SHARD_VOTES: Final = 2_000_000
-"""Wanted number of votes of one shard: 0.1 GB."""
+"""Wanted number of rows of `votes` in a shard: 0.1 GB."""
 BY_SITE: Final = ("visits", "patterns")
 """Names of the tables that are split into shards; the rows of a slot are ordered by shard."""
 PROBLEM: Final = 1
@@ -109,7 +110,7 @@ def site_parts(names: NameColumns) -> Column:
 
 
 def n_shards(names: Names, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> int:
-    """Number of shards of a profile, about `most_votes` votes each; 1 for activity records."""
+    """Number of shards of a profile, each with about `most_votes` rows of `votes`; 1 for activity records."""
     if any(site.kind is SiteKind.STEP for site in names.sites):
         return 1
     return min(PARTS, -(-votes.n_rows // most_votes))
@@ -156,8 +157,8 @@ def _shard(
 
 
 def _numbers(some: I8, n: int) -> I8:
-    """int64[n + 1]: index in `some` of each number in [0, n), or NO_CALLER (-1) if absent. The last entry,
-    NO_CALLER, is found by the number NO_CALLER."""
+    """int64[n + 1]: index in `some` of each number in [0, n), or NO_CALLER (-1) if absent. The last entry is
+    -1, so that the number NO_CALLER (index -1) is mapped to NO_CALLER."""
     found = np.full(n + 1, NO_CALLER, dtype=np.int64)
     found[some] = np.arange(len(some))
     return found

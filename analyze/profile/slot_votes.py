@@ -44,7 +44,7 @@ class _FileColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OneSlotVotes:
-    """Votes of one slot in runs (see `Votes`); the rows may be in a file."""
+    """Rows of the table `votes` of one slot of time, in compact form (see `Votes`); they may be in a file."""
 
     slot: int
     keys: tuple[Column, ...]
@@ -54,13 +54,12 @@ class OneSlotVotes:
     first: Column
     """[runs]: index in `columns` of each run's first row."""
     columns: tuple[Column | _FileColumn, ...]
-    """[0] bins, then the columns of `Votes.sums`; each [rows], in memory or in a file."""
+    """Histogram bins, then the columns of `Votes.sums`; each [rows], in memory or in a file."""
 
     @staticmethod
     def of(votes: Votes, shard: Column, folder: Callable[[], Path]) -> OneSlotVotes:
-        """Votes of slot 0; more than MOST_HELD rows are sorted by shard and written to a file in `folder()`.
-
-        shard: [sites], shard of each site."""
+        """Take over `votes`, as slot 0; more than MOST_HELD rows are sorted by shard and written to a file in
+        `folder()`. shard: [sites], shard of each site."""
         held = len(votes.bin) <= MOST_HELD
         votes = votes if held else summed_votes([votes], shard).compact()
         columns = (votes.bin, *votes.sums)
@@ -129,10 +128,10 @@ def _written(columns: Iterable[Column], folder: Path) -> tuple[_FileColumn, ...]
 
 @dataclass(frozen=True, slots=True)
 class SlotVotes:
-    """Votes of several slots."""
+    """Rows of the table `votes` of several slots of time, in compact form (see `Votes`)."""
 
     parts: tuple[OneSlotVotes, ...]
-    """Votes of one slot each; a slot may have several parts."""
+    """Rows of one slot of time each; a slot may have several parts."""
     scratch: tuple[Scratch, ...] = ()
     """Scratch folders with the files of `parts`; they are deleted when the last reference is gone."""
 

@@ -68,12 +68,12 @@ MOST_SLOTS: Final = 120
 cost."""
 
 BYTES_A_VOTE: Final = 512
-"""Bytes of memory budgeted per vote held as a table: twice the measured use during tests."""
+"""Bytes of memory budgeted per row of the table `votes`: twice the measured use during tests."""
 WINDOWS_A_WORKER: Final = 6
 """Minimum number of windows per worker process: a start takes 1.3 s of CPU, a window of 8,400 spans 0.2 s."""
 VOTES_A_WORKER: Final = 20_000_000
-"""Minimum number of stored votes per worker process: reading and adding them up takes 0.7 s of CPU, and later
-steps use the processes as well."""
+"""Minimum number of stored rows of `votes` per worker process: reading and adding them up takes 0.7 s of CPU,
+and later steps use the processes as well."""
 
 
 @dataclass(slots=True)
@@ -253,8 +253,8 @@ class _Reading:
                     yield block, added
 
     def _votes_kept(self, blocks: Sequence[_Block]) -> int:
-        """Estimated number of stored votes of all blocks: votes of the first stored window times the number
-        of windows."""
+        """Estimated number of stored rows of `votes` in all blocks: rows of the first stored window times the
+        number of windows."""
         pieces = [here for block in blocks for here in block.pieces]
         data = (_read(here, self.settings) for here in pieces if _is_whole(here))
         return next((votes_kept(one) for one in data if one is not None), 0) * len(pieces)

@@ -24,7 +24,9 @@ _AT_ONCE = 1 << 11
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """Rows of the table `votes` in runs: a run is all consecutive rows with equal keys."""
+    """Rows of a profile's table `votes` (numbers of requests by histogram bin of a measure) in compact form.
+
+    A *run* is all consecutive rows with equal keys; the keys are held once per run."""
 
     keys: tuple[Column, ...]
     """(measure, site, pattern, slot) of the runs, each [runs]."""

@@ -110,7 +110,7 @@ answer, bool[cells]: True if the request gives that answer; cells are (entry, re
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Votes counted: one entry per question (and per structure, until pooled)."""
+    """Counted answers of requests to questions: one entry per question (and per structure, until pooled)."""
 
     key: I8
     """int64[entries, columns]: the question of each entry; rows are unique after `pooled`."""
