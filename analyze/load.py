@@ -71,7 +71,7 @@ def load_population(
     history: Sequence[tuple[str, LakePeriods]] = (),
     folded: Sequence[FoldedNames] = (),
 ) -> Loaded:
-    """Load and refine samples together with the samples of a history.
+    """Load the requests of samples and refine them together with the samples of a history.
 
     samples, history: (name, period or periods) of each sample. Samples may be in different lakes, and may
     overlap (see `refuse_overlap`); the periods of one sample must not overlap. History samples without
@@ -183,7 +183,7 @@ def told_samples(asked: Sequence[tuple[str, Sequence[LakePeriod]]]) -> tuple[Sam
 
 
 def sample_of(name: str, parts: Sequence[LakePeriod]) -> Sample:
-    """Make the `Sample` that consists of several periods, which share one filter."""
+    """`Sample` called `name` that consists of several periods, all with the same filter."""
     periods = [part.period for part in parts]
     where = periods[0].where
     ordered = sorted(parts, key=lambda part: (part.period.start_ns, part.period.end_ns))
@@ -242,11 +242,11 @@ def read_params(
     requests: pa.Array | None = None,
     as_codes: bool = False,
 ) -> pa.Table:
-    """Read the parameters of requests in the periods' windows, file by file.
+    """Read the parameters of requests in the windows that the periods overlap, file by file.
 
-    keys, requests: only these keys, only requests with these ids; None: all. as_codes: texts as dictionaries,
-    and only the columns of PARAMS_AS_CODES. Row groups without a wanted key or request are skipped. Like
-    `ReadParams`. Raises LakeError.
+    keys: names of parameters to read, None: all; requests: ids of requests to read, None: all. as_codes:
+    return only the columns of PARAMS_AS_CODES, with texts as dictionaries. Row groups without a wanted key or
+    request are skipped. See also `ReadParams`. Raises LakeError if a file cannot be read.
     """
     among: dict[str, pa.Array] = {}
     if keys is not None:
@@ -276,10 +276,11 @@ def read_stored(
     among: Mapping[str, pa.Array] | None = None,
     started: tuple[int, int] | None = None,
 ) -> pa.Table:
-    """Read columns (default: all) and rows (default: all) of a Parquet file of a lake.
+    """Read columns and rows of a Parquet file of a lake.
 
-    as_codes: Parquet column paths to read as dictionaries instead of text; among: column -> allowed texts;
-    started: range of `start_ns`, as in `read_rows`. Raises LakeError if the file is missing, cut or damaged.
+    columns: names of columns, None: all. as_codes: Parquet column paths to read as dictionaries instead of
+    text. among: column -> allowed texts, other rows are left out; None: all rows. started: range of
+    `start_ns`, as in `read_rows`; None: all rows. Raises LakeError if the file is missing, cut or damaged.
     """
     found.fetch([path])
     return read_rows(

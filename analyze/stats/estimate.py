@@ -402,9 +402,8 @@ def level_change(
 
 
 def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
-    """Concatenate estimates of one measure at several sets of places, as if made together.
-
-    The noise between blocks is shrunk again, towards the noise of all places.
+    """Concatenate estimates of one measure at several sets of places, as if all places had been estimated
+    together: the noise between blocks is shrunk again, towards the median over all places.
     """
     if len(parts) == 1:
         return parts[0]

@@ -47,12 +47,12 @@ def value_of(bin_place: npt.NDArray[np.generic] | float) -> F8:
 
 
 def log_histogram(title: str, reference_us: F8, problem_us: F8, bins: int) -> Histogram:
-    """Count both samples in bins equal on a log scale, from the least to the largest value.
+    """Histogram of two samples of times, µs, in bins of equal width on a log scale.
 
-    At most `bins` bins; fewer for small samples, 2·√n, at least 8, so that a plot is not a comb.
-
-    Values of 0 or less go to the first bin, whose lower edge is then 0. Two equal ends give one bin; two
-    empty samples give none (one edge, 0).
+    The bins reach from the smallest to the largest value of both samples. There are at most `bins` bins;
+    fewer for small samples of n values, 2·√n, but at least 8, so that a plot is not a comb. Values of 0 or
+    less go to the first bin, whose lower edge is then 0. If all values are equal there is one bin; two empty
+    samples give no bin (one edge, 0).
     """
     both = np.concatenate([reference_us, problem_us])
     if len(both) == 0:
@@ -114,12 +114,14 @@ def _counts(values: F8, edges: F8) -> tuple[int, ...]:
 
 _MOST_BINS = 1 << 13
 _FIRST = 1 << 10
-"""Number of rows at the start whose order is checked first: if rows are unsorted, these mostly are."""
+"""Number of first rows that are checked for their order before all rows are: unsorted input is mostly
+unsorted there already."""
 _CELLS_A_ROW = 8
-"""Maximum number of cells, per row, of the dense array in `_summed_in_cells`: takes half the time of a sort
-and half more memory."""
+"""Maximum number of cells of the dense array in `_summed_in_cells`, per row; the array then takes half the
+time of a sort, and half more memory."""
 _MEDIAN_RANKS = 0.98
-"""Half of 1.96: a 95 % interval of the median reaches this many times √n ranks to either side."""
+"""Half of 1.96: the 95 % confidence interval of a median of n values extends this number times √n ranks to
+either side."""
 _LEAST_SPREAD = 0.02
 """Lower bound of the relative spread of a sample: equal values have an error too, as a bin is 2.2 % wide."""
 
@@ -159,7 +161,7 @@ class Histograms:
         return Histograms.of(here.place, column[here.column], here.bin, here.n)
 
     def sums(self, values: F8, n_places: int, n_columns: int) -> F8:
-        """Sum values, float64[rows], by place and column: float64[places, columns]."""
+        """float64[places, columns]: sums of `values`, float64[rows], by place and column."""
         cell = self.place * n_columns + self.column
         return totals(cell, values, n_places * n_columns).reshape(n_places, n_columns)
 
@@ -295,7 +297,8 @@ def _median_ranks(n: F8) -> F8:
 
 
 def _freedom_of_median(n: F8) -> F8:
-    """Degrees of freedom of the spread that is estimated from the interval of the median of n requests."""
+    """Degrees of freedom of a spread that is estimated from the confidence interval of the median of n
+    requests (see `log_medians`)."""
     return _freedom_of_distance(2 * _median_ranks(n), n)
 
 

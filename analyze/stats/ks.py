@@ -28,17 +28,17 @@ LEAST: Final = 2 * BLOCKS
 """Minimum number of values of a series in `block_ks`; blocks of fewer values would be too small."""
 _PERMUTATIONS: Final = 999
 _KNOTS: Final = 512
-"""Maximum number of points at which the two distributions are compared; fewer values are all used."""
+"""Maximum number of points at which `block_ks` compares two distributions; for fewer values, each value."""
 
 
 @dataclass(frozen=True, slots=True)
 class KsColumns:
-    """KS statistics of each column."""
+    """Kolmogorov-Smirnov statistics of each column: values of the reference against values of the problem."""
 
     n0: I8
-    """Number of values of the reference, int64[columns]."""
+    """int64[columns]: number of values of the reference."""
     n1: I8
-    """Number of values of the problem, int64[columns]."""
+    """int64[columns]: number of values of the problem."""
     d: F8
     """float64[columns]: sup |F0 - F1| of the two distribution functions; NaN if a period has no value."""
     d_slower: F8
@@ -47,10 +47,10 @@ class KsColumns:
 
 
 def ks_columns(values: I8, problem: B1, include: B1 | None = None) -> KsColumns:
-    """Compute KS statistics of each column of `values`, reference rows against problem rows.
+    """Compute Kolmogorov-Smirnov statistics of each column, reference rows against problem rows.
 
-    values: [rows, columns] int64, |value| < 2**61. problem: [rows] mask. include: [rows, columns] mask of the
-    values to use; None: all. O(rows · log rows · columns).
+    values: int64[rows, columns], |value| < 2**61. problem: bool[rows], True for rows of the problem. include:
+    bool[rows, columns], True for values to use; None: all. O(rows · log rows · columns).
     """
     rows, columns = values.shape
     n0, n1 = np.zeros(columns, np.int64), np.zeros(columns, np.int64)

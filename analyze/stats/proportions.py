@@ -100,7 +100,9 @@ def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
 
 def newcombe(share: tuple[F8, F8], n: tuple[F8, F8], z: F8 | float) -> tuple[F8, F8]:
     """Confidence interval (lower, upper) of share[1] - share[0], from Wilson's intervals of both shares
-    (Newcombe 1998, method 10). n: numbers of requests; z: half-width in standard errors."""
+    (Newcombe 1998, method 10).
+
+    n: numbers of requests of both shares; z: quantile of the normal law for the confidence level."""
     (low0, high0), (low1, high1) = (_wilson(p, size, z) for p, size in zip(share, n, strict=True))
     change = share[1] - share[0]
     return change - np.hypot(share[1] - low1, high0 - share[0]), change + np.hypot(

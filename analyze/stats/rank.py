@@ -75,10 +75,10 @@ def rank_scores(values: npt.NDArray[np.number]) -> F8:
 
 
 def rank_p_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> F8:
-    """Two-sided p of a rank test, float64[tests]: twice the smaller tail; 1 for tests with an empty sample.
+    """float64[tests]: two-sided p of rank tests, twice the smaller tail; 1 for tests with an empty sample.
 
-    test, c0, c1: groups of equal values in ascending order of (test, value): the test, the number of values
-    in the reference (c0) and in the problem (c1). O(groups), plus the exact tests.
+    Input are groups of equal values, sorted by (test, value). test: int64[groups], index of the test; c0, c1:
+    float64[groups], number of values in the reference and in the problem. O(groups), plus the exact tests.
     """
     n0, n1, ties = (totals(test, part, n_tests) for part in (c0, c1, (c0 + c1) ** 3 - (c0 + c1)))
     begin = np.searchsorted(test, np.arange(n_tests + 1))
@@ -122,7 +122,9 @@ def _whole(test: I8, c0: F8, c1: F8, n_tests: int) -> B1:
 
 
 def _exact(c0: I8, c1: I8) -> float:
-    """Exact two-sided p of the observed rank sum: twice the smaller tail, at most 1."""
+    """Exact two-sided p of a rank test: twice the smaller tail of the rank sum, at most 1.
+
+    c0, c1: int64[groups], numbers of values of reference and problem in groups of equal values, ascending."""
     size = c0 + c1
     small = c0 if c1.sum() > c0.sum() else c1
     # Twice the midrank, less 1: 0 for the lowest value, so that rank sums stay small integers.
@@ -134,7 +136,7 @@ def _exact(c0: I8, c1: I8) -> float:
 
 @lru_cache(maxsize=512)
 def _law(sizes: tuple[int, ...], picked: int) -> F8:
-    """Probability of each sum of scores over all ways to pick `picked` of the pooled values, float64[sums].
+    """float64[sums]: probability of each sum of scores, over all ways to pick `picked` of the pooled values.
 
     sizes: number of values in each group of equal values, ascending by value.
     """
