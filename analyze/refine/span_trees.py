@@ -1,8 +1,8 @@
 """Restore the trees of spans from stored structures, for sibling order, asynchrony and nesting.
 
-A *unit* is a span or a point event inside a span. A span has two columns of the stored time matrix, start and
+A *unit* is a span or a point event inside a span. A span has two nodes of the stored structure, start and
 end; a point has one, which is both its start and its end. Units of all structures are numbered consecutively,
-by structure and then by the column of their start, so that a parent precedes its children. Structures of
+by structure and then by the node of their start, so that a parent precedes its children. Structures of
 activity records have no units.
 """
 
@@ -37,9 +37,9 @@ class SpanTrees:
     node: I8
     """int64[units]: index in `nodes` of the span's start or of the point."""
     start: I8
-    """int64[units]: row of the structure's time matrix with the span's start or the point."""
+    """int64[units]: node of the span's start or of the point, counted from 0 in each structure."""
     end: I8
-    """int64[units]: row of the structure's time matrix with the span's end; equal to `start` for a point."""
+    """int64[units]: node of the span's end, counted from 0 in each structure; for a point as `start`."""
     parent: I8
     """int64[units]: index (unit) of the parent span; -1 for a root."""
     awaited: B1

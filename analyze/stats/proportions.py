@@ -124,8 +124,9 @@ def smallest_new_share(
     with probability `power`; inf if no share would be.
 
     n0, n1: numbers of requests of reference and problem. A share counts as detected if Fisher's two-sided p
-    is at most `p` and it exceeds z standard errors, `least` requests and `floor`. Exact: finds the smallest
-    number of requests with the pattern that is detected, then the share that yields it with the given power.
+    is at most `p`, and the share is at least `least` requests and exceeds z standard errors and `floor`.
+    Exact: finds the smallest number of requests with the pattern that is detected, then the share that yields
+    it with the given power.
     """
 
     def passes(k: int) -> bool:
