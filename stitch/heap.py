@@ -42,8 +42,9 @@ def keep_freed() -> bool:
 
 def give_back() -> None:
     """Return free memory, Arrow's too, to the system; takes some milliseconds per gigabyte."""
-    if "pyarrow" in sys.modules:
-        sys.modules["pyarrow"].default_memory_pool().release_unused()
+    pool = getattr(sys.modules.get("pyarrow"), "default_memory_pool", None)  # none while it is imported
+    if pool is not None:
+        pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
     if trim is not None:
         trim(0)

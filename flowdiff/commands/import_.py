@@ -22,7 +22,7 @@ from flowdiff.cli.spark_options import EngineName, SparkOptions
 from flowdiff.cli.terminal import echo, echo_json
 from flowdiff.cli.version import owner_name, version
 from flowdiff.importing import expanded, import_progress, reaching_topics, span_columns, summary_rows
-from flowdiff.live.memory import share_one_heap
+from flowdiff.live.memory import giving_back, share_one_heap
 from flowdiff.settings.given import read_secret
 from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
 from schemas.errors import ConfigError
@@ -160,7 +160,7 @@ def command(
     if member is not None and member.number:
         echo(f"tasks done: {member.work():,}")
         return
-    with import_progress() as progress:
+    with import_progress() as progress, giving_back(settings.memory_bytes):
         summary = import_into(
             lake,
             expanded(files, settings),

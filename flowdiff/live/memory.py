@@ -8,6 +8,7 @@ freed memory: within minutes as much as is in use, on top of the budget.
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import threading
@@ -62,7 +63,7 @@ def share_one_heap() -> bool:
 
 
 @contextmanager
-def giving_back(kept_bytes: float, kept_s: float, every_s: float) -> Iterator[None]:
+def giving_back(kept_bytes: float, kept_s: float = math.inf, every_s: float = 1.0) -> Iterator[None]:
     """Return freed memory to the system in a background thread while the block runs.
 
     A single return at the end would take many seconds. While the process uses more than `kept_bytes`, memory
