@@ -186,7 +186,10 @@ def open_segment(store: Store, segment: Segment, columns: Sequence[str] | None =
         raise _damaged(segment, "is missing") from error
     if data.size != segment.size or hashlib.sha256(data).hexdigest() != segment.sha256:
         raise _damaged(segment, "is not what was committed")
-    found = SegmentReader(data, columns)
+    try:
+        found = SegmentReader(data, columns)
+    except (pa.ArrowException, ValueError) as error:
+        raise _damaged(segment, "is no log segment") from error
     if columns is None and found.schema.names != EVENT_SCHEMA.names:
         raise _damaged(segment, "is of another version")
     return found
@@ -211,7 +214,7 @@ def open_index(store: Store, segment: Segment) -> SegmentReader:
     whole[segment.size - end.size :] = np.frombuffer(end, np.uint8)
     try:
         return SegmentReader(pa.py_buffer(whole), [])
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError) as error:
         raise _damaged(segment, "is not what was committed") from error
 
 
@@ -220,6 +223,21 @@ def read_segment(store: Store, segment: Segment) -> pa.Table:
     if the segment is missing or differs from its commit.
     """
     return events_of(open_segment(store, segment), segment)
+
+
+def verify_index(opened: SegmentReader, segment: Segment) -> None:
+    """Raise LakeError unless the index of a segment lists each request once, with at least one event each,
+    and has as many events as the segment; segments of older lakes have no index."""
+    index = opened.index
+    rows = index["rows"].astype(np.int64)
+    is_sound = (
+        bool((index["key"][1:] > index["key"][:-1]).all())
+        and bool((rows > 0).all())
+        and int(rows.sum()) + opened.n_loose == segment.rows
+        and opened.n_loose >= 0
+    )
+    if opened.has_index and not is_sound:
+        raise _damaged(segment, "has an index that is not of its events")
 
 
 def events_of(opened: SegmentReader, segment: Segment) -> pa.Table:

@@ -14,8 +14,10 @@ from oracles.traffic import native_lines, otlp_messages
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig, StitchConfig
 from schemas.events import concat_events
+from stitch.drivers.build.log_check import check_log
 from stitch.kernel import stitch
 from stitch.lake.fsck import check
+from stitch.scratch import Scratch
 
 SEEDS = int(os.environ.get("FLOWDIFF_TEST_SEEDS", "7"))
 KINDS = ("spans", "loose", "mixed")
@@ -62,8 +64,8 @@ def agrees(kind: str, seed: int, scratch: Path) -> None:
         "late": 0,
         "missing": 0,
     }
-    assert check(built.store) == []
-    assert check(built.source) == []
+    for store in (built.store, built.source):
+        assert check(store) == check_log(store, "LAKE", Scratch(scratch)) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -385,8 +385,10 @@ class Builder(LogView):
         lake_window = Window(window.start_ns, self._length_ns)
         settings = recorded_settings(self._log.config)
         since: dict[int, int] = {}
+        of_lanes: Counter[int] = Counter()
         for segment in self._of_window(window.start_ns) if len(window.requests) else ():
             since.setdefault(segment.lane, segment.seq)
+            of_lanes[segment.lane] += segment.rows_of[window.start_ns]
         own: Counter[str] = Counter()
         moved: dict[int, int] = {}
         large = LargeRequests(window.requests, settings.stitch.max_events_per_flow)
@@ -415,6 +417,7 @@ class Builder(LogView):
             through=tuple(self._log.through.items()),
             since=tuple(sorted(since.items())),
             events=own["events"],
+            lanes=tuple(sorted(of_lanes.items())),
             duplicates=own["duplicates"],
             rejected=own["rejected"],
             moved=tuple(

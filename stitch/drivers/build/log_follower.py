@@ -206,6 +206,11 @@ class LogFollower:
         """Number of the lane's first commit from which on every segment is available."""
         return self._lanes[lane].start if lane in self._lanes else 1
 
+    def kept_from(self, lane: int) -> int:
+        """Number of the lane's first commit whose segment, like all later ones, the lane retains: those that
+        are missing nevertheless were lost."""
+        return self._lanes[lane].kept_from if lane in self._lanes else 1
+
     def first(self, lane: int) -> int:
         """Number of the lane's first commit whose segment is available; without one, as `start`."""
         return min((seq for own, seq in self.segments if own == lane), default=self.start(lane))
