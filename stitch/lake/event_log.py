@@ -220,12 +220,17 @@ def open_index(store: Store, segment: Segment) -> SegmentReader:
 
 def read_segment(store: Store, segment: Segment) -> pa.Table:
     """Events of a segment (EVENT_SCHEMA, with the writer's metadata) except rows set aside. Raises LakeError
-    if the segment is missing or differs from its commit.
+    if the segment is missing or differs from its commit, or its index is not of its events.
     """
-    return events_of(open_segment(store, segment), segment)
+    opened = open_segment(store, segment)
+    _verify_index(opened, segment)
+    try:
+        return events_of(opened, segment)
+    except (pa.ArrowException, ValueError) as error:
+        raise _damaged(segment, "cannot be decoded") from error
 
 
-def verify_index(opened: SegmentReader, segment: Segment) -> None:
+def _verify_index(opened: SegmentReader, segment: Segment) -> None:
     """Raise LakeError unless the index of a segment lists each request once, with at least one event each,
     and has as many events as the segment; segments of older lakes have no index."""
     index = opened.index

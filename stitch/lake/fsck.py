@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.commits import CommitRecord, PartitionRange, Publish, Segment, Upkeep
+from schemas.commits import CommitRecord, PartitionRange, Publish, Upkeep
 from schemas.errors import LakeError
 from stitch.lake import kept_files
 from stitch.lake.calibration_files import CALIBRATION, calibration_files
 from stitch.lake.chain import FILES_SCHEMA, KEPT, files_table, lanes, read_chain, read_tail, read_verified
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
-from stitch.lake.event_log import events_of, lost_segments, named_segments, open_segment, verify_index
+from stitch.lake.event_log import lost_segments, named_segments, read_segment
 from stitch.lake.flow_counts import COUNTED_COLUMNS, count_flows
 from stitch.lake.layout import (
     ASIDE,
@@ -385,7 +385,7 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
         for name, segment in named_segments(own).items():
             try:
                 if name not in needed and store.size(name) is not None:
-                    _read_verified(store, segment)
+                    read_segment(store, segment)
             except (LakeError, OSError) as error:
                 yield Violation("I3", f"lane {lane}: {error}")
         yield from _lost_segments(store, own, needed)
@@ -395,25 +395,13 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
             if segment.name not in needed:
                 continue
             try:
-                rows += _read_verified(store, segment)
+                rows += read_segment(store, segment).num_rows
             except (LakeError, OSError) as error:
                 yield Violation("I3", f"lane {lane}: {error}")
         still_open = record.counters.events_open if record.kind == "live" else 0
         if rows < still_open:
             detail = f"lane {lane} has {still_open} open events, its segments hold {rows}"
             yield Violation("I1", detail)
-
-
-def _read_verified(store: Store, segment: Segment) -> int:
-    """Number of events of a segment, which is read and decoded. Raises LakeError if it is missing or damaged;
-    OSError."""
-    opened = open_segment(store, segment)
-    verify_index(opened, segment)
-    try:
-        n_events: int = events_of(opened, segment).num_rows
-    except (pa.ArrowException, ValueError) as error:
-        raise LakeError(f"Segment '{segment.name}' cannot be decoded: {error}", remedy="") from error
-    return n_events
 
 
 def _broken_builds(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
