@@ -27,7 +27,7 @@ from schemas.events import EVENT_SCHEMA
 from stitch.closing import NEVER, event_times
 from stitch.columnar.runs import run_starts
 from stitch.lake.chain import read_tail
-from stitch.lake.layout import segment_folder, segment_seq
+from stitch.lake.layout import segment_folder, segment_part, segment_seq
 from stitch.lake.store import Store
 
 BATCH_ROWS: Final = 16_384
@@ -82,9 +82,10 @@ def index_requests(key: U8, first_ns: I8, last_ns: I8) -> Index:
     return found
 
 
-def segment_name(lane: int, seq: int) -> str:
-    """New unique path for the segment of commit `seq` of a lane; each attempt at the commit needs its own."""
-    return f"{segment_folder(lane)}/{seq:012d}-{secrets.token_hex(8)}.arrow"
+def segment_name(lane: int, seq: int, part: int = 0) -> str:
+    """New unique path for segment `part` of commit `seq` of a lane; each attempt at the commit needs its
+    own."""
+    return f"{segment_folder(lane)}/{seq:012d}-{part:05d}-{secrets.token_hex(8)}.arrow"
 
 
 def encode_segment(name: str, rows: LogRows) -> tuple[pa.Buffer, Segment]:
@@ -150,6 +151,15 @@ class SegmentReader:
             **{key: value for key, value in footer.items() if key not in own},
         }
         """Metadata of the schema of the events that were written."""
+
+    @property
+    def last_ns(self) -> int:
+        """Latest time of an event, ns; -NEVER if no event has one. Needs an index, NEVER without one."""
+        if self.batch_times is None:
+            return int(NEVER)
+        # An event without any time lets a batch reach to NEVER.
+        times = self.index["last_ns"] if not self.n_loose else self.batch_times["last_ns"]
+        return int(times.max(initial=-NEVER))
 
     def read(self, *, aside: bool | None = None) -> pa.Table:
         """Events, with the metadata of the writer's schema.
@@ -306,14 +316,17 @@ class KeptSegments:
         sweep_segments(self._store, self._lane, self._aged_to, needed)
 
 
-def sweep_segments(store: Store, lane: int, to_seq: int, needed: Iterable[Segment]) -> None:
-    """Delete a lane's segments of commits up to and including `to_seq`, except `needed` ones. Raises
-    OSError."""
+def sweep_segments(store: Store, lane: int, to_seq: int, needed: Iterable[Segment]) -> int:
+    """Delete a lane's segments of commits up to and including `to_seq`, except `needed` ones; returns their
+    number. Raises OSError."""
+    n_removed = 0
     names, folder = {segment.name for segment in needed}, segment_folder(lane)
     for file in store.names(folder):
         seq, name = segment_seq(file), f"{folder}/{file}"
         if seq is not None and seq <= to_seq and name not in names:
             store.remove(name)
+            n_removed += 1
+    return n_removed
 
 
 def named_segments(commits: Iterable[CommitRecord]) -> dict[str, Segment]:
@@ -332,11 +345,12 @@ def lost_segments(store: Store, lane: int, commits: Sequence[CommitRecord]) -> l
     if standing is None or standing.kept_from is None or standing.ended_to_ns is not None:
         return []
     kept_from: int | None = standing.kept_from
-    by_seq = {segment_seq(name.rpartition("/")[2]): one for name, one in named_segments(commits).items()}
+    files = {name.rpartition("/")[2]: one for name, one in named_segments(commits).items()}
+    by_place = {(segment_seq(file), segment_part(file)): one for file, one in files.items()}
     there = {*store.names(folder := segment_folder(lane))}
     lost = [
         (seq, segment)
-        for seq, segment in by_seq.items()
+        for (seq, _), segment in by_place.items()
         if seq is not None
         and seq >= standing.kept_from
         and segment.name.removeprefix(f"{folder}/") not in there

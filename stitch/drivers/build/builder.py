@@ -149,6 +149,15 @@ class Builder(LogView):
             in_memory=settings.planned_in_memory,
         )
 
+    @property
+    def n_unbuilt(self) -> int:
+        """Number of windows that the log is ahead of: never built, or to be built again."""
+        self._bind_frozen()
+        windows = {
+            window.start_ns: window for window in self._plan.windows() if not self._is_frozen(window.start_ns)
+        }
+        return len(self._dirty(windows)) + sum(start not in self._versions for start in windows)
+
     # -- plan ------------------------------------------------------------------------------------------------
 
     def step(self, now_ns: int, *, finished: bool = False, urgent: bool = False) -> Step:
@@ -540,7 +549,8 @@ class Builder(LogView):
     def _waiting(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> int:
         """Number of events in the log that are in no built window once the versions `said` are committed."""
         versions = {**self._versions, **{window.start_ns: window for window in said}}
-        total = 0
+        timeless = self._plan.window(int(NEVER))
+        total = 0 if timeless is None else timeless.rows  # in no window as long as the log has them
         for start, window in windows.items():
             version = versions.get(start)
             if version is None:
@@ -563,7 +573,7 @@ class Builder(LogView):
             if start not in versions or versions[start].digest != window.digest
         }
         free = dict(self._log.through)
-        for (lane, seq), one in self._log.segments.items():
+        for (lane, seq, _), one in self._log.segments.items():
             if lane in free and not wanted.isdisjoint(one.rows_of):
                 free[lane] = min(free[lane], seq - 1)
         for start, window in windows.items():

@@ -20,7 +20,7 @@ from stitch.drivers.build.log_view import LogView
 from stitch.drivers.live.young_segments import YoungSegments
 from stitch.lake.chain import lanes, read_chain
 from stitch.lake.fsck import Violation
-from stitch.lake.layout import origin, segment_seq
+from stitch.lake.layout import origin, segment_part, segment_seq
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
@@ -134,7 +134,7 @@ class _LoggedEvents(LogView):
             )
         if missing or self._outdated or any(version.lanes is None for version in versions.values()):
             return  # of which lane is not recorded
-        if any(at > through.get(lane, 0) for (lane, _), at in self._read_again.items()):
+        if any(at > through.get(lane, 0) for (lane, *_), at in self._read_again.items()):
             return
         held = Counter[int]()
         for version in versions.values():
@@ -169,7 +169,7 @@ class _LoggedEvents(LogView):
         if version.late or any(first < self._log.kept_from(lane) for lane, first in since.items()):
             return
         own = self._of_window(version.start_ns)
-        if any(self._read_again.get((one.lane, one.seq), 0) > through.get(one.lane, 0) for one in own):
+        if any(self._read_again.get(one.place, 0) > through.get(one.lane, 0) for one in own):
             return  # restored from Kafka since then, perhaps with fewer events: to be built again
         if self._is_renamed and version in self._outdated:
             return
@@ -195,16 +195,18 @@ class _LoggedEvents(LogView):
                 )
 
 
-def _segments_read_again(commits: Mapping[int, list[CommitRecord]]) -> dict[tuple[int, int], int]:
-    """(lane, commit) of each segment that a repair wrote anew -> number of the repair's commit."""
-    return {
-        (lane, seq): record.seq
-        for lane, records in commits.items()
-        for record in records
-        if record.standing.logs
-        for segment in record.standing.segments
-        if (seq := segment_seq(segment.name.rpartition("/")[2])) is not None and seq < record.seq
-    }
+def _segments_read_again(commits: Mapping[int, list[CommitRecord]]) -> dict[tuple[int, int, int], int]:
+    """`LogSegment.place` of each segment that a repair wrote anew -> number of the repair's commit."""
+    names: dict[tuple[int, int, int], str] = {}
+    found: dict[tuple[int, int, int], int] = {}
+    for lane, records in commits.items():
+        for record in records:
+            for segment in record.standing.segments if record.standing.logs else ():
+                file = segment.name.rpartition("/")[2]
+                place = lane, segment_seq(file) or 0, segment_part(file)
+                if names.setdefault(place, segment.name) != segment.name:
+                    names[place], found[place] = segment.name, record.seq
+    return found
 
 
 def _logged(commits: list[CommitRecord], to_seq: int) -> int:

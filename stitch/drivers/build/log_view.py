@@ -203,10 +203,10 @@ class LogView:
         if not fresh and not left:
             return
         for one in left:
-            if (one.lane, one.seq) not in self._log.segments:
+            if one.place not in self._log.segments:
                 self._log.lose(one, self._unbuilt([one]))
         segments = [*self._log.segments.values()]
-        replaced = [one for one in left if (one.lane, one.seq) in self._log.segments]
+        replaced = [one for one in left if one.place in self._log.segments]
         is_loose, was_whole, self._plan_is_whole = self._loose.name(segments), self._plan_is_whole, False
         if is_loose or not was_whole:
             self._plan.reset(segments)
@@ -227,9 +227,7 @@ class LogView:
         for segment in segments:
             for start, rows in segment.rows_of.items():
                 version = self._versions.get(start)
-                if start != NEVER and (
-                    version is None or dict(version.through).get(segment.lane, 0) < segment.seq
-                ):
+                if version is None or dict(version.through).get(segment.lane, 0) < segment.seq:
                     total += rows
         return total
 
