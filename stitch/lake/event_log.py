@@ -279,12 +279,12 @@ class KeptSegments:
 
     A commit records the first commit whose segment is retained, and only afterwards earlier segments are
     deleted, so a missing retained segment was lost. The age of a segment is measured by this process's clock
-    from its commit; segments of earlier owners age from this process's first commit.
+    from its commit; that of a segment of an earlier owner from the time at which the store wrote it.
     """
 
     def __init__(self, store: Store, lane: int, keep_ns: int, head: int, kept_from: int | None) -> None:
         """keep_ns: minimum time for which segments are retained; head: number of the lane's last commit;
-        kept_from: `Standing.kept_from` of that commit."""
+        kept_from: `Standing.kept_from` of that commit. Raises OSError."""
         self._store = store
         self._lane = lane
         self._keep_ns = keep_ns
@@ -292,7 +292,13 @@ class KeptSegments:
         """Number of the last commit whose segment, like all earlier ones, may be deleted."""
         self._promised = head + 1 if kept_from is None else kept_from
         self._commits: deque[tuple[int, int]] = deque()
-        """(time in ns, number) of this process's commits whose segments must still be retained, ascending."""
+        """(time in ns, number) of commits whose segments must still be retained, ascending."""
+        written_ns = 0
+        for file, at_ns in sorted(store.written(segment_folder(lane)).items()):  # by number of the commit
+            seq = segment_seq(file)
+            if seq is not None and self._aged_to < seq <= head:
+                written_ns = max(written_ns, at_ns)
+                self._commits.append((written_ns, seq))
 
     def kept_from(self, seq: int, now_ns: int, built_to: int) -> int:
         """Number of the first commit whose segment is retained after commit `seq`, the next one.

@@ -94,7 +94,9 @@ class LoggingLane:
             self.lane.advance({}, now)
 
     def commit(self, *, whole: bool = False) -> None:
-        """Commit what came."""
+        """Commit what came, to a disk in memory at the lane's time."""
+        if isinstance(self.store, LocalStore) and isinstance(self.store._disk, MemoryDisk):
+            self.store._disk.now_ns = self.now_ns
         self.lane.commit(self.now_ns, whole=whole)
 
 

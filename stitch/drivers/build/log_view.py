@@ -207,13 +207,14 @@ class LogView:
                 self._log.lose(one, self._unbuilt([one]))
         segments = [*self._log.segments.values()]
         replaced = [one for one in left if one.place in self._log.segments]
-        is_loose, was_whole, self._plan_is_whole = self._loose.name(segments), self._plan_is_whole, False
-        if is_loose or not was_whole:
+        renamed = [one for one in self._loose.name(segments) if one not in fresh]
+        was_whole, self._plan_is_whole = self._plan_is_whole, False
+        if not was_whole:
             self._plan.reset(segments)
         else:
-            self._plan.remove(replaced, lambda _: False)
             self._plan.remove([one for one in left if one not in replaced], self._is_frozen)
-            self._plan.add(fresh)
+            self._plan.remove([*replaced, *renamed], lambda _: False)
+            self._plan.add([*renamed, *fresh])
         self._plan_is_whole = True
         if left:
             self._forget_past()
