@@ -31,6 +31,7 @@ import pyarrow as pa
 from oracles.bucket_server import BucketServer, moto_server
 from oracles.logged_lake import BuiltLake, LoggingLane, as_rows, dealt, made_lake
 from oracles.traffic import native_lines, otlp_messages
+from oracles.whole_lake import check
 
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig, StitchConfig
@@ -38,15 +39,12 @@ from schemas.errors import LakeError
 from schemas.events import concat_events
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.build.build_settings import BuildSettings
-from stitch.drivers.build.log_check import check_log
 from stitch.kernel import stitch
 from stitch.lake.bucket.bucket_settings import bucket_settings
 from stitch.lake.bucket.bucket_store import BucketStore
 from stitch.lake.chain import CommitTakenError, read_tail
 from stitch.lake.disk import LocalDisk, exclusive_lock
-from stitch.lake.fsck import check
 from stitch.lake.store import LocalStore, Store
-from stitch.scratch import Scratch
 
 LANES = 2
 OPERATIONS = {"folder": 60, "bucket": 25}
@@ -250,7 +248,7 @@ class Run:
         assert ledger["duplicates"] == expected.counts["duplicates"], ledger
         assert ledger["late"] == ledger["missing"] == 0, ledger
         for each in (lake, store):
-            assert check(each) == check_log(each, "LAKE", Scratch(self.folder)) == []
+            assert check(each) == []
 
 
 class _Plan:

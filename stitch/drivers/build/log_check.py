@@ -152,6 +152,12 @@ class _LoggedEvents(LogView):
                     f"{held[lane]:,} of them, {late[lane]:,} are late and {waiting[lane]:,} wait",
                 )
 
+    def _kept_from(self, lane: int) -> int:
+        """Number of the lane's first commit whose segment must be there: of an ended lane all go once they
+        are built."""
+        first = self._log.kept_from(lane)
+        return max(first, self.built_to(lane) + 1) if lane in self._log.ended else first
+
     def _plan_to(self, through: Mapping[int, int] | None) -> None:
         """Plan the log up to the commits `through` (lane -> commit); None: all of it."""
         segments = [
@@ -166,7 +172,7 @@ class _LoggedEvents(LogView):
         """Yield a violation for each lane of which the plan has another number of events in the window than
         its version, unless a segment that it was built from was deleted by age."""
         since, through = dict(version.since), dict(version.through)
-        if version.late or any(first < self._log.kept_from(lane) for lane, first in since.items()):
+        if version.late or any(first < self._kept_from(lane) for lane, first in since.items()):
             return
         own = self._of_window(version.start_ns)
         if any(self._read_again.get(one.place, 0) > through.get(one.lane, 0) for one in own):
