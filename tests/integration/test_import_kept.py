@@ -13,9 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from oracles.every_death import Judged, deaths
 from oracles.logged_lake import LENGTH_NS, LoggingLane, as_rows, made_lake
+from oracles.memory_disk import MemoryDisk
 from oracles.quiet_import import Quiet
 from oracles.traffic import native_lines, otlp_messages
+from oracles.whole_lake import check
 
 from flowdiff.__main__ import main
 from ingest.formats import codec_for
@@ -24,17 +27,14 @@ from schemas.config import DecodeConfig, StitchConfig
 from schemas.errors import LakeError
 from schemas.events import concat_events
 from schemas.windows import NS_PER_MINUTE
-from stitch.drivers.batch import import_into
+from stitch.drivers.batch import import_files, import_into
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.kept_events import KeptBuild, build_kept
-from stitch.drivers.build.log_check import check_log
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
 from stitch.drivers.live.election import LockElection, NoElection
-from stitch.drivers.repair.reading_again import NothingLeft, read_again
 from stitch.kernel import stitch
 from stitch.lake.chain import read_chain, read_tail
 from stitch.lake.event_log import named_segments
-from stitch.lake.fsck import check
 from stitch.lake.lane import FILE_LANE
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
@@ -106,10 +106,7 @@ class Kept:
         return pa.concat_tables(tables).unify_dictionaries()
 
     def is_whole(self) -> bool:
-        store = LocalStore.at(self.lake)
-        with Scratch(self.folder) as scratch:
-            found = [*check(store), *check_log(store, "LAKE", scratch)]
-        assert found == []
+        assert check(LocalStore.at(self.lake)) == []
         return True
 
     def versions(self) -> dict[int, BuiltWindow]:
@@ -309,7 +306,10 @@ def test_a_lost_segment_holds_the_build_until_its_loss_is_accepted(kept: Kept) -
     with pytest.raises(LakeError, match="The segment of commit 1 of lane 0 is missing or damaged"):
         kept.build()
     assert any("is missing" in each.detail for each in check(LocalStore.at(kept.lake)))
-    read_again(kept.run, FILE_LANE, NothingLeft(), DecodeConfig(), accept_gaps=True)
+    for words, code in (((), 2), (("--accept-gaps",), 0)):
+        with pytest.raises(SystemExit) as ended:
+            main(["repair", str(kept.lake), "--lane", "0", *words])
+        assert ended.value.code == code
     kept.build()
     expected = stitch(events_of(lines_of("named", 2)), StitchConfig())
     assert as_rows(kept.table("flows"), "lane") == as_rows(expected.flows, "lane")
@@ -366,3 +366,46 @@ def test_the_command_joins_what_two_runs_bring(kept: Kept, capsys: pytest.Captur
         main([*words, "--lake", str(kept.lake), "--worker", "0/2", "--job", "j"])
     assert ended.value.code == 2
     assert "logs events in one process" in capsys.readouterr().err
+
+
+def test_a_crash_anywhere_in_a_kept_import_and_its_build_is_mended_by_the_next(tmp_path: Path) -> None:
+    lines = lines_of("named", 11)[:60]
+    halves = []
+    for number, part in enumerate((lines[::2], lines[1::2])):
+        halves.append(tmp_path / f"{number}.ndjson")
+        halves[-1].write_bytes(b"\n".join(part))
+
+    def run(disk: MemoryDisk, names: list[Path]) -> None:
+        for name in names:
+            import_files(
+                LocalStore(disk),
+                tmp_path / "scratch",
+                [str(name)],
+                KEEPS,
+                owner="test",
+                created_by="test",
+                stdin=io.BytesIO(),
+                progress=Quiet(),
+            )
+            with Scratch(tmp_path) as scratch:
+                upkeep = UpkeepRun(LocalStore(disk), "LAKE", 10**18, 0, "test", "test")
+                build_kept(upkeep, scratch, BuildSettings(), NoElection())
+
+    def flows(disk: MemoryDisk) -> list[str]:
+        manifest = open_manifest(LocalStore(disk))
+        return as_rows(pa.concat_tables([manifest.decoded(file) for file in manifest.files("flows")]), "lane")
+
+    disk, judged = MemoryDisk(), Judged()
+    run(disk, halves[:1])
+    crashes = deaths(disk, lambda watched: run(watched, halves[1:]), None)
+    expected = as_rows(stitch(events_of(lines), StitchConfig()).flows, "lane")
+    assert flows(disk) == expected
+    for left, _ in crashes:
+        left.lose_power()
+        if not judged.is_new(left):
+            continue
+        run(left, halves)
+        left.lose_power()
+        assert flows(left) == expected
+        assert check(LocalStore(left)) == []
+    assert len(judged) > 5
