@@ -124,26 +124,34 @@ class Lake:
         *,
         format: str | None = None,
         columns: Mapping[str, str] | None = None,
+        keep_events: bool = False,
         progress: bool = False,
     ) -> Imported:
         """Import trace files (names or globs), or messages of topics, named as in `flowdiff import`; or a
         table of spans that Arrow can read (DataFrame).
 
         columns: for tables and Parquet files, as `--column`: {"trace_id": "tid", "time_unit": "ms"}. A
-        missing lake is created. Importing the same input again changes nothing. Raises LakeError, InputError,
+        missing lake is created. Importing the same input again changes nothing. keep_events: as
+        `--keep-events`, to join requests that are cut over imports. Raises LakeError, InputError,
         ConfigError, UnknownFormatError.
         """
         if hasattr(files, "__arrow_c_stream__"):
             with _as_parquet(files) as path:
-                return self.import_(path, columns=columns, progress=progress)
+                return self.import_(path, columns=columns, keep_events=keep_events, progress=progress)
         from flowdiff.cli.version import owner_name, version
-        from flowdiff.importing import expanded, import_progress, reaching_topics, span_columns
+        from flowdiff.importing import (
+            build_kept_events,
+            expanded,
+            import_progress,
+            reaching_topics,
+            span_columns,
+        )
         from stitch.drivers.batch import import_into
         from stitch.drivers.import_settings import ImportSettings
 
         given = [files] if isinstance(files, str | Path) else list(cast("Sequence[str | Path]", files))
         names = [str(name) for name in given]
-        chosen = ImportSettings(format=format, columns=span_columns(columns or {}))
+        chosen = ImportSettings(format=format, columns=span_columns(columns or {}), keep_events=keep_events)
         settings = reaching_topics(chosen, names, None)
         with import_progress(shown=progress) as bar:
             summary = import_into(
@@ -155,6 +163,9 @@ class Lake:
                 stdin=sys.stdin.buffer,
                 progress=bar,
             )
+        if keep_events:
+            built = build_kept_events(self.name, settings.memory_bytes)
+            summary = summary.model_copy(update={"windows": built.windows})
         return Imported(summary)
 
     def compare(

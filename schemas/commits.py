@@ -370,6 +370,8 @@ class BuiltWindow(Closed):
     """(lane, commit), ascending: first segment of each lane that the window was built from."""
     events: int
     """Number of events that the window was built from."""
+    lanes: tuple[tuple[int, int], ...] | None = None
+    """(lane, number of the lane's events in `events`), ascending; None: not recorded."""
     duplicates: int = 0
     """Number of the window's events dropped as exact copies."""
     rejected: int = 0

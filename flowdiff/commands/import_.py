@@ -21,7 +21,15 @@ from flowdiff.cli.settings_options import Options, Together, takes_settings
 from flowdiff.cli.spark_options import EngineName, SparkOptions
 from flowdiff.cli.terminal import echo, echo_json
 from flowdiff.cli.version import owner_name, version
-from flowdiff.importing import expanded, import_progress, reaching_topics, span_columns, summary_rows
+from flowdiff.importing import (
+    build_kept_events,
+    expanded,
+    import_progress,
+    kept_rows,
+    reaching_topics,
+    span_columns,
+    summary_rows,
+)
 from flowdiff.live.memory import giving_back, share_one_heap
 from flowdiff.settings.given import read_secret
 from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
@@ -30,6 +38,7 @@ from stitch.drivers.import_settings import ImportSettings, ImportSummary
 from stitch.heap import keep_freed
 
 if TYPE_CHECKING:
+    from stitch.drivers.build.kept_events import KeptBuild
     from stitch.drivers.sharded.work_queue import JobWorker
 
 
@@ -66,6 +75,7 @@ def command(
                 "params_share",
                 "max_windows",
                 "any_time",
+                "keep_events",
                 "max_dead_letters_per_file",
                 "decode.label_keys",
                 "decode.event_points",
@@ -152,6 +162,11 @@ def command(
             "--worker K/N shares its tasks with other workers, not with --workers or an engine.",
             remedy="Leave out --workers and --engine, and start N workers.",
         )
+    if settings.keep_events and (member is not None or spark.engine is EngineName.SPARK):
+        raise ConfigError(
+            "--keep-events logs events in one process, which builds their windows.",
+            remedy="Leave out --worker and --engine, or --keep-events.",
+        )
     doing = spark.cluster(workers)
     processes, threads = _shares(workers)
     import pyarrow as pa
@@ -174,8 +189,12 @@ def command(
         )
     if member is not None:
         member.end()
+    built = None
     with reported_afterwards("The import is committed"):
-        _print(summary, lake, as_json=as_json)
+        if settings.keep_events:
+            built = build_kept_events(lake, settings.memory_bytes)
+            summary = summary.model_copy(update={"windows": built.windows})
+        _print(summary, built, lake, as_json=as_json)
 
 
 def _shares(workers: int | None) -> tuple[int, int]:
@@ -218,13 +237,16 @@ def _job_worker(
     return JobWorker(lake, job, int(number), int(workers), OwnInputs(tuple(files)), settings)
 
 
-def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
+def _print(summary: ImportSummary, built: KeptBuild | None, lake: str, *, as_json: bool) -> None:
     from schemas.rejects import Reason
 
     if as_json:
         echo_json(summary.model_dump_json(indent=1))
         return
-    print_rows((Heading("import"), Heading("count", Kind.NUMBER)), summary_rows(summary))
+    rows = summary_rows(summary) + ([] if built is None else kept_rows(built))
+    print_rows((Heading("import"), Heading("count", Kind.NUMBER)), rows)
+    if built is not None and built.is_elsewhere:
+        echo("another process builds windows of this lake, and those of these events")
     if summary.commit is None:
         echo("nothing new: the lake is unchanged")
     if summary.changed_settings:

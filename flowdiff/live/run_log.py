@@ -116,9 +116,9 @@ class LogWatch(Watch):
         self._log.log(_HOW_BAD.get(state, logging.INFO), f"lane {state}", lane=lane, **reason)
 
     def building(self, why: str | None) -> None:
-        """Log that windows cannot be built (`why`), or that they can be built again (None)."""
+        """Log that windows cannot be built or replaced files not removed, and when that is over."""
         if why is None:
-            self._log.info("windows are built again")
+            self._log.info("building has no trouble any more")
         else:
             self._log.error("build", why=why)
 

@@ -243,6 +243,16 @@ def _builder(status: LiveStatus, now: Moment) -> Iterator[Metric]:
         "1: windows cannot be built; the log of the process says why.",
         build.trouble is not None,
     )
+    yield _gauge(
+        "build_given_up",
+        "1: this process failed to build windows and leaves that to another one.",
+        build.has_given_up,
+    )
+    yield _gauge(
+        "sweep_trouble",
+        "1: files of replaced windows cannot be removed; the log of the process says why.",
+        build.sweep_trouble is not None,
+    )
     if not build.builds:
         return
     yield _gauge(

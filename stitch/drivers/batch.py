@@ -13,20 +13,29 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import numpy as np
+import pyarrow as pa
+
 from ingest.source import LogPart
-from schemas.commits import CommitBody, CommitRecord, Counters
+from schemas.commits import CommitBody, CommitRecord, Counters, Segment, Standing
 from schemas.errors import LakeError, lake_error
+from schemas.events import concat_events
+from schemas.rejects import Reason
 from schemas.windows import NS_PER_MINUTE, Window
+from stitch.closing import NEVER, event_times
 from stitch.drivers.file_counts import refuse_without_events
 from stitch.drivers.import_settings import STITCHED_AT_ONCE, ImportSettings, ImportSummary, Progress
 from stitch.drivers.inputs import Source, Sources, open_sources, sort_out
-from stitch.drivers.refusals import refuse_all_retired
+from stitch.drivers.live.arrivals import DETAILS, refusals
+from stitch.drivers.live.keys import log_rows
+from stitch.drivers.partition import payload_bytes
+from stitch.drivers.refusals import ABSURD_DETAIL, is_absurd, refuse_all_retired
 from stitch.drivers.sharded.engines import (
     PROCESSES_FROM_BYTES,
     TWO_FROM_BYTES,
@@ -44,6 +53,7 @@ from stitch.lake.lane import Lane
 from stitch.lake.layout import STAGE, ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import local_path, open_place
+from stitch.lake.staging import Staging
 from stitch.lake.store import LocalStore, Store
 from stitch.scratch import Scratch
 
@@ -172,15 +182,22 @@ def import_files(
     sources = sort_out(given, lane.known_inputs(), settings)
     if not sources.fresh:
         return _summary(sources, None, spilled=False)
+    if settings.keep_events:  # what is only logged is not worth other processes
+        workers = 1
     if isinstance(workers, int):
         workers = settings.most_workers(workers) if worth_processes(workers, sources.fresh) else 1
         settings = settings.shared_among(workers)
     with lane.stage() as staging:
         manifest = open_manifest(store, lake, copies)
         ledger = Ledger(staging, settings, info.window_length_ns)
+        segments: tuple[Segment, ...] = ()
         with import_engine(staging, manifest, settings, scratch, workers, threads) as engine:
             spill = EventSpill(scratch, settings.payload_bytes, engine.threads)
-            _stitch(engine, sources.fresh, spill, ledger, settings, progress)
+            _read(engine, sources.fresh, spill, ledger, progress)
+            if settings.keep_events:
+                segments = _log(staging, spill, ledger, settings, info.window_length_ns)
+            else:
+                _stitch(engine, spill, ledger, settings, progress)
         counters = ledger.close()
         refuse_all_retired(counters, sources.fresh, manifest.retired_to_ns, info.window_length_ns)
         body = CommitBody(
@@ -188,6 +205,7 @@ def import_files(
             inputs=ledger.input_files(),
             counters=counters,
             config=config,
+            standing=Standing(segments=segments),
         )
         record = lane.commit(staging, body)
     return _summary(sources, record, spilled=spill.spilled, changed=changed)
@@ -209,22 +227,66 @@ def _summary(
     )
 
 
-def _stitch(
-    engine: Engine,
-    sources: Sequence[Source],
-    spill: EventSpill,
-    ledger: Ledger,
-    settings: ImportSettings,
-    progress: Progress,
+def _read(
+    engine: Engine, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress
 ) -> None:
-    """Do everything before the commit: decode files to events, and stitch events to windows in the stage
-    folder.
-
-    Raises as `require_events`, LakeError and InputError.
-    """
+    """Decode all files to events. Raises as `require_events`, LakeError and InputError."""
     progress.begin(sum(source.size for source in sources))
     engine.read(sources, spill, ledger, progress)
     ledger.require_events()
+
+
+def _log(
+    staging: Staging, spill: EventSpill, ledger: Ledger, settings: ImportSettings, length_ns: int
+) -> tuple[Segment, ...]:
+    """Write all events as segments of the lane's log, which windows are built from; returns the segments.
+
+    Events that fit no window are refused, as by live lanes. Memory: two segments. Raises LakeError for more
+    windows than an import may have, OSError.
+    """
+    absurd_days = ledger.absurd_days()
+    segments: list[Segment] = []
+    for events in _in_segments(spill.batches(), settings.segment_bytes):
+        outcome = GroupOutcome(settings.max_dead_letters_per_file)
+        if len(absurd_days):
+            absurd = is_absurd(events, absurd_days)
+            events = outcome.refuse(events, absurd, Reason.ABSURD_TIME, ABSURD_DETAIL)
+        for reason in (Reason.BAD_ID, Reason.BAD_TIME):
+            rows = refusals(events, *event_times(events), int(NEVER)).get(reason)
+            if rows is not None:
+                events = outcome.refuse(events, rows, reason, DETAILS.get(reason, "")).combine_chunks()
+        if events.num_rows:
+            first, _ = event_times(events)
+            outcome.starts_ns |= {*np.unique(first // length_ns * length_ns).tolist()} - {int(NEVER)}
+            segments.append(staging.add_segment(log_rows(concat_events([events])), part=len(segments)))
+            outcome.totals["events_logged"] += events.num_rows
+        ledger.add_group(outcome)
+    return tuple(segments)
+
+
+def _in_segments(batches: Iterable[pa.Table], limit_bytes: int) -> Iterator[pa.Table]:
+    """Yield the events of `batches` in tables (one chunk a column) of about `limit_bytes` of payload."""
+    held: list[pa.Table] = []
+    size = 0
+    for batch in batches:
+        n_parts = -(-payload_bytes(batch) // limit_bytes)
+        rows = -(-batch.num_rows // max(1, n_parts))
+        for at in range(0, batch.num_rows, max(1, rows)):
+            events = batch.slice(at, rows)
+            own = payload_bytes(events)
+            if held and size + own > limit_bytes:
+                yield concat_events(held)
+                held, size = [], 0
+            held.append(events)
+            size += own
+    if held:
+        yield concat_events(held)
+
+
+def _stitch(
+    engine: Engine, spill: EventSpill, ledger: Ledger, settings: ImportSettings, progress: Progress
+) -> None:
+    """Stitch all events to windows in the stage folder. Raises LakeError and InputError."""
     engine.begin(ledger.absurd_days())
     small = _SmallWindows(settings.memory_bytes // _HELD_SHARE)
     running: deque[tuple[int, Group, Callable[[], GroupOutcome]]] = deque()

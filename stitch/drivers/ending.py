@@ -68,11 +68,11 @@ def end_lane(run: UpkeepRun, number: int, scratch: Scratch) -> Ended:
     """End the lane with this number: take it over, mark it as ended, and build the windows that waited for
     it.
 
-    A process that owns the lane is fenced off and notices at its next commit; if the lane is still assigned
-    to it, it takes the lane over again, and the lane is no longer ended. The lane's retained segments are
-    deleted once built. For a lake on a disk the caller must hold `exclusive_lock`. Raises LakeError if the
-    lane reads no partition or was ended before; CommitTakenError if its owner or a builder committed
-    meanwhile (run it again); OSError.
+    Whoever owned it is fenced off, and learns it from its next commit; if the lane is still its own by then,
+    it takes it back and the lane is ended no more. Raw events that were kept of the lane go. On
+    a disk the caller holds `exclusive_lock`. Raises LakeError where the lane is none of a partition or was
+    ended before, CommitTakenError (an owner went on, or builders always committed first: run it again),
+    OSError.
     """
     store, lake = run.store, run.lake
     info = open_manifest(store, lake).info
@@ -86,10 +86,8 @@ def end_lane(run: UpkeepRun, number: int, scratch: Scratch) -> Ended:
     if known[number].standing.ended_to_ns is not None:
         raise LakeError(f"Lane {number} of '{lake}' was ended before.", remedy="There is nothing to do.")
     settings = lane_settings(store, number)
-    builder = Builder(
-        store, run, scratch, BuildSettings(linger_ns=settings.linger_ns, patience_ns=settings.patience_ns)
-    )
-    builder.refuse_lost()
+    building = BuildSettings(linger_ns=settings.linger_ns, patience_ns=settings.patience_ns)
+    run.retry(lambda: Builder(store, run, scratch, building).refuse_lost())
     lane = Lane(store, info, owner=run.owner, created_by=run.created_by, lane=number, fence=True)
     before = lane.standing
     with lane.stage() as staging:
@@ -112,7 +110,13 @@ def end_lane(run: UpkeepRun, number: int, scratch: Scratch) -> Ended:
         config = settings.model_dump(mode="json", include={*RECORDED})
         lane.commit(staging, CommitBody(kind="live", counters=counters, config=config, standing=standing))
     total = Step()
-    while (done := builder.step(run.now_ns, urgent=True)).did_anything:
-        total = total.and_(done)
-    sweep_segments(store, number, builder.built_to(number), ())
+
+    def attempt() -> int:
+        nonlocal total
+        builder = Builder(store, run, scratch, building)
+        while (done := builder.step(run.now_ns, urgent=True)).did_anything:
+            total = total.and_(done)
+        return builder.built_to(number)
+
+    sweep_segments(store, number, run.retry(attempt), ())
     return Ended(known[number].streams, total.built + total.again, total.events)

@@ -38,6 +38,10 @@ class ImportSettings(Config):
     """Share of requests, chosen by a hash of the request id, whose parameters are kept."""
     max_windows: int = Field(default=MAX_WINDOWS, ge=1)
     """Maximum number of windows of one import; each costs three files and folders, synced one by one."""
+    keep_events: bool = False
+    """Keep raw events in the lake's log and build windows from it, so that a request is joined whose events
+    come by several imports, or by an import and live topics. Else a request's later parts become late events
+    or a flow of their own."""
     any_time: bool = False
     """Keep records of any time, also those months or years away from most of their file."""
     max_dead_letters_per_file: int = Field(default=MAX_KEPT, ge=0, le=MAX_KEPT)
@@ -73,6 +77,11 @@ class ImportSettings(Config):
         """Maximum bytes of event payloads that the memory budget allows in STITCHED_AT_ONCE groups
         together."""
         return self.memory_bytes // _BUDGET_PER_PAYLOAD_BYTE
+
+    @property
+    def segment_bytes(self) -> int:
+        """Maximum payload of the events of a log segment, bytes: of two at a time, one is encoded."""
+        return self.payload_bytes // 2
 
     @property
     def chunk_bytes(self) -> int:

@@ -335,6 +335,14 @@ class EventSpill:
             groups *= 2
         return min(max(even, _SMALL_BYTES), most)
 
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield every event, without removing it: in the order of requests' buckets, and records without a
+        request id last, which stay without one. Nothing may be added after."""
+        if self._buckets is not None:
+            self._deal(self._buckets)
+        yield from self._named()
+        yield from self._loose.batches()
+
     def _named(self) -> Iterator[pa.Table]:
         """Yield all events that had a request id when they were added, without removing them."""
         yield from self._held

@@ -28,7 +28,7 @@ from schemas.events import EVENT_SCHEMA
 from stitch.closing import NEVER, event_times
 from stitch.columnar.runs import run_starts
 from stitch.lake.chain import read_tail
-from stitch.lake.layout import segment_folder, segment_seq
+from stitch.lake.layout import segment_folder, segment_part, segment_seq
 from stitch.lake.store import Store
 
 BATCH_ROWS: Final = 16_384
@@ -83,10 +83,10 @@ def index_requests(key: U8, first_ns: I8, last_ns: I8) -> Index:
     return found
 
 
-def segment_name(lane: int, seq: int) -> str:
-    """Make a new, unique path for the segment of commit number `seq` of a lane; every attempt at the commit
-    needs another path."""
-    return f"{segment_folder(lane)}/{seq:012d}-{secrets.token_hex(8)}.arrow"
+def segment_name(lane: int, seq: int, part: int = 0) -> str:
+    """New unique path for segment `part` of commit `seq` of a lane; each attempt at the commit needs its
+    own."""
+    return f"{segment_folder(lane)}/{seq:012d}-{part:05d}-{secrets.token_hex(8)}.arrow"
 
 
 def encode_segment(name: str, rows: LogRows) -> tuple[pa.Buffer, Segment]:
@@ -153,6 +153,15 @@ class SegmentReader:
         }
         """Metadata of the schema of the events, as written."""
 
+    @property
+    def last_ns(self) -> int:
+        """Latest time of an event, ns; -NEVER if no event has one. Needs an index, NEVER without one."""
+        if self.batch_times is None:
+            return int(NEVER)
+        # An event without any time lets a batch reach to NEVER.
+        times = self.index["last_ns"] if not self.n_loose else self.batch_times["last_ns"]
+        return int(times.max(initial=-NEVER))
+
     def read(self, *, aside: bool | None = None) -> pa.Table:
         """Decode the events, with the metadata of the writer's schema.
 
@@ -187,7 +196,10 @@ def open_segment(store: Store, segment: Segment, columns: Sequence[str] | None =
         raise _damaged(segment, "is missing") from error
     if data.size != segment.size or hashlib.sha256(data).hexdigest() != segment.sha256:
         raise _damaged(segment, "is not what was committed")
-    found = SegmentReader(data, columns)
+    try:
+        found = SegmentReader(data, columns)
+    except (pa.ArrowException, ValueError) as error:
+        raise _damaged(segment, "is no log segment") from error
     if columns is None and found.schema.names != EVENT_SCHEMA.names:
         raise _damaged(segment, "is of another version")
     return found
@@ -212,14 +224,35 @@ def open_index(store: Store, segment: Segment) -> SegmentReader:
     whole[segment.size - end.size :] = np.frombuffer(end, np.uint8)
     try:
         return SegmentReader(pa.py_buffer(whole), [])
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError) as error:
         raise _damaged(segment, "is not what was committed") from error
 
 
 def read_segment(store: Store, segment: Segment) -> pa.Table:
-    """Events of a segment (EVENT_SCHEMA, with the writer's metadata), except rows set aside. Raises LakeError
-    if the segment is missing or differs from its commit."""
-    return events_of(open_segment(store, segment), segment)
+    """Events of a segment (EVENT_SCHEMA, with the writer's metadata) except rows set aside. Raises LakeError
+    if the segment is missing or differs from its commit, or its index is not of its events.
+    """
+    opened = open_segment(store, segment)
+    _verify_index(opened, segment)
+    try:
+        return events_of(opened, segment)
+    except (pa.ArrowException, ValueError) as error:
+        raise _damaged(segment, "cannot be decoded") from error
+
+
+def _verify_index(opened: SegmentReader, segment: Segment) -> None:
+    """Raise LakeError unless the index of a segment lists each request once, with at least one event each,
+    and has as many events as the segment; segments of older lakes have no index."""
+    index = opened.index
+    rows = index["rows"].astype(np.int64)
+    is_sound = (
+        bool((index["key"][1:] > index["key"][:-1]).all())
+        and bool((rows > 0).all())
+        and int(rows.sum()) + opened.n_loose == segment.rows
+        and opened.n_loose >= 0
+    )
+    if opened.has_index and not is_sound:
+        raise _damaged(segment, "has an index that is not of its events")
 
 
 def events_of(opened: SegmentReader, segment: Segment) -> pa.Table:
@@ -244,14 +277,14 @@ def _damaged(segment: Segment, what: str) -> LakeError:
 class KeptSegments:
     """Decides which segments of a lane are kept, as builders and repairs need them, and deletes the others.
 
-    A commit records the first commit whose segment is retained, and only then are earlier segments deleted;
-    so a retained segment that is missing was lost. The age of a segment is measured from its commit, on this
-    process's clock; that of a previous owner's segments from this process's first commit.
+    A commit records the first commit whose segment is retained, and only afterwards earlier segments are
+    deleted, so a missing retained segment was lost. The age of a segment is measured by this process's clock
+    from its commit; that of a segment of an earlier owner from the time at which the store wrote it.
     """
 
     def __init__(self, store: Store, lane: int, keep_ns: int, head: int, kept_from: int | None) -> None:
-        """keep_ns: minimum time for which segments are retained, ns. head: number of the lane's last commit.
-        kept_from: `Standing.kept_from` of that commit."""
+        """keep_ns: minimum time for which segments are retained; head: number of the lane's last commit;
+        kept_from: `Standing.kept_from` of that commit. Raises OSError."""
         self._store = store
         self._lane = lane
         self._keep_ns = keep_ns
@@ -259,8 +292,13 @@ class KeptSegments:
         """Commit number n such that the segments of commits 1 to n are old enough to be deleted."""
         self._promised = head + 1 if kept_from is None else kept_from
         self._commits: deque[tuple[int, int]] = deque()
-        """(time in ns, number) of this process's commits whose segments must still be retained, oldest
-        first."""
+        """(time in ns, number) of commits whose segments must still be retained, ascending."""
+        written_ns = 0
+        for file, at_ns in sorted(store.written(segment_folder(lane)).items()):  # by number of the commit
+            seq = segment_seq(file)
+            if seq is not None and self._aged_to < seq <= head:
+                written_ns = max(written_ns, at_ns)
+                self._commits.append((written_ns, seq))
 
     def kept_from(self, seq: int, now_ns: int, built_to: int) -> int:
         """Number of the first commit whose segment is retained once commit `seq`, the next one, is made.
@@ -283,13 +321,17 @@ class KeptSegments:
         sweep_segments(self._store, self._lane, self._aged_to, needed)
 
 
-def sweep_segments(store: Store, lane: int, to_seq: int, needed: Iterable[Segment]) -> None:
-    """Delete a lane's segments of commits 1 to `to_seq`, except `needed` ones. Raises OSError."""
+def sweep_segments(store: Store, lane: int, to_seq: int, needed: Iterable[Segment]) -> int:
+    """Delete a lane's segments of commits up to and including `to_seq`, except `needed` ones; returns their
+    number. Raises OSError."""
+    n_removed = 0
     names, folder = {segment.name for segment in needed}, segment_folder(lane)
     for file in store.names(folder):
         seq, name = segment_seq(file), f"{folder}/{file}"
         if seq is not None and seq <= to_seq and name not in names:
             store.remove(name)
+            n_removed += 1
+    return n_removed
 
 
 def named_segments(commits: Iterable[CommitRecord]) -> dict[str, Segment]:
@@ -309,11 +351,12 @@ def lost_segments(store: Store, lane: int, commits: Sequence[CommitRecord]) -> l
     if standing is None or standing.kept_from is None or standing.ended_to_ns is not None:
         return []
     kept_from: int | None = standing.kept_from
-    by_seq = {segment_seq(name.rpartition("/")[2]): one for name, one in named_segments(commits).items()}
+    files = {name.rpartition("/")[2]: one for name, one in named_segments(commits).items()}
+    by_place = {(segment_seq(file), segment_part(file)): one for file, one in files.items()}
     there = {*store.names(folder := segment_folder(lane))}
     lost = [
         (seq, segment)
-        for seq, segment in by_seq.items()
+        for (seq, _), segment in by_place.items()
         if seq is not None
         and seq >= standing.kept_from
         and segment.name.removeprefix(f"{folder}/") not in there

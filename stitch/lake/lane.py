@@ -198,6 +198,8 @@ class Lane:
         fields = dict(body)
         if body.kind in ("import", "takeover") and self._tail.records:
             fields["standing"] = self._tail.standing.kept()
+        if body.kind == "import":
+            fields["standing"] = self._with_kept_events(fields["standing"], body.standing)
         return CommitRecord(
             **fields,
             lane=self.lane,
@@ -207,6 +209,15 @@ class Lane:
             created_by=self._created_by,
             window_length_ns=self._info.window_length_ns,
         )
+
+    def _with_kept_events(self, before: Standing, body: Standing) -> Standing:
+        """State of a lane of files after an import that logged its events in `body.segments`, if any: from
+        the first of them on all are retained, or from `body.kept_from` on."""
+        if not body.segments and not before.logs:
+            return before
+        known = [at for at in (body.kept_from, before.kept_from) if at is not None]
+        first = max(known, default=self.seq)
+        return before.model_copy(update={"segments": body.segments, "logs": True, "kept_from": first})
 
     def _publish(self, items: Iterable[Publish]) -> None:
         """Move committed files to their final names. A file that exists there already must equal the

@@ -144,6 +144,14 @@ def segment_seq(file: str) -> int | None:
     return int(seq) if dash and seq.isdecimal() and file.endswith(".arrow") else None
 
 
+def segment_part(file: str) -> int:
+    """Number of a log segment (last part of its name) among those of its commit; 0 in names of earlier
+    versions, which had one a commit.
+    """
+    parts = file.split("-")
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 0
+
+
 def file_name(lane: int, seq: int, part: int) -> str:
     """Last part of a data file's name, `<lane>-<commit>-<part>.parquet`, which is never used twice in a
     lake."""

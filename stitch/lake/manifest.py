@@ -425,12 +425,14 @@ def _sealed_to_ns(tails: Iterable[Tail]) -> int | None:
     """Time, ns, up to which windows are sealed by the upkeep lane, if it builds them from a log, and by every
     live lane of an earlier version; None if there is neither.
 
-    _NOTHING if any of these has sealed nothing yet; ended lanes are ignored.
+    What sealed nothing yet prevents sealing; an ended lane is ignored, and so is one of imported files.
     """
     found = [*tails]
     built = next((tail.standing.sealed_to_ns for tail in found if tail.lane == UPKEEP_LANE), None)
     live = [tail.standing for tail in found if tail.standing.positions]
     if live and all(at.ended_to_ns is not None for at in live):
+        return None
+    if not live and any(tail.standing.logs for tail in found):  # kept events of complete imports
         return None
     # A lane that logs goes on with the seal that an earlier version left.
     going = [at for at in live if at.ended_to_ns is None and (not at.logs or built is None)]

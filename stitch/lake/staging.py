@@ -90,10 +90,9 @@ class Staging:
         with self._lock:
             self._items = [item for item in self._items if item.window != window.name]
 
-    def add_segment(self, rows: LogRows, seq: int | None = None) -> Segment:
-        """Write raw events as a log segment of commit number `seq`; None: the commit being staged. Raises
-        OSError."""
-        name = segment_name(self.lane, self.seq if seq is None else seq)
+    def add_segment(self, rows: LogRows, seq: int | None = None, part: int = 0) -> Segment:
+        """Write raw events as log segment `part` of commit `seq` (default: this one). Raises OSError."""
+        name = segment_name(self.lane, self.seq if seq is None else seq, part)
         data, segment = encode_segment(name, rows)
         self._store.put(name, data)
         with self._lock:

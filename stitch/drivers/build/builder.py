@@ -146,6 +146,15 @@ class Builder(LogView):
             in_memory=settings.planned_in_memory,
         )
 
+    @property
+    def n_unbuilt(self) -> int:
+        """Number of windows that the log is ahead of: never built, or to be built again."""
+        self._bind_frozen()
+        windows = {
+            window.start_ns: window for window in self._plan.windows() if not self._is_frozen(window.start_ns)
+        }
+        return len(self._dirty(windows)) + sum(start not in self._versions for start in windows)
+
     # -- plan ------------------------------------------------------------------------------------------------
 
     def step(self, now_ns: int, *, finished: bool = False, urgent: bool = False) -> Step:
@@ -381,8 +390,10 @@ class Builder(LogView):
         lake_window = Window(window.start_ns, self._length_ns)
         settings = recorded_settings(self._log.config)
         since: dict[int, int] = {}
+        of_lanes: Counter[int] = Counter()
         for segment in self._of_window(window.start_ns) if len(window.requests) else ():
             since.setdefault(segment.lane, segment.seq)
+            of_lanes[segment.lane] += segment.rows_of[window.start_ns]
         own: Counter[str] = Counter()
         moved: dict[int, int] = {}
         large = LargeRequests(window.requests, settings.stitch.max_events_per_flow)
@@ -411,6 +422,7 @@ class Builder(LogView):
             through=tuple(self._log.through.items()),
             since=tuple(sorted(since.items())),
             events=own["events"],
+            lanes=tuple(sorted(of_lanes.items())),
             duplicates=own["duplicates"],
             rejected=own["rejected"],
             moved=tuple(
@@ -535,7 +547,8 @@ class Builder(LogView):
         """Number of events in the log that belong to no built window once the versions `said` are
         committed."""
         versions = {**self._versions, **{window.start_ns: window for window in said}}
-        total = 0
+        timeless = self._plan.window(int(NEVER))
+        total = 0 if timeless is None else timeless.rows  # in no window as long as the log has them
         for start, window in windows.items():
             version = versions.get(start)
             if version is None:
@@ -558,7 +571,7 @@ class Builder(LogView):
             if start not in versions or versions[start].digest != window.digest
         }
         free = dict(self._log.through)
-        for (lane, seq), one in self._log.segments.items():
+        for (lane, seq, _), one in self._log.segments.items():
             if lane in free and not wanted.isdisjoint(one.rows_of):
                 free[lane] = min(free[lane], seq - 1)
         for start, window in windows.items():

@@ -13,7 +13,7 @@ from schemas.commits import CommitRecord, Segment
 from schemas.errors import LakeError
 from stitch.lake.chain import lanes, last_number, read_records, read_tail
 from stitch.lake.event_log import INDEX_TYPE, Index, SegmentReader, open_index, open_segment
-from stitch.lake.layout import segment_folder, segment_seq
+from stitch.lake.layout import segment_folder, segment_part, segment_seq
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
@@ -31,6 +31,8 @@ class LogSegment:
     """The segment's file, as named in the commit."""
     n_loose: int
     """Number of records without a request id."""
+    part: int = 0
+    """Number of the segment among those of its commit."""
     loose: Index = field(default_factory=lambda: np.zeros(0, INDEX_TYPE))
     """Index of the requests of those records that have no request id; set by `LooseRecords.name`."""
     loose_key: U8 = field(default_factory=lambda: _NO_KEYS)
@@ -38,6 +40,11 @@ class LogSegment:
     rows_of: dict[int, int] = field(default_factory=dict)
     """Start of a window, ns -> number of events in this segment whose request begins in that window; set by
     `RequestPlan`."""
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """(Lane, commit, part): a segment that was restored has that of the one it replaces."""
+        return self.lane, self.seq, self.part
 
 
 class UnreadableSegmentError(LakeError):
@@ -52,35 +59,39 @@ class _LaneLog:
     head: int = 0
     """Number of the last commit read; 0: none."""
     kept_from: int = 1
-    """Number of the first commit whose segment the lane still retains."""
-    lost: dict[int, int] = field(default_factory=dict)
-    """Commit number of a segment that is gone or damaged -> number of its events counted as missing; entries
-    before `kept_from` are dropped when the lane's commits are next read."""
+    """Number of the first commit whose segment the lane retains."""
+    lost: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(Commit, part) of a segment that is gone or damaged -> number of its events counted as missing; those
+    before `kept_from` are dropped when the lane is next read."""
     watermark_ns: int | None = None
     """Watermark of the last commit read, ns; None: not known yet."""
     ended: bool = False
     """True if an operator ended the lane."""
     has_positions: bool = False
     """True if the lane reads partitions; False for a lane of imported files."""
+    logs: bool = False
+    """True if the lane has a log: it reads partitions, or events of imported files were kept."""
     config: dict[str, Any] = field(default_factory=dict)
     """Settings recorded by the latest commit read that records any."""
 
     @property
     def start(self) -> int:
-        """Number of the first commit such that its segment and all later ones are available."""
-        return max([self.kept_from, *(seq + 1 for seq in self.lost)])
+        """First commit from which on every segment is available."""
+        return max([self.kept_from, *(seq + 1 for seq, _ in self.lost)])
 
     def note(self, record: CommitRecord) -> None:
         """Update watermark, `ended` and settings from a commit of the lane."""
         standing = record.standing
         self.has_positions = bool(standing.positions)
+        self.logs = self.has_positions or standing.logs
         self.watermark_ns, self.ended = standing.watermark_ns, standing.ended_to_ns is not None
         if "stitch" in record.config:
             self.config = record.config
 
 
 class LogFollower:
-    """Reader of the logs of all live lanes of a lake. Used by one thread. Raises LakeError, OSError."""
+    """Reader of the logs of a lake: of live lanes, and of imports that kept their events. Used by one thread.
+    Raises LakeError, OSError."""
 
     def __init__(self, store: Store, *, only_logging: bool = False) -> None:
         """only_logging: ignore segments written by lanes of an earlier version of this program, which
@@ -88,10 +99,10 @@ class LogFollower:
         self._store = store
         self._only_logging = only_logging
         self._lanes: dict[int, _LaneLog] = {}
-        self.segments: dict[tuple[int, int], LogSegment] = {}
-        """(lane number, commit number) -> available segment."""
-        self._unreadable: set[tuple[int, int]] = set()
-        """(lane number, commit number) of segments that could not be read since the last `follow`."""
+        self.segments: dict[tuple[int, int, int], LogSegment] = {}
+        """`LogSegment.place` -> available segment."""
+        self._unreadable: set[tuple[int, int, int]] = set()
+        """`LogSegment.place` of segments that could not be read since the last `follow`."""
         self.missing = 0
         """Number of lost events: commits count them, but they are neither in a built window nor in any
         segment."""
@@ -124,21 +135,21 @@ class LogFollower:
         if last_number(self._store, lane, log.head) == log.head and not lost:
             return [], []
         last = read_tail(self._store, lane).records[-1].record
-        if not last.standing.positions:
+        if not (last.standing.positions or last.standing.logs):
             log.head = last.seq
             return [], []
         kept_from = last.seq + 1 if last.standing.kept_from is None else last.standing.kept_from
         known = max(known, log.head)
         # Records of what is not kept need not be read, but for what nobody has built.
         begin = log.head + 1 if log.head else max(1, min(known + 1, kept_from))
-        named: dict[int, Segment] = {}
+        named: dict[tuple[int, int], Segment] = {}
         for link in read_records(self._store, lane, range(begin, last.seq + 1)):
             record = link.record
             log.note(record)
             if self._only_logging and not record.standing.logs:
                 continue
             self.missing += record.counters.events_unlogged if record.seq > known else 0
-            named |= {_seq(one): one for one in record.standing.segments}
+            named |= {_place(one): one for one in record.standing.segments}
         log.head = last.seq
         there = {*self._store.names(segment_folder(lane))}
         gone = {
@@ -148,27 +159,28 @@ class LogFollower:
         }
         fresh: list[LogSegment] = []
         log.kept_from = max(log.kept_from, kept_from)
-        for seq, segment in sorted(named.items()):
-            before = self.segments.get((lane, seq))
+        for place, segment in sorted(named.items()):
+            (seq, part), at = place, (lane, *place)
+            before = self.segments.get(at)
             if before is not None and before.file.name == segment.name:
                 continue
             is_kept = seq >= kept_from and _file(segment) in there
             opened = self._opened(segment) if is_kept else None
             if opened is not None:
-                fresh.append(LogSegment(lane, seq, segment, opened.n_loose))
-                self.missing -= log.lost.pop(seq, 0)  # it was read again
+                fresh.append(LogSegment(lane, seq, segment, opened.n_loose, part))
+                self.missing -= log.lost.pop(place, 0)  # it was read again
                 if before is not None:
-                    gone[lane, seq] = before
-            elif before is None and seq not in log.lost:  # swept, or lost: what was built of it stays
-                log.lost[seq] = segment.rows if seq > known else 0
-                self.missing += log.lost[seq]
+                    gone[at] = before
+            elif before is None and place not in log.lost:  # swept, or lost: what was built of it stays
+                log.lost[place] = segment.rows if seq > known else 0
+                self.missing += log.lost[place]
         # Whole segments before one that is gone stay: windows that nobody built need them.
-        replaced = {(lane, one.seq) for one in fresh}
-        log.lost |= {seq: 0 for at, seq in gone if (at, seq) not in replaced}
-        log.lost = {seq: events for seq, events in log.lost.items() if seq >= kept_from}
+        replaced = {one.place for one in fresh}
+        log.lost |= {at[1:]: 0 for at in gone if at not in replaced}
+        log.lost = {place: events for place, events in log.lost.items() if place[0] >= kept_from}
         for at in gone:
             self.segments.pop(at, None)
-        self.segments |= {(lane, one.seq): one for one in fresh}
+        self.segments |= {one.place: one for one in fresh}
         return fresh, [*gone.values()]
 
     def lost(self) -> list[tuple[int, int]]:
@@ -177,13 +189,13 @@ class LogFollower:
         return [
             (lane, seq)
             for lane, log in self._lanes.items()
-            for seq in sorted(log.lost)
+            for seq, _ in sorted(log.lost)
             if seq >= log.kept_from
         ]
 
     def lose(self, segment: LogSegment, events: int) -> None:
-        """Count `events` events of `segment`, which is gone, as missing."""
-        self._lanes[segment.lane].lost[segment.seq] = events
+        """Count `events` events of a segment that is gone as missing."""
+        self._lanes[segment.lane].lost[segment.seq, segment.part] = events
         self.missing += events
 
     def _opened(self, segment: Segment) -> SegmentReader | None:
@@ -202,22 +214,28 @@ class LogFollower:
 
     @property
     def through(self) -> dict[int, int]:
-        """Lane number -> number of the last commit read, for lanes that read partitions."""
-        return {lane: log.head for lane, log in sorted(self._lanes.items()) if log.has_positions}
+        """Lane -> number of the last commit read, for lanes with a log."""
+        return {lane: log.head for lane, log in sorted(self._lanes.items()) if log.logs}
 
     def start(self, lane: int) -> int:
         """Number of the lane's first commit such that its segment and all later ones are available."""
         return self._lanes[lane].start if lane in self._lanes else 1
 
+    def kept_from(self, lane: int) -> int:
+        """Number of the lane's first commit whose segment, like all later ones, the lane retains: those that
+        are missing nevertheless were lost."""
+        return self._lanes[lane].kept_from if lane in self._lanes else 1
+
     def first(self, lane: int) -> int:
-        """Number of the lane's first commit whose segment is available; if there is none, the same as
-        `start`."""
-        return min((seq for own, seq in self.segments if own == lane), default=self.start(lane))
+        """Number of the lane's first commit whose segment is available; without one, as `start`."""
+        return min((seq for own, seq, _ in self.segments if own == lane), default=self.start(lane))
 
     @property
     def config(self) -> dict[str, Any]:
-        """Settings recorded by the first lane whose commits record any; empty if none do."""
-        return next((log.config for _, log in sorted(self._lanes.items()) if log.config), {})
+        """Settings recorded by the first lane whose commits record any, those that read partitions before
+        those of imported files; empty if none do."""
+        own = sorted(self._lanes.items(), key=lambda at: (not at[1].has_positions, at[0]))
+        return next((log.config for _, log in own if log.config), {})
 
     @property
     def watermark_ns(self) -> int | None:
@@ -234,9 +252,10 @@ class LogFollower:
 
     @property
     def over(self) -> bool:
-        """True if there are lanes that read partitions and all of them were ended."""
-        own = [log for log in self._lanes.values() if log.has_positions]
-        return bool(own) and all(log.ended for log in own)
+        """True if there is a log and nothing more is expected: all lanes that read partitions were ended, or
+        there are only kept events of imported files."""
+        own = [log for log in self._lanes.values() if log.logs]
+        return bool(own) and all(log.ended or not log.has_positions for log in own)
 
     def open(self, segment: LogSegment, columns: list[str] | None = None) -> SegmentReader:
         """Open a segment to read its events. columns: names of the columns to read; None: all. Raises
@@ -255,15 +274,16 @@ class LogFollower:
             raise self._noted(segment, error) from error
 
     def _noted(self, segment: LogSegment, error: LakeError) -> UnreadableSegmentError:
-        self._unreadable.add((segment.lane, segment.seq))
+        self._unreadable.add(segment.place)
         return UnreadableSegmentError(error.message, remedy=error.remedy)
 
 
-def _seq(segment: Segment) -> int:
-    """Number of the commit whose events a segment contains, from its name."""
-    seq = segment_seq(_file(segment))
+def _place(segment: Segment) -> tuple[int, int]:
+    """(Number of the commit whose events a segment holds, number of the segment in it)."""
+    file = _file(segment)
+    seq = segment_seq(file)
     assert seq is not None
-    return seq
+    return seq, segment_part(file)
 
 
 def _file(segment: Segment) -> str:

@@ -205,17 +205,18 @@ class LogView:
         if not fresh and not left:
             return
         for one in left:
-            if (one.lane, one.seq) not in self._log.segments:
+            if one.place not in self._log.segments:
                 self._log.lose(one, self._unbuilt([one]))
         segments = [*self._log.segments.values()]
-        replaced = [one for one in left if (one.lane, one.seq) in self._log.segments]
-        is_loose, was_whole, self._plan_is_whole = self._loose.name(segments), self._plan_is_whole, False
-        if is_loose or not was_whole:
+        replaced = [one for one in left if one.place in self._log.segments]
+        renamed = [one for one in self._loose.name(segments) if one not in fresh]
+        was_whole, self._plan_is_whole = self._plan_is_whole, False
+        if not was_whole:
             self._plan.reset(segments)
         else:
-            self._plan.remove(replaced, lambda _: False)
             self._plan.remove([one for one in left if one not in replaced], self._is_frozen)
-            self._plan.add(fresh)
+            self._plan.remove([*replaced, *renamed], lambda _: False)
+            self._plan.add([*renamed, *fresh])
         self._plan_is_whole = True
         if left:
             self._forget_past()
@@ -229,9 +230,7 @@ class LogView:
         for segment in segments:
             for start, rows in segment.rows_of.items():
                 version = self._versions.get(start)
-                if start != NEVER and (
-                    version is None or dict(version.through).get(segment.lane, 0) < segment.seq
-                ):
+                if version is None or dict(version.through).get(segment.lane, 0) < segment.seq:
                     total += rows
         return total
 

@@ -31,30 +31,33 @@ class LooseRecords:
         self._read = read
         self._records: dict[tuple[int, int, str], pa.Table] = {}
 
-    def name(self, segments: Iterable[LogSegment]) -> bool:
-        """Assign requests to the records without a request id: set `loose_key` and `loose` of each segment.
+    def name(self, segments: Iterable[LogSegment]) -> list[LogSegment]:
+        """Set `loose_key` and `loose` of each segment: keys and index of its records without a request id.
 
-        Returns False, and sets nothing, if no segment has such records.
+        Returns the segments of which a record has another request than before, or one for the first time.
         """
         every = [*segments]
         if not any(one.n_loose for one in every):
             self._records = {}
-            return False
+            return []
         known = {(one.lane, one.seq, one.file.name): one for one in every}
         self._records = {
             at: self._records[at] if at in self._records else self._of(one) for at, one in known.items()
         }
         tables = [table.select(LINKING_COLUMNS) for table in self._records.values()]
         key = loose_keys(pa.concat_tables(tables).combine_chunks())
-        start = 0
+        start, changed = 0, []
         for at, table in self._records.items():
             own = key[start : start + table.num_rows]
             start += table.num_rows
             loose = whole(table["request_id"]).is_null().to_numpy(zero_copy_only=False)
             first, last = event_times(table)
+            if np.array_equal(known[at].loose_key, own[loose]):
+                continue
             known[at].loose_key = own[loose]
             known[at].loose = index_requests(own[loose], first[loose], last[loose])
-        return True
+            changed.append(known[at])
+        return changed
 
     def _of(self, segment: LogSegment) -> pa.Table:
         table = self._read(segment, COLUMNS)

@@ -119,9 +119,9 @@ class RequestPlan:
         """Starts of windows whose requests are in memory, the least recently changed first (a dict used as an
         ordered set)."""
         self._windows: dict[int, PlannedWindow] = {}
-        """Start of a window, ns -> window with at least one request; NEVER -> requests without a time."""
-        self._segments: dict[tuple[int, int], LogSegment] = {}
-        """(lane number, commit number) -> segment that the plan includes."""
+        """Start, ns -> window with at least one request; NEVER -> requests without a time."""
+        self._segments: dict[tuple[int, int, int], LogSegment] = {}
+        """`LogSegment.place` -> segment that is planned."""
         self._sieve: U1 = np.zeros(1, np.uint8)
         """Bloom filter with one hash function over the keys of all requests: most requests in a new segment
         are new, and need not be searched for in any window."""
@@ -141,7 +141,7 @@ class RequestPlan:
             starts = self._place(merged)
             for one, own in zip(some, parts, strict=True):
                 one.rows_of = _rows_by_start(starts[np.searchsorted(merged["key"], own["key"])], own["rows"])
-                self._segments[one.lane, one.seq] = one
+                self._segments[one.place] = one
             self._map()
 
     def _map(self) -> None:
@@ -172,7 +172,7 @@ class RequestPlan:
         touched: set[int] = set()
         for one in segments:
             touched |= {*one.rows_of}
-            self._segments.pop((one.lane, one.seq), None)
+            self._segments.pop(one.place, None)
         there = {start for one in self._segments.values() for start in one.rows_of}
         for start in touched:
             window = self._windows.get(start)

@@ -20,10 +20,11 @@ from stitch.columnar.runs import whole
 from stitch.drivers.refusals import KERNEL_SOURCE
 from stitch.kernel import reject_rows
 
-_DETAILS: Final = {
+DETAILS: Final = {
     Reason.BAD_TIME: "a record needs a time",
     Reason.ABSURD_TIME: "far ahead of the clock: a wrong clock, or a wrong unit",
 }
+"""Reason for which an event is rejected -> detail of its dead letter."""
 
 
 def refusals(events: pa.Table, first: I8, last: I8, latest_ns: int) -> dict[Reason, B1]:
@@ -100,7 +101,7 @@ class Arrivals:
         self.refused[reason.value] += events.num_rows
         room = min(events.num_rows, self._max_letters - len(self._letters))
         if room > 0:
-            self._letters += reject_rows(events, np.arange(room), reason, _DETAILS.get(reason, ""))
+            self._letters += reject_rows(events, np.arange(room), reason, DETAILS.get(reason, ""))
 
     def events(self) -> pa.Table:
         """Accepted events (EVENT_SCHEMA), each column in one chunk."""

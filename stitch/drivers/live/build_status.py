@@ -17,4 +17,13 @@ class BuildStatus:
     """All windows that end by this time, ns since the epoch, are built, as far as this process knows; None:
     no window is built."""
     trouble: str | None = None
-    """Reason why windows cannot be built; None: they can."""
+    """Sentence on why this process failed to build windows; None: it did not, or another one builds since."""
+    has_given_up: bool = False
+    """True if this process left building to another one after failures, and was not elected since."""
+    sweep_trouble: str | None = None
+    """Sentence on why files of replaced windows cannot be removed; None: they can. Windows are built."""
+
+    @property
+    def troubles(self) -> str | None:
+        """All that is wrong, as sentences; None if nothing is."""
+        return " ".join(filter(None, (self.trouble, self.sweep_trouble))) or None

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Final
 
@@ -80,7 +80,14 @@ class BuildWork:
         self._stops = threading.Event()
         self._work: Future[None] | None = None
         self._wakes_ns = 0
-        self._swept_ns = 0
+        self._sweeps_ns = 0
+        self._sweep_trouble: str | None = None
+        self._n_failures = 0
+        """Failures in a row."""
+        self._stands_ns = 0
+        """Time, ns, from which this process stands for election."""
+        self._failed_at = 0
+        """Last commit of the upkeep lane when this process gave building up: one after it is another's."""
         self._stage: tuple[frozenset[str], int] = (frozenset(), 0)
         """(names of files that other builders staged, time in ns since which this set has not changed)."""
         self._status = BuildStatus()
@@ -147,12 +154,9 @@ class BuildWork:
         now_ns = self._clock().now_ns
         self._wakes_ns = now_ns + LOOK_NS
         try:
-            self._is_elected = self._is_elected or self._election.take(self._held)
-            if not self._is_elected:
-                self.young.clear()
-                self._status = BuildStatus()
+            if not self._stands(now_ns, urgent=urgent):
                 return
-            self._status = replace(self._status, builds=True)
+            self._status = replace(self._status, builds=True, has_given_up=False)
             if self._builder is None:
                 # At the end nobody is waited for: who builds is settled, and upkeep can be run again.
                 if not urgent and self._others_build(now_ns):
@@ -166,33 +170,77 @@ class BuildWork:
             while self._step(self._builder, now_ns, urgent=urgent).did_anything:
                 if self._stops.is_set():
                     break
-            if now_ns - self._swept_ns >= self._live.build_grace_ns:
-                self._builder.sweep(now_ns)
-                self._builder.sweep_ended()
-                self._swept_ns = now_ns
         except CommitTakenError:  # a lease is over where its holder slept, a lock is taken again
-            self._builder = None
-            self._held.close()
-            self._is_elected = False
-        except (LakeError, OSError) as error:
-            self._builder = None
-            self._swept_ns = 0  # a commit may stand whose replaced files were not renamed
-            self._wakes_ns = now_ns + self._live.build_retry_ns
-            why = (
-                f"{error.message} {error.remedy}"
-                if isinstance(error, LakeError)
-                else str(error.strerror or error)
-            )
-            self._status = BuildStatus(builds=True, trouble=f"Windows cannot be built: {why}")
+            self._leave_election()
+        except (LakeError, OSError, MemoryError) as error:
+            self._fail(error, now_ns)
+        else:
+            self._sweep(self._builder, now_ns)
+
+    def _stands(self, now_ns: int, *, urgent: bool) -> bool:
+        """True if this process is elected to build. After failures it does not stand for election for
+        `build_pause_ns`, unless `urgent`; its trouble stays in the status until another process built. Raises
+        OSError.
+        """
+        if not self._is_elected and (urgent or now_ns >= self._stands_ns):
+            self._is_elected = self._election.take(self._held)
+        if self._is_elected:
+            return True
+        self.young.clear()
+        has_trouble = self._status.trouble is not None
+        if not has_trouble or last_number(self._store, UPKEEP_LANE, self._failed_at) > self._failed_at:
+            self._status = BuildStatus(has_given_up=self._status.has_given_up)
+        return False
+
+    def _leave_election(self) -> None:
+        """Drop the builder, and let another process be elected."""
+        self._builder = None
+        self._held.close()
+        self._is_elected = False
+
+    def _fail(self, error: LakeError | OSError | MemoryError, now_ns: int) -> None:
+        """Note a failure to build; after `build_attempts` in a row, leave building to another process."""
+        self._builder = None
+        self._sweeps_ns = 0  # a commit may stand whose replaced files were not renamed
+        self._wakes_ns = now_ns + self._live.build_retry_ns
+        self._n_failures += 1
+        why = f"Windows cannot be built: {_reason(error)}"
+        has_given_up = self._n_failures >= self._live.build_attempts
+        if has_given_up:
+            self._n_failures = 0
+            self._stands_ns = now_ns + self._live.build_pause_ns
+            with suppress(LakeError, OSError):  # else what another process built is noticed too early
+                self._failed_at = read_tail(self._store, UPKEEP_LANE).head
+            self._leave_election()
+            why += f" Left to another process after {self._live.build_attempts} attempts."
+        self._status = BuildStatus(builds=self._is_elected, trouble=why, has_given_up=has_given_up)
+
+    def _sweep(self, builder: Builder | None, now_ns: int) -> None:
+        """Remove files that were replaced longer than the grace ago, once a grace; after a failure sooner.
+        What fails is noted, and holds up no build."""
+        if builder is None or now_ns < self._sweeps_ns:
             return
+        try:
+            builder.sweep(now_ns)
+            builder.sweep_ended()
+        except (LakeError, OSError) as error:
+            self._sweep_trouble = f"Files of replaced windows cannot be removed: {_reason(error)}"
+            self._sweeps_ns = now_ns + self._live.build_retry_ns
+        else:
+            self._sweep_trouble = None
+            self._sweeps_ns = now_ns + self._live.build_grace_ns
+        self._status = replace(self._status, sweep_trouble=self._sweep_trouble)
 
     def _step(self, builder: Builder, now_ns: int, *, urgent: bool) -> Step:
         began, before = time.monotonic(), builder.last
         step = builder.step(now_ns, urgent=urgent)
+        self._n_failures = 0
         if builder.last is not None and builder.last is not before:
             self._told(builder.last, time.monotonic() - began)
         # A backlog takes many steps: it is seen to shrink.
-        self._status = BuildStatus(True, builder.n_waiting, builder.sealed_to_ns)
+        self._status = BuildStatus(
+            True, builder.n_waiting, builder.sealed_to_ns, sweep_trouble=self._sweep_trouble
+        )
         return step
 
     def _others_build(self, now_ns: int) -> bool:
@@ -204,3 +252,12 @@ class BuildWork:
         if stages != self._stage[0]:
             self._stage = stages, now_ns
         return bool(stages) and now_ns - self._stage[1] < self._live.build_stage_ns
+
+
+def _reason(error: LakeError | OSError | MemoryError) -> str:
+    """Sentence on an error, for people."""
+    if isinstance(error, LakeError):
+        return f"{error.message} {error.remedy}"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory."
+    return f"{error.strerror or error}."

@@ -505,8 +505,8 @@ class LiveRun:
         return self._work.bytes + sum(lane.bytes for lane in self._lanes.values())
 
     def _tell_build(self) -> None:
-        if self._build.status.trouble != self._build_trouble:
-            self._build_trouble = self._build.status.trouble
+        if self._build.status.troubles != self._build_trouble:
+            self._build_trouble = self._build.status.troubles
             self._watch.building(self._build_trouble)
 
     def _tell(self) -> None:

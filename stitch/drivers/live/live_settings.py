@@ -60,6 +60,12 @@ class LiveSettings(Config):
     """Time without a sign of life after which another process builds the windows of a lake in a bucket."""
     build_retry_ns: Expert[int] = Field(default=5 * NS_PER_SECOND, gt=0)
     """Time after a failure until the process tries to build windows again."""
+    build_attempts: Expert[int] = Field(default=3, ge=1)
+    """Number of failures in a row after which the process lets another one build windows, as the cause may be
+    its own: a full disk, too little memory."""
+    build_pause_ns: Expert[int] = Field(default=60 * NS_PER_SECOND, ge=0)
+    """Time after `live.build_attempts` failures until the process may build windows again if no other one
+    does."""
     build_stage_ns: Expert[int] = Field(default=10 * NS_PER_SECOND, ge=0)
     """Time without a change after which another builder's staged files count as left behind by a process that
     died."""

@@ -27,7 +27,7 @@ from stitch.drivers.live.live_settings import RECORDED
 from stitch.lake.chain import lanes, read_records
 from stitch.lake.event_log import named_segments, open_segment
 from stitch.lake.lane import Lane
-from stitch.lake.layout import segment_seq
+from stitch.lake.layout import segment_part, segment_seq
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import Store
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
@@ -81,20 +81,20 @@ def read_again(
         )
     first = head + 1 if standing.kept_from is None else standing.kept_from
     records = {link.record.seq: link.record for link in read_records(store, number, range(first, head + 1))}
-    current = {_seq(one): one for one in named_segments(records.values()).values()}
+    current = {_place(one): one for one in named_segments(records.values()).values()}
     damaged = [
-        seq for seq, segment in sorted(current.items()) if seq in records and not _is_whole(store, segment)
+        at for at, segment in sorted(current.items()) if at[0] in records and not _is_whole(store, segment)
     ]
     if not damaged:
         raise LakeError(f"Every segment of lane {number} is whole.", remedy="There is nothing to read again.")
     lost: list[PartitionRange] = []
-    before = sum(current[seq].rows for seq in damaged)
+    before = sum(current[at].rows for at in damaged)
     latest_ns = run.now_ns + settings.max_future_ns
     with lane.stage() as staging:
         made: list[Segment] = []
-        for seq in damaged:
+        for seq, part in damaged:
             events, gone = _events(records[seq], log, decode, latest_ns)
-            made.append(staging.add_segment(log_rows(events), seq))
+            made.append(staging.add_segment(log_rows(events), seq, part))
             lost += gone
         after = sum(segment.rows for segment in made)
         if after < before and not accept_gaps:
@@ -116,9 +116,9 @@ def read_again(
             ),
         )
     # Nothing names them any more but commits of before.
-    for seq in damaged:
-        if store.size(current[seq].name) is not None:
-            store.remove(current[seq].name)
+    for at in damaged:
+        if store.size(current[at].name) is not None:
+            store.remove(current[at].name)
     return ReadAgain(len(damaged), before, after, tuple(lost))
 
 
@@ -139,11 +139,12 @@ def _is_whole(store: Store, segment: Segment) -> bool:
     return True
 
 
-def _seq(segment: Segment) -> int:
-    """Number of the commit whose events a segment contains, from the segment's name."""
-    seq = segment_seq(segment.name.rpartition("/")[2])
+def _place(segment: Segment) -> tuple[int, int]:
+    """(Number of the commit whose events a segment holds, number of the segment in it), from its name."""
+    file = segment.name.rpartition("/")[2]
+    seq = segment_seq(file)
     assert seq is not None
-    return seq
+    return seq, segment_part(file)
 
 
 def _events(

@@ -34,8 +34,8 @@ def repair(run: UpkeepRun, scratch: Scratch, *, dry_run: bool = False) -> Repair
     """Rebuild every window that has late events, or whose damaged log was restored, and delete files whose
     grace period is over.
 
-    Raises LakeError, CommitTakenError (another builder committed: run it again), OSError; windows that were
-    already committed stay rebuilt.
+    If another writer commits first, as a live builder may, it plans again. Raises LakeError,
+    CommitTakenError (others were always first: run it again), OSError; windows committed before stay rebuilt.
     """
     manifest = open_manifest(run.store, run.lake)
     if dry_run:
@@ -46,8 +46,14 @@ def repair(run: UpkeepRun, scratch: Scratch, *, dry_run: bool = False) -> Repair
     )
     # A window that ingestion waits for is not built before its time.
     settings = BuildSettings(linger_ns=live.linger_ns, patience_ns=live.patience_ns)
-    builder = Builder(run.store, run, scratch, settings)
     total = Step()
-    while (done := builder.step(run.now_ns, urgent=True)).did_anything:
-        total = total.and_(done)
-    return Repaired(total.again, total.events, total.late, builder.sweep(run.now_ns))
+
+    def attempt() -> int:
+        nonlocal total
+        builder = Builder(run.store, run, scratch, settings)
+        while (done := builder.step(run.now_ns, urgent=True)).did_anything:
+            total = total.and_(done)
+        return builder.sweep(run.now_ns)
+
+    removed = run.retry(attempt)
+    return Repaired(total.again, total.events, total.late, removed)

@@ -168,10 +168,6 @@ WINDOWS_A_COMMIT: Final = 128
 interruption loses."""
 
 
-_LOSSES_BORNE: Final = 8
-"""Maximum number of commits in a row that a run may lose to other writers before it gives up."""
-
-
 @dataclass(frozen=True, slots=True)
 class Compacted:
     """Counts of a run of `flowdiff compact`, or of its dry run."""
@@ -227,7 +223,7 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
                 n_windows, losses = n_windows + len(group), 0
         except (CommitTakenError, FileNotFoundError):  # lost the number, or the stage, to another writer
             losses, size = losses + 1, max(1, size // 4)  # one window takes less time than a builder's pause
-            if losses > _LOSSES_BORNE:
+            if losses > run.losses_borne:
                 raise
             continue
         removed = lane.sweep(run.sweep_ns)

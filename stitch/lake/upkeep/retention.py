@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from schemas.commits import Replaced, Retirement
-from stitch.lake.layout import REPORTS, SIDE_TABLES, SideTable, report_folders, sweep_drafts
+from schemas.commits import CommitBody, Replaced, Retirement, Standing
+from stitch.lake.chain import read_records, read_tail
+from stitch.lake.event_log import open_index, sweep_segments
+from stitch.lake.lane import FILE_LANE, Lane
+from stitch.lake.layout import REPORTS, SIDE_TABLES, LakeInfo, SideTable, report_folders, sweep_drafts
 from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
 from stitch.lake.store import Store
-from stitch.lake.upkeep.hidden import UPKEEP_LANE, read_hidden
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, read_hidden, upkeep_of
 from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun, swept
 
 
@@ -57,7 +60,8 @@ def retire(
     repair drops waiting events whose event time is past the age. keep_reports_ns: maximum age of reports;
     None: all stay. Drafts of dead writers are deleted after the grace period.
 
-    Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError.
+    If another writer commits first, as a live builder may, it tries again. Raises LakeError, CommitTakenError
+    (others were always first: run it again), OSError.
     """
     store, now_ns, manifest = run.store, run.now_ns, open_manifest(run.store, run.lake)
     wanted_ns = now_ns - keep_ns
@@ -74,7 +78,8 @@ def retire(
         return Retired(to_ns, gone, len(swept(store, hidden)), held_back, sides, reports)
     removed = 0
     said = (to_ns, late_to_ns) != (None, None) or bool(sides)
-    if said or manifest.has_upkeep:
+
+    def attempt() -> int:
         lane = UpkeepLane(run, manifest.info)
         if said:
             with lane.stage() as staging:
@@ -87,11 +92,41 @@ def retire(
                     ],
                     late_to_ns=late_to_ns,
                 )
-        removed = lane.sweep(run.sweep_ns)
+        return lane.sweep(run.sweep_ns)
+
+    if said or manifest.has_upkeep:
+        removed = run.retry(attempt)
+    removed += _release_kept_events(run, manifest.info)
     for report in reports:
         store.remove(report)
     sweep_drafts(store, run.sweep_ns)
     return Retired(to_ns, gone, removed, held_back, sides, reports)
+
+
+def _release_kept_events(run: UpkeepRun, info: LakeInfo) -> int:
+    """Delete the log segments of the oldest imports that kept their events, as far as all their windows are
+    retired and built; returns the number of segments.
+
+    A commit of the lane of files says first what is no longer retained. Raises LakeError, OSError.
+    """
+    store = run.store
+    standing = read_tail(store, FILE_LANE).standing
+    upkeep = upkeep_of(read_tail(store, UPKEEP_LANE).standing)
+    built_to = dict(upkeep.built_to).get(FILE_LANE, 0)
+    if not standing.logs or standing.kept_from is None or not upkeep.retired:
+        return 0
+    first = kept_from = standing.kept_from
+    for link in read_records(store, FILE_LANE, range(first, built_to + 1)):
+        own = [open_index(store, one) for one in link.record.standing.segments]
+        if any(opened.last_ns >= upkeep.retired[-1].to_ns for opened in own):
+            break
+        kept_from = link.record.seq + 1
+    if kept_from == first:
+        return 0
+    lane = Lane(store, info, owner=run.owner, created_by=run.created_by)
+    with lane.stage() as staging:
+        lane.commit(staging, CommitBody(kind="import", standing=Standing(kept_from=kept_from)))
+    return sweep_segments(store, FILE_LANE, kept_from - 1, ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ repeated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from schemas.commits import (
     Upkeep,
 )
 from schemas.windows import Window
+from stitch.lake.chain import CommitTakenError, last_number, taken
 from stitch.lake.lane import Lane
 from stitch.lake.layout import ASIDE, DATA, SIDE_TABLES, WINDOW_TABLES, LakeInfo, origin
 from stitch.lake.manifest import LakeFile, Manifest
@@ -33,6 +35,8 @@ from stitch.lake.staging import Staging
 from stitch.lake.stats_files import SPANS, STATS
 from stitch.lake.store import Move, Store, map_concurrently
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden, upkeep_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,22 @@ class UpkeepRun:
     owner: str
     """Unique name of the process, recorded in commits."""
     created_by: str
-    """Program and version, recorded in commits."""
+    """Program and version, for commits."""
+    losses_borne: int = 8
+    """Maximum number of commits that a run may lose in a row to other writers, as to a live builder."""
+
+    def retry(self, attempt: Callable[[], T]) -> T:
+        """Call `attempt`, which plans and commits, until no other writer took its number or swept its stage
+        meanwhile; after `losses_borne` losses it raises CommitTakenError."""
+        for _ in range(self.losses_borne):
+            try:
+                return attempt()
+            except (CommitTakenError, FileNotFoundError):
+                continue
+        try:
+            return attempt()
+        except FileNotFoundError as error:
+            raise taken(UPKEEP_LANE, last_number(self.store, UPKEEP_LANE)) from error
 
     @property
     def sweep_ns(self) -> int:
