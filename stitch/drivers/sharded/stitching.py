@@ -21,7 +21,7 @@ from stitch.columnar.runs import whole
 from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.partition import shared_params
 from stitch.drivers.refusals import ABSURD_DETAIL, RETIRED_DETAIL, is_absurd, of_retired
-from stitch.drivers.sharded.left_parts import LeftPart, WindowParts, load_parts
+from stitch.drivers.sharded.left_parts import HeldPart, LeftPart, WindowParts, hold_parts, load_parts
 from stitch.drivers.spill import Group
 from stitch.kernel import Stitched, reject_rows, stitch
 from stitch.lake.known import KnownRequests, rows_of
@@ -51,7 +51,7 @@ class GroupOutcome:
     """Reason -> number of refused events, including those that are only counted."""
     starts_ns: set[int] = field(default_factory=set)
     """Starts of the windows in which flows of the group begin, ns since the epoch."""
-    waiting: list[WindowPart] = field(default_factory=list)
+    waiting: list[HeldPart] = field(default_factory=list)
     """Parts of small windows that are buffered in memory and not written to windows yet."""
     left: list[LeftPart] = field(default_factory=list)
     """Parts of small windows that were left in files and not written to windows yet."""
@@ -121,13 +121,16 @@ class Stitcher:
         params = shared_params(made.params, self._settings.params_share)
         outcome.starts_ns.update(starts_of(made.flows["start_ns"], length_ns).tolist())
         refuse_too_many_windows(outcome.starts_ns, self._settings.max_windows, length_ns)
-        small = []
-        for window in cut(made.flows, made.structures, params, length_ns):
-            if _is_small(window):
-                small.append(window)
-            else:
-                write_windows(staging, [(part, [window])])
-        outcome.waiting += _own_copies(small)
+
+        def small() -> Iterator[WindowPart]:
+            """Write each large part; yield the others."""
+            for window in cut(made.flows, made.structures, params, length_ns):
+                if _is_small(window):
+                    yield window
+                else:
+                    _write(staging, part, window)
+
+        outcome.waiting += hold_parts(small())
         return outcome
 
     def _late(self, events: pa.Table, known: KnownRequests, outcome: GroupOutcome) -> pa.Table:
@@ -150,9 +153,13 @@ def write_windows(staging: Staging, windows: Iterable[WindowParts]) -> None:
     """Merge the parts of each window into one file per table, and write the files to the stage folder. Raises
     OSError, LakeError."""
     for part, of_window in load_parts(windows):
-        window = _merged(of_window)
-        for table in WINDOW_TABLES:
-            staging.add_window(table, window.window, part, getattr(window, table))
+        _write(staging, part, _merged(of_window))
+
+
+def _write(staging: Staging, part: int, window: WindowPart) -> None:
+    """Write a window's tables as files number `part`. Raises OSError, LakeError."""
+    for table in WINDOW_TABLES:
+        staging.add_window(table, window.window, part, getattr(window, table))
 
 
 def refuse_too_many_windows(starts_ns: set[int], most: int, length_ns: int) -> None:
@@ -168,28 +175,6 @@ def refuse_too_many_windows(starts_ns: set[int], most: int, length_ns: int) -> N
 def _is_small(part: WindowPart) -> bool:
     """True if a part is small enough to be buffered until the window's other parts are stitched."""
     return bool(part.flows.nbytes + part.params.nbytes <= _SMALL_PART_BYTES)
-
-
-def _own_copies(parts: list[WindowPart]) -> Iterator[WindowPart]:
-    """Copy parts, so that they do not keep the buffers of their whole group in memory.
-
-    All parts are copied together, as one copy takes at least a millisecond.
-    """
-    if not parts:
-        return
-    columns = [_slices_of_copy([getattr(part, table) for part in parts]) for table in WINDOW_TABLES]
-    for part, *tables in zip(parts, *columns, strict=True):
-        yield WindowPart(part.window, *tables)
-
-
-def _slices_of_copy(tables: list[pa.Table]) -> Iterator[pa.Table]:
-    """Copy tables: they are concatenated, copied once, and yielded as slices of the copy."""
-    whole = pa.concat_tables(tables)
-    copied = whole.take(pa.array(np.arange(whole.num_rows))).combine_chunks()
-    at = 0
-    for table in tables:
-        yield copied.slice(at, table.num_rows)
-        at += table.num_rows
 
 
 def _merged(parts: list[WindowPart]) -> WindowPart:
