@@ -20,6 +20,7 @@ from oracles.quiet_import import Quiet
 from oracles.traffic import native_lines, otlp_messages
 from oracles.whole_lake import check
 
+import flowdiff
 from flowdiff.__main__ import main
 from ingest.formats import codec_for
 from schemas.commits import BuiltWindow
@@ -214,6 +215,7 @@ def test_a_window_waits_for_live_lanes_and_is_built_again_once_they_pass(kept: K
     lane.commit()
     kept.import_(lines_of("named", 6))
     built = kept.build()
+    assert built.flows == kept.table("flows").num_rows
     assert built.waiting > built.windows
     assert kept.is_whole()
     lane.lane.commit(lane.now_ns, whole=True, latest_ns=int(every["ts_ns"].to_numpy().max()))
@@ -229,7 +231,7 @@ def test_the_same_file_again_changes_nothing(kept: Kept) -> None:
     files = sorted(str(path) for path in kept.lake.rglob("*"))
     for settings in (KEEPS, KEEPS.model_copy(update={"keep_events": False})):
         assert kept.import_(lines, settings).commit is None
-    assert kept.build() == KeptBuild(0, 0, 0, 0, is_elsewhere=False)
+    assert kept.build() == KeptBuild(0, 0, 0, 0, 0, is_elsewhere=False)
     assert read_tail(kept.store, UPKEEP_LANE).head == before
     assert sorted(str(path) for path in kept.lake.rglob("*")) == files
 
@@ -362,6 +364,10 @@ def test_the_command_joins_what_two_runs_bring(kept: Kept, capsys: pytest.Captur
             assert ended.value.code in (0, None)
     assert "nothing new: the lake is unchanged" in capsys.readouterr().out
     is_one_batch(kept, events_of(lines))
+    from_python = flowdiff.open(kept.folder / "python", create=True)
+    for number in range(2):
+        done = from_python.import_(kept.folder / f"{number}.ndjson", keep_events=True)
+    assert done.flows == kept.table("flows").num_rows
     with pytest.raises(SystemExit) as ended:
         main([*words, "--lake", str(kept.lake), "--worker", "0/2", "--job", "j"])
     assert ended.value.code == 2
