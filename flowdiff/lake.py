@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from analyze.scope import LakePeriod
 
 SQL_SECONDS = 300.0
-"""Default limit of a query's computing time, s."""
+"""Default limit of a query's computing time, s; longer queries are killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,8 @@ class Lake:
         refine: Mapping[str, Any] | RefineSettings | None = None,
         progress: bool = False,
     ) -> Analysis:
-        """Compare two periods; returns what changed. history: baseline periods; settings: the method's.
+        """Compare two periods; returns what changed. history: baseline periods; settings: of the method, name
+        -> value.
 
         Raises PeriodError, ConfigError, LakeError.
         """
@@ -226,7 +227,10 @@ class Lake:
         return self.analyse("clusters", period, **options)
 
     def browse(self, period: Periods | None = None, **options: Any) -> Analysis:
-        """Overview of one period. Options as in `analyse`."""
+        """Describe one period: response times, typical requests, load, call sites.
+
+        Options as in `analyse`.
+        """
         return self.analyse("browse", period, **options)
 
     def distalyze(self, reference: Periods, problem: Periods, **options: Any) -> Analysis:
@@ -276,7 +280,7 @@ class Lake:
 
 
 def opened(name: str, *, create: bool) -> Lake:
-    """Open a lake by name. Raises LakeError if it does not exist, unless `create`."""
+    """Open a lake by name. create: allow a missing lake. Raises LakeError if it is missing otherwise."""
     if not create:
         from analyze.scope import Lakes
 
@@ -347,8 +351,9 @@ def _attached(name: str, given: object) -> Any:
 
 
 def _settings(model: Any, given: Mapping[str, Any] | None) -> Any:
-    """Make settings from name -> value, with defaults for the rest. Raises ConfigError, which names an
-    invalid one.
+    """Make settings from name -> value; settings that are not given have defaults.
+
+    Raises ConfigError, which names an invalid setting.
     """
     from pydantic import ValidationError
 

@@ -31,7 +31,7 @@ from flowdiff.importing import (
     summary_rows,
     with_build,
 )
-from flowdiff.live.memory import share_one_heap
+from flowdiff.live.memory import giving_back, share_one_heap
 from flowdiff.settings.given import read_secret
 from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
 from schemas.errors import ConfigError
@@ -148,14 +148,10 @@ def command(
     share_one_heap()
     keep_freed()
 
-    import pyarrow as pa
-
     from stitch.drivers.batch import import_into
 
     rules = {"allow": allow_params, "deny": drop_params, "redact": redact_params, "hash": hash_params}
     params = _param_rules(rules, hash_key_file)
-    # Arrow's default pool takes a third more CPU here, in page faults (on 1 M spans).
-    pa.set_memory_pool(pa.system_memory_pool())
     decode = settings.decode.model_copy(update={"params": params})
     settings = settings.model_copy(
         update={"decode": decode, "columns": span_columns(named_values("--column", column))}
@@ -174,11 +170,13 @@ def command(
         )
     doing = spark.cluster(workers)
     processes, threads = _shares(workers)
+    import pyarrow as pa
+
     pa.set_cpu_count(max(processes, threads))
     if member is not None and member.number:
         echo(f"tasks done: {member.work():,}")
         return
-    with import_progress() as progress:
+    with import_progress() as progress, giving_back(settings.memory_bytes):
         summary = import_into(
             lake,
             expanded(files, settings),
@@ -201,8 +199,9 @@ def command(
 
 
 def _shares(workers: int | None) -> tuple[int, int]:
-    """Return (number of processes to use `workers` cores, None for all; number of threads if this process
-    works alone).
+    """(Number of worker processes; number of threads if this process works alone).
+
+    workers: number of cores to use; None: all cores.
     """
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
@@ -214,8 +213,9 @@ def _shares(workers: int | None) -> tuple[int, int]:
 def _job_worker(
     worker: str | None, job: str | None, lake: str, files: list[str], settings: ImportSettings
 ) -> JobWorker | None:
-    """Worker of a job that several machines share; None if this import is no part of a job. Raises
-    ConfigError.
+    """This process as a worker of a job that several machines share; None if `worker` is not given.
+
+    Raises ConfigError.
     """
     from stitch.drivers.sharded.own_inputs import OwnInputs
     from stitch.drivers.sharded.work_queue import JobWorker

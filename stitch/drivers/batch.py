@@ -1,11 +1,12 @@
-"""Import files into a lake in one commit: decode, collect by request, stitch group by group, write windows.
+"""Import files into a lake in one commit: decode, group by request, stitch group by group, write windows.
 
-An import is invisible before its commit; if it is interrupted, the next one starts clean. The content of the
-lake depends on the content of the files, not on their names, order or number, nor on the memory budget.
+An import is invisible before its commit; after an interruption the next import starts clean. The resulting
+content of the lake depends on the content of the files, not on their names, order or number, nor on the
+memory budget.
 
-Events are grouped by request, so each group has requests of every window. A file in the lake has a fixed
-cost, and its own copy of structures: a third of a lake of small windows. So small windows wait until every
-group has added its part, and become one file per table.
+Events are grouped by request, so each group has requests of every window. Every file in the lake has a fixed
+cost and its own copy of structures, which would be a third of a lake of small windows. So the parts of small
+windows are buffered until all groups are stitched, and written as one file per table.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ from stitch.scratch import Scratch
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
 _HELD_SHARE: Final = 16
-"""Divisor of the memory budget: bytes of small windows' parts that may wait until all groups are stitched."""
+"""The memory budget in bytes divided by this is the maximum size of the parts of small windows that are
+buffered until all groups are stitched."""
 
 
 def import_into(
@@ -75,15 +77,16 @@ def import_into(
 ) -> ImportSummary:
     """Import files and parts of topics into a lake, which is created if missing.
 
-    workers: processes, used if the input is worth their start (`worth_processes`); 1: this process, with
-    `threads` threads, STITCHED_AT_ONCE at most. Each process imports the program's main module: a script that
-    asks for more than one must guard its work by `if __name__ == "__main__"`. With a cluster the memory
-    budget is that of each process.
+    workers: number of processes, started if the input is large enough (`worth_processes`); 1: only this
+    process, with `threads` threads, at most STITCHED_AT_ONCE. Each process imports the program's main module:
+    a script that asks for more than one must guard its work by `if __name__ == "__main__"`. With a cluster
+    the memory budget applies to each process.
 
-    One writer at a time: on this machine a second one is refused at once, in a bucket it fences off the
-    first, which then fails. Raises LakeError (errors of disk and network included), InputError, ConfigError,
-    and UnknownFormatError for an unknown format name or a file of unrecognised format. In every case the lake
-    is unchanged, or the next import finishes what was committed; staged files are removed.
+    Only one import may write at a time: on this machine a second one is refused at once; in a bucket a second
+    one fences off the first, which then fails. Raises LakeError (errors of disk and network included),
+    InputError, ConfigError, and UnknownFormatError for an unknown format name or a file of unrecognised
+    format. In every case the lake is unchanged, or the next import finishes what was committed; staged files
+    are removed.
     """
     run = partial(
         import_files,
@@ -161,10 +164,10 @@ def import_files(
 ) -> ImportSummary:
     """Import as `import_into` does, on any store; the caller holds the lock and clears `scratch`.
 
-    copies: local copies to read files of the lake from, if not from the store. With several `workers`, each
-    opens the lake by its name. sweep: removes files that a dead import left beside `scratch`. If a worker of
-    that import still runs, it then misses a file of its task; so its queue, in the stage folder, is removed
-    first.
+    copies: local copies from which files of the lake are read; None: they are read from the store. If there
+    are several `workers`, each opens the lake by its name. sweep: function that removes files left beside
+    `scratch` by an import that died. The import's queue, in the stage folder, is removed first, as a worker
+    of it that still runs would otherwise miss a file of its task.
     """
     ensured = partial(ensure_lake, store, settings.window_length_ns, DEFAULT_WINDOW_NS, created_by, lake)
     info = ensured() if read_info(store, lake) is not None else None
@@ -289,7 +292,8 @@ def _stitch(
     running: deque[tuple[int, Group, Callable[[], GroupOutcome]]] = deque()
 
     def finish() -> None:
-        """Record the outcome of the group begun first, even if a later one ended before it."""
+        """Wait for the group that was begun first, and record its outcome, even if a later one ended before
+        it."""
         part, group, ended = running.popleft()
         outcome = ended()
         group.forget()
@@ -310,9 +314,8 @@ def _stitch(
 
 @dataclass(slots=True)
 class _SmallWindows:
-    """Parts of small windows, buffered until every group has added its own, so that each window becomes one
-    file per table. Groups must be added in order of their number, so that the same input gives the same
-    files."""
+    """Buffer of the parts of small windows until all groups are stitched, so that each window becomes one
+    file per table. Groups must be added in ascending order, so that the same input gives the same files."""
 
     limit_bytes: int
     _parts: dict[Window, list[tuple[int, WaitingPart]]] = field(default_factory=dict)
@@ -326,13 +329,12 @@ class _SmallWindows:
 
     @property
     def full(self) -> bool:
-        """True once the waiting parts exceed the limit."""
+        """True if the buffered parts exceed `limit_bytes`."""
         return self._bytes > self.limit_bytes
 
     def take(self) -> list[WindowParts]:
-        """Remove and return all waiting parts: for each window, in order of time, (number of the first group
-        with a part of the window, parts).
-        """
+        """Remove and return all buffered parts: for each window, in order of time, (number of the first group
+        with a part of the window, parts)."""
         waiting = [(parts[0][0], [part for _, part in parts]) for _, parts in sorted(self._parts.items())]
         self._parts, self._bytes = {}, 0
         return waiting

@@ -1,4 +1,4 @@
-"""Follow the logs of a lake's live lanes: current segments, watermark, and lost events."""
+"""Follow the logs of a lake's live lanes: which segments exist, the watermark, and which events are lost."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _NO_KEYS: Final = np.zeros(0, np.uint64)
 
 @dataclass(eq=False, slots=True)
 class LogSegment:
-    """Segment of a lane's log, with its place in the plan of windows."""
+    """A segment of a lane's log, with what the plan of windows knows of its requests."""
 
     lane: int
     seq: int
-    """Number of the commit whose events the segment holds."""
+    """Number of the commit whose events the segment contains."""
     file: Segment
-    """File of the segment, as the commit names it."""
+    """The segment's file, as named in the commit."""
     n_loose: int
     """Number of records without a request id."""
     part: int = 0
     """Number of the segment among those of its commit."""
     loose: Index = field(default_factory=lambda: np.zeros(0, INDEX_TYPE))
-    """Index of the requests of records without a request id; set by `LooseRecords.name`."""
+    """Index of the requests of those records that have no request id; set by `LooseRecords.name`."""
     loose_key: U8 = field(default_factory=lambda: _NO_KEYS)
     """[records without a request id, in order] key of the record's request; set by `LooseRecords.name`."""
     rows_of: dict[int, int] = field(default_factory=dict)
-    """Start of a window, ns -> number of the segment's events whose request begins in it; set by
+    """Start of a window, ns -> number of events in this segment whose request begins in that window; set by
     `RequestPlan`."""
 
     @property
@@ -48,13 +48,13 @@ class LogSegment:
 
 
 class UnreadableSegmentError(LakeError):
-    """A segment is missing or damaged; the next `LogFollower.follow` reports it and counts its events as
-    missing."""
+    """A segment is missing or damaged; the next call of `LogFollower.follow` reports it as removed and counts
+    its events as missing."""
 
 
 @dataclass(slots=True)
 class _LaneLog:
-    """State of following one lane's log."""
+    """State of one lane's log, as read from the lane's commits."""
 
     head: int = 0
     """Number of the last commit read; 0: none."""
@@ -66,13 +66,13 @@ class _LaneLog:
     watermark_ns: int | None = None
     """Watermark of the last commit read, ns; None: not known yet."""
     ended: bool = False
-    """True if the lane was ended by an operator."""
+    """True if an operator ended the lane."""
     has_positions: bool = False
     """True if the lane reads partitions; False for a lane of imported files."""
     logs: bool = False
     """True if the lane has a log: it reads partitions, or events of imported files were kept."""
     config: dict[str, Any] = field(default_factory=dict)
-    """Settings of the last commit read that records them."""
+    """Settings recorded by the latest commit read that records any."""
 
     @property
     def start(self) -> int:
@@ -80,7 +80,7 @@ class _LaneLog:
         return max([self.kept_from, *(seq + 1 for seq, _ in self.lost)])
 
     def note(self, record: CommitRecord) -> None:
-        """Update watermark, end and settings from a commit of the lane."""
+        """Update watermark, `ended` and settings from a commit of the lane."""
         standing = record.standing
         self.has_positions = bool(standing.positions)
         self.logs = self.has_positions or standing.logs
@@ -94,8 +94,8 @@ class LogFollower:
     Raises LakeError, OSError."""
 
     def __init__(self, store: Store, *, only_logging: bool = False) -> None:
-        """only_logging: ignore segments written by lanes of an earlier version, which published windows
-        themselves."""
+        """only_logging: ignore segments written by lanes of an earlier version of this program, which
+        published windows themselves."""
         self._store = store
         self._only_logging = only_logging
         self._lanes: dict[int, _LaneLog] = {}
@@ -104,14 +104,15 @@ class LogFollower:
         self._unreadable: set[tuple[int, int, int]] = set()
         """`LogSegment.place` of segments that could not be read since the last `follow`."""
         self.missing = 0
-        """Number of events that commits count, but that are neither in a built window nor in any segment."""
+        """Number of lost events: commits count them, but they are neither in a built window nor in any
+        segment."""
 
     def follow(self, known: Mapping[int, int]) -> tuple[list[LogSegment], list[LogSegment]]:
         """Read the lanes' commits since the last call: (new segments, segments that are gone or replaced by a
         new one).
 
-        known: lane -> commit up to which the last build had read the log; used the first time a lane is read.
-        O(commits since the last call).
+        known: lane number -> number of the last commit that the last build had read; used the first time a
+        lane is read. O(commits since the last call).
         """
         fresh: list[LogSegment] = []
         left: list[LogSegment] = []
@@ -125,9 +126,9 @@ class LogFollower:
         return fresh, left
 
     def _follow_lane(self, lane: int, known: int) -> tuple[list[LogSegment], list[LogSegment]]:
-        """(new, removed) log segments of one lane since the last call.
+        """Read one lane's commits since the last call: (new segments, removed segments).
 
-        known: commit of the lane up to which the last build had read the log.
+        known: number of the lane's last commit that the last build had read.
         """
         log = self._lanes.setdefault(lane, _LaneLog())
         lost = {at for at in self._unreadable if at[0] == lane}
@@ -183,7 +184,8 @@ class LogFollower:
         return fresh, [*gone.values()]
 
     def lost(self) -> list[tuple[int, int]]:
-        """(lane, commit) of segments that their lane retains but that are missing or damaged."""
+        """(lane number, commit number) of segments that should exist, as their lane retains them, but are
+        missing or damaged."""
         return [
             (lane, seq)
             for lane, log in self._lanes.items()
@@ -197,7 +199,8 @@ class LogFollower:
         self.missing += events
 
     def _opened(self, segment: Segment) -> SegmentReader | None:
-        """Open a segment for its index; None if it is gone or damaged. Raises LakeError if it has no index."""
+        """Open a segment to read its index; None if it is gone or damaged. Raises LakeError if it has no
+        index."""
         try:
             opened = open_index(self._store, segment)
         except LakeError:
@@ -215,7 +218,7 @@ class LogFollower:
         return {lane: log.head for lane, log in sorted(self._lanes.items()) if log.logs}
 
     def start(self, lane: int) -> int:
-        """Number of the lane's first commit from which on every segment is available."""
+        """Number of the lane's first commit such that its segment and all later ones are available."""
         return self._lanes[lane].start if lane in self._lanes else 1
 
     def kept_from(self, lane: int) -> int:
@@ -236,16 +239,15 @@ class LogFollower:
 
     @property
     def watermark_ns(self) -> int | None:
-        """Minimum watermark, ns, of the lanes that have not ended; None: a lane has no watermark yet, or all
-        have ended (`over`).
-        """
+        """Minimum watermark, ns, of the lanes that have not ended. None: a lane has no watermark yet, or all
+        lanes have ended (see `over`)."""
         going = [log for log in self._lanes.values() if log.has_positions and not log.ended]
         times = [log.watermark_ns for log in going if log.watermark_ns is not None]
         return min(times) if times and len(times) == len(going) else None
 
     @property
     def ended(self) -> list[int]:
-        """Lanes that were ended, ascending."""
+        """Numbers of the lanes that an operator ended, ascending."""
         return [lane for lane, log in sorted(self._lanes.items()) if log.ended]
 
     @property
@@ -256,17 +258,16 @@ class LogFollower:
         return bool(own) and all(log.ended or not log.has_positions for log in own)
 
     def open(self, segment: LogSegment, columns: list[str] | None = None) -> SegmentReader:
-        """Open a segment to read its events. columns: to read; None: all. Raises UnreadableSegmentError if it
-        is gone or damaged."""
+        """Open a segment to read its events. columns: names of the columns to read; None: all. Raises
+        UnreadableSegmentError if the segment is gone or damaged."""
         try:
             return open_segment(self._store, segment.file, columns)
         except LakeError as error:
             raise self._noted(segment, error) from error
 
     def index(self, segment: LogSegment) -> Index:
-        """Index of a segment's requests that have an id. Raises UnreadableSegmentError if it is gone or
-        damaged.
-        """
+        """Read the index of a segment's requests that have a request id. Raises UnreadableSegmentError if the
+        segment is gone or damaged."""
         try:
             return open_index(self._store, segment.file).index
         except LakeError as error:

@@ -1,8 +1,8 @@
-"""Assign request keys to records without a request id: records linked across all segments of a log are one
-request.
+"""Assign request keys to records without a request id: records that are linked to each other, in any segments
+of a log, belong to one request.
 
-Applies `assign_requests` to the linking columns of all records of the log, about 300 bytes a record in memory;
-nothing is read while every record has a request id.
+Applies `assign_requests` to the linking columns of all records of the log, which takes about 300 bytes of
+memory per record; nothing is read if every record has a request id.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ COLUMNS = [*LINKING_COLUMNS, "ts_ns", "end_ns"]
 
 
 class LooseRecords:
-    """Linking columns and times of all activity records of a log, by log segment."""
+    """Linking columns and times of all activity records of a log, by segment."""
 
     def __init__(self, read: Callable[[LogSegment, list[str]], pa.Table]) -> None:
-        """read: reads the named columns of all events of a log segment."""
+        """read: function that reads the named columns of all events of a segment."""
         self._read = read
         self._records: dict[tuple[int, int, str], pa.Table] = {}
 
@@ -65,7 +65,8 @@ class LooseRecords:
 
 
 def row_keys(key: np.ndarray, loose: np.ndarray | None, named: np.ndarray) -> np.ndarray:
-    """[events] `key`, in which entries with `loose` [events] True are replaced by `named`, in order."""
+    """[events] request keys: `key`, with the entries where `loose` [events] is True replaced by `named`, in
+    order."""
     if loose is None or not loose.any():
         return key
     key = key.copy()

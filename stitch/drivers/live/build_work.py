@@ -1,9 +1,10 @@
-"""Run the window builder of a live process in a thread of its own: it builds windows from the logs of all
-lanes of the lake.
+"""Run the window builder of a live process, which builds windows from the logs of all lanes of the lake, in a
+separate thread.
 
-One of several processes builds. It is elected, to save work; correctness rests on put-if-absent of commits
-alone. A builder whose commit number is taken is opened again and plans from the lake's state, so nothing is
-lost. The staged files of another builder are left alone while that builder may still be running.
+Several live processes elect one builder among them, to save work; correctness depends only on commits being
+put-if-absent. A builder whose commit number another builder took is opened again and plans from the lake's
+new state, so nothing is lost. The staged files of another builder are not deleted while that builder may
+still be running.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 from stitch.scratch import Scratch
 
 FINISH_LOOK_S: Final = 0.2
-"""Time, s, between attempts at the end to find out that the process that builds is dead."""
+"""Interval, s, at which `BuildWork.finish` retries the election while another process may be the builder."""
 LOOK_NS: Final = NS_PER_SECOND
-"""Time, ns, between two polls for commits of other processes' lanes while lanes of this process commit
-nothing."""
+"""Interval, ns, at which the log is polled for commits of other processes' lanes while this process's lanes
+commit nothing."""
 
 
 class BuildWork:
-    """Window builder of one process. Methods are called by one thread; `pool` does the building."""
+    """Window builder of one process. One thread calls the methods; steps run in `pool`."""
 
     def __init__(
         self,
@@ -55,7 +56,8 @@ class BuildWork:
         election: Election,
         told: Callable[[CommitRecord, float], None],
     ) -> None:
-        """told: called in the building thread with each commit and the seconds it took."""
+        """told: called in the building thread with each commit of the builder and the commit's duration in
+        s."""
         self._store, self._lake, self._clock = store, lake, clock
         self._owner, self._created_by = owner, created_by
         self._pool, self._election, self._told = pool, election, told
@@ -87,19 +89,20 @@ class BuildWork:
         self._failed_at = 0
         """Last commit of the upkeep lane when this process gave building up: one after it is another's."""
         self._stage: tuple[frozenset[str], int] = (frozenset(), 0)
-        """(staged names of other builders, time in ns at which that set was first seen)."""
+        """(names of files that other builders staged, time in ns since which this set has not changed)."""
         self._status = BuildStatus()
 
     @property
     def status(self) -> BuildStatus:
-        """State of the builder as of its last step."""
+        """State of the builder after its last step."""
         return self._status
 
     def turn(self, *, committed: bool) -> None:
-        """Start the next step if the last one is finished, and lanes committed or it is due.
+        """Start the builder's next step, unless one is running, if `committed` is True or the next poll of
+        the log is due.
 
-        committed: True if a lane of this process committed since the last call. Raises the finished step's
-        error.
+        committed: True if a lane of this process committed since the last call. Raises the error of the step
+        that finished last.
         """
         if self._work is not None and self._work.done():
             work, self._work = self._work, None
@@ -108,20 +111,18 @@ class BuildWork:
             self._work = self._pool.submit(self._go_on)
 
     def latest_ns(self) -> int | None:
-        """Latest event time in the log, ns, as far as this process's builder read it; None without a builder.
-        Waits for the current step.
-        """
+        """Latest time of an event that this process's builder read from the log, ns; None without a builder.
+        Waits for the running step."""
         self.rest()
         return None if self._builder is None else self._builder.latest_ns
 
     def stop(self) -> None:
-        """End the current step before its next window."""
+        """Make the running step stop before it builds another window."""
         self._stops.set()
 
     def finish(self) -> None:
-        """Build every window that can be built, including those with late events, unless another process
-        builds; wait until done. `status` has the reason if it failed.
-        """
+        """Build every window that can be built, also those with late events, and wait until this is done,
+        unless another process is the builder. If building fails, `status.trouble` is the reason."""
         self.rest()
         until_s = time.monotonic() + self._election.patience_s
         self._go_on(urgent=True)
@@ -131,23 +132,24 @@ class BuildWork:
         self._go_on(urgent=True)  # the number may be taken by another builder, once
 
     def rest(self) -> None:
-        """Wait until the current step is done."""
+        """Wait for the running step, if there is one; raises its error."""
         if self._work is not None:
             wait([self._work])
             work, self._work = self._work, None
             work.result()
 
     def close(self) -> None:
-        """End the thread, and let another process build."""
+        """Shut down the building thread and resign as the builder, so that another process can be elected."""
         self.rest()
         self._pool.shutdown()
         self._held.close()
         self._scratch.close()
 
     def _go_on(self, *, urgent: bool = False) -> None:
-        """Take part in the election, build what can be built if elected, and update the status.
+        """Run one step: take part in the election and, if elected, build every window that can be built;
+        update the status.
 
-        urgent: as `Builder.step`.
+        urgent: passed to `Builder.step`.
         """
         now_ns = self._clock().now_ns
         self._wakes_ns = now_ns + LOOK_NS
@@ -242,8 +244,8 @@ class BuildWork:
         return step
 
     def _others_build(self, now_ns: int) -> bool:
-        """True if staged files for the next commit may belong to a running builder: opening one here would
-        delete them."""
+        """True if files staged for the next commit may belong to a running builder, so that this process must
+        not open a builder, which would delete them."""
         head = last_number(self._store, UPKEEP_LANE, read_tail(self._store, UPKEEP_LANE).head)
         names = self._store.names(stage_lane_folder(UPKEEP_LANE))
         stages = frozenset(f"{head} {name}" for name in names if (staged_seq(name) or 0) > head)

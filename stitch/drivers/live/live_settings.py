@@ -11,8 +11,8 @@ from schemas.config import Config, DecodeConfig, Expert, StitchConfig
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 LEAST_MEMORY_BYTES: Final = 352 * 2**20
-"""Minimum of `memory_bytes`: 120 MB for the loaded process, 160 MB of working memory, and twice the 32 MB
-that lanes buffer. A process that reads more formats may need more and refuses to start with less."""
+"""Minimum of `live.memory`, bytes: 120 MB for the loaded process, 160 MB of working memory, and twice the 32
+MB that lanes buffer. A process that needs more, as it reads more formats, refuses to start with this."""
 
 
 class LiveSettings(Config):
@@ -104,8 +104,8 @@ RECORDED: Final = ("params_share", "stitch", "linger_ns", "patience_ns")
 
 
 def recorded_settings(config: Mapping[str, Any]) -> LiveSettings:
-    """Settings recorded in a commit (`CommitBody.config`); defaults for unrecorded ones, and for all if the
-    commit's version is newer than this one."""
+    """Parse the settings recorded in a commit (`CommitBody.config`). Settings that the commit does not record
+    have their defaults; all have them if a newer version wrote the commit."""
     try:
         return LiveSettings.model_validate({name: config[name] for name in RECORDED if name in config})
     except ValidationError:

@@ -35,23 +35,23 @@ from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 @dataclass(frozen=True, slots=True)
 class ReadAgain:
-    """Result of restoring the damaged segments of a lane."""
+    """Counts of a restoration of a lane's damaged segments."""
 
     segments: int
     """Number of damaged segments."""
     events_before: int
-    """Number of events in the damaged segments according to their commits."""
+    """Number of events that the damaged segments had, according to their commits."""
     events_after: int
     """Number of events in the new segments."""
     lost: tuple[PartitionRange, ...]
-    """Offset ranges that should have been read again, but that Kafka no longer has."""
+    """Offset ranges whose messages were needed, but are no longer in Kafka."""
 
 
 class NothingLeft:
-    """`RangeSource` of a log that keeps nothing once it is in the lake."""
+    """`RangeSource` of an input whose messages cannot be read again once they are in the lake."""
 
     def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
-        """See RangeSource."""
+        """Return no messages, and the whole range as lost."""
         del stream
         return [], [(start, end.offset)]
 
@@ -59,11 +59,12 @@ class NothingLeft:
 def read_again(
     run: UpkeepRun, number: int, log: RangeSource, decode: DecodeConfig, *, accept_gaps: bool
 ) -> ReadAgain:
-    """Take over lane `number`, replace its damaged segments, and commit them.
+    """Take over the lane with this number, replace its damaged segments, and commit the new ones.
 
-    log: source of the messages. accept_gaps: if events are lost, commit the loss; else nothing is changed and
-    LakeError is raised. Raises LakeError also if no segment is damaged; CommitTakenError if the lane's owner
-    committed meanwhile (run it again); InputError if the log does not answer; OSError.
+    log: source from which the messages are read again. accept_gaps: if events are lost, commit nevertheless;
+    otherwise nothing is changed and LakeError is raised. Raises LakeError also if no segment is damaged;
+    CommitTakenError if the lane's owner committed meanwhile (run it again); InputError if the log cannot be
+    reached; OSError.
     """
     store, manifest = run.store, open_manifest(run.store, run.lake)
     if number not in lanes(store):
@@ -149,9 +150,9 @@ def _place(segment: Segment) -> tuple[int, int]:
 def _events(
     record: CommitRecord, log: RangeSource, decode: DecodeConfig, latest_ns: int
 ) -> tuple[pa.Table, list[PartitionRange]]:
-    """(accepted events of the messages that a commit read, offset ranges that the log no longer has).
+    """Read again the messages of a commit: (accepted events, offset ranges that the log no longer has).
 
-    latest_ns: events after it are rejected.
+    latest_ns: later events are rejected.
     """
     found, lost = [], []
     for part in record.standing.positions:

@@ -1,4 +1,4 @@
-"""Rebuild all windows that have late events at once, instead of when `rebuild_ns` is over."""
+"""Rebuild all windows that have late events now, without waiting for `rebuild_ns`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from stitch.scratch import Scratch
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Result of a run of repair, or of a dry run."""
+    """Counts of a run of `flowdiff repair`, or of its dry run."""
 
     windows: int
     """Number of windows rebuilt, or to be rebuilt in a dry run."""
     events: int
-    """Number of events in all windows that were built; 0 in a dry run."""
+    """Number of events in all windows that were rebuilt; 0 in a dry run."""
     late: int
-    """Number of events stored as late, because the log of their windows is gone."""
+    """Number of events stored as late, because the log from which their windows were built is gone."""
     removed: int
-    """Number of files deleted, because they were replaced longer ago than the grace period."""
+    """Number of files deleted, which had been replaced longer ago than the grace period."""
 
 
 def repair(run: UpkeepRun, scratch: Scratch, *, dry_run: bool = False) -> Repaired:

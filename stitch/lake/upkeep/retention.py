@@ -1,9 +1,9 @@
-"""Retire windows above an age: readers stop seeing them at once, and their files are deleted after a grace
+"""Retire windows above a maximum age: readers no longer see them, and their files are deleted after a grace
 period.
 
-Late events and dead letters, which belong to no window, are retired by the time at which the store wrote
-their file, as commits and dead letters have no event time; events are older than their file. Reports are
-deleted at once, if asked for: no reader keeps one open.
+Late events and dead letters belong to no window. They are retired by the time at which the store wrote their
+file, as commits and dead letters have no event time; events are older than their file. Reports, if a maximum
+age is given, are deleted immediately, as no reader keeps one open.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun, swept
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """Result of a run of retention, or of a dry run."""
+    """Result of a run of `flowdiff retain`, or of its dry run."""
 
     to_ns: int | None
-    """Time, ns since the epoch: windows that end at or before it are retired; None: this run retires none."""
+    """Windows that end at or before this time, ns since the epoch, are retired by this run; None: it retires
+    none."""
     windows: tuple[WindowEntry, ...]
     """Windows retired by this run, in order of time."""
     removed: int
-    """Number of files and folders deleted from the store, because they were hidden for longer than the grace
-    period."""
+    """Number of files and folders deleted from the store, because they had been hidden for longer than the
+    grace period."""
     held_back: int
-    """Number of windows past their age that stay because they are not sealed."""
+    """Number of windows above the maximum age that stay because they are not sealed."""
     sides: tuple[AgedSide, ...] = ()
     """Late events, repaired events and dead letters hidden by this run."""
     reports: tuple[str, ...] = ()
-    """Folders of reports deleted by this run."""
+    """Names of the folders of reports that this run deleted."""
 
 
 def retire(
@@ -52,7 +53,7 @@ def retire(
 ) -> Retired:
     """Retire windows that ended `keep_ns` ago or earlier, and delete files whose grace period is over.
 
-    Windows that are not sealed stay: a live lane may still publish into them.
+    Windows that are not sealed stay, as a live lane may still publish events in them.
 
     keep_late_ns: maximum age, by time of writing, of files of late events, repaired events and dead letters;
     None: `keep_ns`. A repair that rewrites waiting late events resets their time of writing, so the next
@@ -134,7 +135,8 @@ class AgedSide:
 
     table: SideTable
     through: tuple[tuple[int, int], ...]
-    """(lane, commit), ascending: files of the lane up to this commit are past the maximum age."""
+    """(lane number, commit number), ascending: the lane's files up to this commit are past the maximum
+    age."""
     files: int
     """Number of files past the maximum age."""
     rows: int
@@ -142,8 +144,8 @@ class AgedSide:
 
 
 def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSide]:
-    """Per table without windows, the files that were written at or before `limit_ns`, as were all earlier
-    files of their lane.
+    """For each table without windows, the files written at or before `limit_ns`, as far as all earlier files
+    of their lane were too.
 
     Files of commits after the lane's published head are excluded. O(files of the tables).
     """
@@ -170,12 +172,12 @@ def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSid
 
 
 def _has_waiting(manifest: Manifest) -> bool:
-    """True if the upkeep lane has files of late events: a repair rewrote the events that still wait."""
+    """True if the upkeep lane has files of late events: a repair has rewritten events that still wait."""
     return bool(pc.any(pc.equal(manifest.of_table("late")["lane"], UPKEEP_LANE)).as_py())
 
 
 def _aged_reports(store: Store, limit_ns: int) -> list[str]:
-    """Folders of reports whose files were all written at or before `limit_ns`."""
+    """Names of the folders of reports in which all files were written at or before `limit_ns`."""
     found = []
     for report in report_folders(store.names(REPORTS)):
         written = store.written(f"{REPORTS}/{report}")
