@@ -127,6 +127,12 @@ def build_kept_events(lake: str, memory_bytes: int) -> KeptBuild:
         return build_kept(run, scratch, settings, chosen)
 
 
+def with_build(summary: ImportSummary, built: KeptBuild) -> ImportSummary:
+    """Summary of an import that kept its events, with the windows and flows built from them."""
+    counters = summary.counters.model_copy(update={"flows": built.flows})
+    return summary.model_copy(update={"windows": built.windows, "counters": counters})
+
+
 def kept_rows(built: KeptBuild) -> list[tuple[str, str]]:
     """(Name, formatted count) of what was built from kept events."""
     rows = [

@@ -145,6 +145,7 @@ class Lake:
             import_progress,
             reaching_topics,
             span_columns,
+            with_build,
         )
         from stitch.drivers.batch import import_into
         from stitch.drivers.import_settings import ImportSettings
@@ -164,8 +165,7 @@ class Lake:
                 progress=bar,
             )
         if keep_events:
-            built = build_kept_events(self.name, settings.memory_bytes)
-            summary = summary.model_copy(update={"windows": built.windows})
+            summary = with_build(summary, build_kept_events(self.name, settings.memory_bytes))
         return Imported(summary)
 
     def compare(

@@ -29,6 +29,7 @@ from flowdiff.importing import (
     reaching_topics,
     span_columns,
     summary_rows,
+    with_build,
 )
 from flowdiff.live.memory import giving_back, share_one_heap
 from flowdiff.settings.given import read_secret
@@ -193,7 +194,7 @@ def command(
     with reported_afterwards("The import is committed"):
         if settings.keep_events:
             built = build_kept_events(lake, settings.memory_bytes)
-            summary = summary.model_copy(update={"windows": built.windows})
+            summary = with_build(summary, built)
         _print(summary, built, lake, as_json=as_json)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from oracles.bucket_server import BucketServer
 from oracles.every_death import Judged, deaths
 from oracles.logged_lake import LENGTH_NS, LoggingLane, as_rows, made_lake
 from oracles.memory_disk import MemoryDisk
@@ -20,6 +21,7 @@ from oracles.quiet_import import Quiet
 from oracles.traffic import native_lines, otlp_messages
 from oracles.whole_lake import check
 
+import flowdiff
 from flowdiff.__main__ import main
 from ingest.formats import codec_for
 from schemas.commits import BuiltWindow
@@ -31,12 +33,13 @@ from stitch.drivers.batch import import_files, import_into
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.kept_events import KeptBuild, build_kept
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
-from stitch.drivers.live.election import LockElection, NoElection
+from stitch.drivers.live.election import LEASE, LockElection, NoElection
 from stitch.kernel import stitch
 from stitch.lake.chain import read_chain, read_tail
 from stitch.lake.event_log import named_segments
 from stitch.lake.lane import FILE_LANE
 from stitch.lake.manifest import open_manifest
+from stitch.lake.place import open_store
 from stitch.lake.store import LocalStore
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.retention import retire
@@ -214,6 +217,7 @@ def test_a_window_waits_for_live_lanes_and_is_built_again_once_they_pass(kept: K
     lane.commit()
     kept.import_(lines_of("named", 6))
     built = kept.build()
+    assert built.flows == kept.table("flows").num_rows
     assert built.waiting > built.windows
     assert kept.is_whole()
     lane.lane.commit(lane.now_ns, whole=True, latest_ns=int(every["ts_ns"].to_numpy().max()))
@@ -229,7 +233,7 @@ def test_the_same_file_again_changes_nothing(kept: Kept) -> None:
     files = sorted(str(path) for path in kept.lake.rglob("*"))
     for settings in (KEEPS, KEEPS.model_copy(update={"keep_events": False})):
         assert kept.import_(lines, settings).commit is None
-    assert kept.build() == KeptBuild(0, 0, 0, 0, is_elsewhere=False)
+    assert kept.build() == KeptBuild(0, 0, 0, 0, 0, is_elsewhere=False)
     assert read_tail(kept.store, UPKEEP_LANE).head == before
     assert sorted(str(path) for path in kept.lake.rglob("*")) == files
 
@@ -362,6 +366,10 @@ def test_the_command_joins_what_two_runs_bring(kept: Kept, capsys: pytest.Captur
             assert ended.value.code in (0, None)
     assert "nothing new: the lake is unchanged" in capsys.readouterr().out
     is_one_batch(kept, events_of(lines))
+    from_python = flowdiff.open(kept.folder / "python", create=True)
+    for number in range(2):
+        done = from_python.import_(kept.folder / f"{number}.ndjson", keep_events=True)
+    assert done.flows == kept.table("flows").num_rows
     with pytest.raises(SystemExit) as ended:
         main([*words, "--lake", str(kept.lake), "--worker", "0/2", "--job", "j"])
     assert ended.value.code == 2
@@ -409,3 +417,19 @@ def test_a_crash_anywhere_in_a_kept_import_and_its_build_is_mended_by_the_next(t
         assert flows(left) == expected
         assert check(LocalStore(left)) == []
     assert len(judged) > 5
+
+
+@pytest.mark.usefixtures("bucket_environ")
+def test_two_imports_into_a_bucket_are_joined(bucket_server: BucketServer, tmp_path: Path) -> None:
+    lake, lines = bucket_server.new_lake(), lines_of("mixed", 12)
+    for number, part in enumerate((lines[::2], lines[1::2])):
+        (tmp_path / f"{number}.ndjson").write_bytes(b"\n".join(part))
+        opened = flowdiff.open(lake, create=True)
+        opened.import_(tmp_path / f"{number}.ndjson", keep_events=True)
+    store = open_store(lake)
+    manifest = open_manifest(store, lake)
+    flows = pa.concat_tables([manifest.decoded(file) for file in manifest.files("flows")])
+    expected = stitch(events_of(lines), StitchConfig()).flows
+    assert as_rows(flows.unify_dictionaries(), "lane") == as_rows(expected, "lane")
+    assert check(store) == []
+    assert store.size(LEASE) is None, "the lease is not given back"

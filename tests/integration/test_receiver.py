@@ -36,9 +36,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from oracles.sent_spans import PROTOBUF, Trace, nodes_by_request, nodes_of, post, traces
+from oracles.whole_lake import check
 
 from stitch.lake.encoding import decode
-from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_store
 

@@ -22,6 +22,8 @@ class KeptBuild:
     """Number of windows that wait: for the watermark of live lanes, or for the process that builds."""
     events: int
     """Number of events in the windows that were built."""
+    flows: int
+    """Number of flows in them, of windows whose files changed."""
     late: int
     """Number of events stored as late, as the log of their window is gone."""
     is_elsewhere: bool
@@ -37,15 +39,19 @@ def build_kept(run: UpkeepRun, scratch: Scratch, settings: BuildSettings, electi
     """
     with ExitStack() as held:
         if not election.take(held):
-            return KeptBuild(0, 0, 0, 0, is_elsewhere=True)
-        total, waiting = Step(), 0
+            return KeptBuild(0, 0, 0, 0, 0, is_elsewhere=True)
+        total, waiting, n_flows = Step(), 0, 0
 
         def attempt() -> None:
-            nonlocal total, waiting
+            nonlocal total, waiting, n_flows
             builder = Builder(run.store, run, scratch, settings)
+            before = builder.last
             while (done := builder.step(run.now_ns, urgent=True)).did_anything:
                 total = total.and_(done)
+                if builder.last is not None and builder.last is not before:
+                    n_flows, before = n_flows + builder.last.counters.flows, builder.last
             waiting = builder.n_unbuilt
 
         run.retry(attempt)
-        return KeptBuild(total.built + total.again, waiting, total.events, total.late, is_elsewhere=False)
+        n_windows = total.built + total.again
+        return KeptBuild(n_windows, waiting, total.events, n_flows, total.late, is_elsewhere=False)
