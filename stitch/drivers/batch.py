@@ -21,7 +21,7 @@ from typing import BinaryIO, Final
 from ingest.source import LogPart
 from schemas.commits import CommitBody, CommitRecord, Counters
 from schemas.errors import LakeError, lake_error
-from schemas.windows import NS_PER_MINUTE, Window
+from schemas.windows import Window
 from stitch.drivers.file_counts import refuse_without_events
 from stitch.drivers.import_settings import STITCHED_AT_ONCE, ImportSettings, ImportSummary, Progress
 from stitch.drivers.inputs import Source, Sources, open_sources, sort_out
@@ -40,13 +40,12 @@ from stitch.drivers.spill import EventSpill, Group
 from stitch.lake.copies import Copies
 from stitch.lake.disk import exclusive_lock, make_private_folder
 from stitch.lake.lane import Lane
-from stitch.lake.layout import STAGE, ensure_lake, read_info
+from stitch.lake.layout import DEFAULT_WINDOW_NS, STAGE, ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import local_path, open_place
 from stitch.lake.store import LocalStore, Store
 from stitch.scratch import Scratch
 
-DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
 _HELD_SHARE: Final = 16
 """Divisor of the memory budget: bytes of small windows' parts that may wait until all groups are stitched."""
 

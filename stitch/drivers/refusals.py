@@ -176,8 +176,6 @@ FLUSH_BYTES: Final = 32 * 2**20
 """Maximum bytes of dead letters in memory; more are written to a file in the stage folder."""
 FLUSH_ROWS: Final = 100_000
 """Maximum number of dead letters in memory; more are written to a file in the stage folder."""
-KERNEL_SOURCE: Final = "(stitched)"
-"""Value of `source` in dead letters found when events of several files are stitched."""
 _ORDER: Final = [(name, "ascending") for name in ("source", "position", "item", "sha256", "detail")]
 
 

@@ -37,8 +37,7 @@ from stitch.drivers.live.keys import flow_keys
 from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
 from stitch.drivers.partition import shared_params
-from stitch.drivers.refusals import KERNEL_SOURCE
-from stitch.kernel import stitch
+from stitch.kernel import KERNEL_SOURCE, stitch
 from stitch.lake.chain import lanes, taken
 from stitch.lake.encoding import decode
 from stitch.lake.event_log import sweep_segments
