@@ -361,7 +361,14 @@ class Builder(LogView):
         group_of = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
         order = np.argsort(rows, kind="stable")
         requests, group_of = window.requests[rows[order]], group_of[order]
-        segments = self._of_window(window.start_ns)
+        first_ns = min(group.within.first_ns for group in groups)
+        last_ns = max(group.within.last_ns for group in groups)
+        is_timed = bool((requests["first_ns"] != NEVER).all())
+        segments = [
+            segment
+            for segment in self._of_window(window.start_ns)
+            if not is_timed or (segment.first_ns <= last_ns and segment.last_ns >= first_ns)
+        ]
         if len(large.requests):
             chosen_from = self._rows(segments, large.requests, CHOOSING_COLUMNS)
             large.choose((table, key) for _, table, key in chosen_from)
@@ -370,14 +377,29 @@ class Builder(LogView):
             dealt = dealt_in_memory(requests, group_of, len(groups), large.kept(young))
             yield from (events for _, events, _ in dealt)
             return
-        tables = large.kept((table, key) for _, table, key in self._rows(segments, requests))
-        if len(groups) == 1:
-            yield joined([*tables])[0]
+        if len(groups) == 1 or self._reads(segments, groups) <= self._settings.most_reads:
+            for group in groups:
+                own = self._rows(segments, window.requests[group.rows])
+                yield joined([*large.kept((table, key) for _, table, key in own)])[0]
             return
+        tables = large.kept((table, key) for _, table, key in self._rows(segments, requests))
         folder = self._scratch.folder / f"{window.start_ns:d}"
         most = self._settings.rows_at_once
         dealt = dealt_on_disk(requests, group_of, len(groups), tables, most, folder)
         yield from (events for _, events, _ in dealt)
+
+    @staticmethod
+    def _reads(segments: list[LogSegment], groups: list[Group]) -> float:
+        """Mean number of groups whose times meet those of a segment, by event: how often segments are read if
+        each group reads them."""
+        first = np.array([segment.first_ns for segment in segments])
+        last = np.array([segment.last_ns for segment in segments])
+        rows = np.array([segment.file.rows for segment in segments])
+        read = sum(
+            int(rows[(first <= group.within.last_ns) & (last >= group.within.first_ns)].sum())
+            for group in groups
+        )
+        return read / max(1, int(rows.sum()))
 
     def _dealt(
         self, window: PlannedWindow, requests: Planned, rows: Iterator[tuple[pa.Table, U8]], most: int

@@ -65,7 +65,7 @@ class LiveSettings(Config):
     died."""
     build_grace_ns: Expert[int] = Field(default=60 * NS_PER_MINUTE, ge=0)
     """Time for which files of replaced windows stay, for readers that opened the lake before."""
-    keep_freed_share: Expert[float] = Field(default=0.7, ge=0, le=1)
+    keep_freed_share: Expert[float] = Field(default=0.85, ge=0, le=1)
     """Share of `live.memory` up to which the process keeps freed memory instead of returning it to the
     system. The system clears returned pages before they are used again: an eighth to a quarter of the CPU
     time while a backlog is read, if memory is returned every second."""

@@ -62,4 +62,5 @@ class YoungSegments:
 
 def _size(rows: LogRows) -> int:
     """Bytes of a segment's events, keys and flags."""
-    return int(rows.events.nbytes) + 9 * rows.events.num_rows
+    size: int = rows.events.nbytes + 9 * rows.events.num_rows
+    return size
