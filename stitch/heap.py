@@ -43,8 +43,8 @@ def avoid_huge_pages() -> None:
     """Let NumPy allocate arrays in ordinary pages, unless the environment says which; call it before NumPy is
     imported.
 
-    Arrays of 4 MB or more ask for huge pages by default, of which the system clears each as a whole when it is
-    first touched: a twentieth to a tenth of the CPU of live ingestion.
+    By default, arrays of 4 MB or more ask for huge pages. The system clears a whole page when it is first
+    touched: a twentieth to a tenth of the CPU of live ingestion.
     """
     os.environ.setdefault(_HUGE_PAGES, "0")
 

@@ -480,8 +480,10 @@ class LiveRun:
     # -- holding back ---------------------------------------------------------------------------------------
 
     def _hold_back(self) -> None:
-        """Pause reading while lanes hold too much memory or wait for a retry; else resume it. Events that wait
-        for their windows may take what lanes do not."""
+        """Pause reading while lanes hold too much memory or wait for a retry; else resume it.
+
+        Memory that lanes leave goes to the cache of young segments.
+        """
         waiting = [n for n, lane in self._lanes.items() if lane.state is LaneState.WAITING]
         limit = self._settings.lanes_share * self._settings.memory_bytes
         held = self._held()
