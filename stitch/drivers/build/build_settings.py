@@ -51,9 +51,9 @@ class BuildSettings(Config):
     is stitched at its end only."""
     most_at_once: int = Field(default=250_000, ge=1)
     """Maximum number of events stitched at a time, whatever the memory; large requests may exceed it."""
-    most_reads: float = Field(default=3, ge=0)
+    most_reads: float = Field(default=2, ge=0)
     """Maximum mean number of times that a segment is read for the groups of a window; where more groups have
-    events of it, the window is partitioned by groups once."""
+    events of it, the window is partitioned by groups once, and groups are built ahead several at a time."""
     windows_per_commit: int = Field(default=16, ge=1)
     """Maximum number of windows built per commit; an interruption loses the uncommitted ones."""
     max_dead_letters_per_commit: Expert[int] = Field(default=1_000, ge=0, le=10_000)

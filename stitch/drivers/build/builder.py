@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -523,7 +523,7 @@ class Builder(LogView):
     # -- ahead -----------------------------------------------------------------------------------------------
 
     def _go_ahead(self, windows: Mapping[int, PlannedWindow], water: int | None) -> int:
-        """Build one group of a window that cannot be built yet, if one is quiet; returns its number of events.
+        """Build quiet groups of a window that cannot be built yet; return their number of events.
 
         water: watermark, ns; None: the log has ended.
         """
@@ -535,39 +535,52 @@ class Builder(LogView):
             grown = window.rows - self._looked.get(window.start_ns, 0)
             if 2 * grown < self._settings.rows_at_once:
                 continue
-            group = self._quiet_group(window, quiet_ns)
-            if group is not None:
-                self._build_ahead(window, group)
+            groups = self._worth_reading(window, self._quiet_groups(window, quiet_ns))
+            if groups:
+                self._build_ahead(window, groups)
                 self._free_young(waiting)
-                return group.within.rows
+                return sum(group.within.rows for group in groups)
             self._looked[window.start_ns] = window.rows
         return 0
 
-    def _quiet_group(self, window: PlannedWindow, quiet_ns: int) -> Group | None:
-        """First group of a window that is neither built ahead nor noted, and whose bounds are final and last
-        events before `quiet_ns`."""
+    def _quiet_groups(self, window: PlannedWindow, quiet_ns: int) -> list[Group]:
+        """Groups of a window that are neither built ahead nor noted, and whose bounds are final, last events
+        not after `quiet_ns`, and requests not large."""
+        found = []
         for group in self._groups(window):
             if not group.is_fixed or group.end_ns > quiet_ns:
-                return None
-            if group.within.last_ns <= quiet_ns and not self._ahead.knows(group):
-                return group
-        return None
+                break
+            is_quiet = group.within.last_ns <= quiet_ns and not self._ahead.knows(group)
+            if is_quiet and not len(self._large(window, [group]).requests):
+                found.append(group)
+        return found
 
-    def _build_ahead(self, window: PlannedWindow, group: Group) -> None:
-        """Build a group ahead, or only note it."""
+    def _worth_reading(self, window: PlannedWindow, groups: list[Group]) -> list[Group]:
+        """The shortest prefix of `groups` for which at most `most_reads` events are read back from the log for
+        each event of theirs; empty if there is none, so that segments are not read for each group."""
+        unread = [one for one in self._of_window(window.start_ns) if not self._young.has(one.file.name)]
+        rows, first_ns, last_ns = 0, int(NEVER), -int(NEVER)
+        for n, group in enumerate(groups, 1):
+            rows += group.within.rows
+            first_ns, last_ns = min(first_ns, group.within.first_ns), max(last_ns, group.within.last_ns)
+            met = sum(one.file.rows for one in unread if one.first_ns <= last_ns and one.last_ns >= first_ns)
+            if met <= self._settings.most_reads * rows:
+                return groups[:n]
+        return []
+
+    def _build_ahead(self, window: PlannedWindow, groups: list[Group]) -> None:
+        """Build groups ahead, or only note them."""
         settings = recorded_settings(self._log.config)
         if self._ahead.pauses:
-            self._ahead.keep(group, settings, None)
+            for group in groups:
+                self._ahead.keep(group, settings, None)
             return
-        large = self._large(window, [group])
-        (events,) = self._events(window, [group], large)
-        built, elsewhere = self._build(group, events, NO_KEYS, settings)
-        if elsewhere:
+        read = self._events(window, groups, self._large(window, groups))
+        for group, events in zip(groups, read, strict=True):
+            built, elsewhere = self._build(group, events, NO_KEYS, settings)
             self._plan.move(elsewhere)
-        else:
-            counts = Counter(built.counts)
-            counts.update(events=large.n_dropped, capped=large.n_dropped)
-            self._ahead.keep(group, settings, replace(built, counts=counts))
+            if not elsewhere:
+                self._ahead.keep(group, settings, built)
 
     def _free_young(self, windows: list[PlannedWindow]) -> None:
         """Remove segments from the cache that only groups built ahead have events of. windows: not built,

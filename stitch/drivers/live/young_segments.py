@@ -37,6 +37,11 @@ class YoungSegments:
                 _, rows = self._rows.popitem()
                 self.bytes -= _size(rows)
 
+    def has(self, name: str) -> bool:
+        """True if a segment is cached."""
+        with self._lock:
+            return name in self._rows
+
     def get(self, name: str) -> LogRows | None:
         """Rows of the segment with this name; None if it is not cached."""
         with self._lock:
