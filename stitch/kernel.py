@@ -26,6 +26,10 @@ from stitch.records.record_graphs import place_records
 from stitch.spans.span_graphs import place_spans
 from stitch.structures import StructureMemo
 
+KERNEL_SOURCE: Final = "(stitched)"
+"""Value of `source` in dead letters of events that the kernel rejected: several messages or files may have
+held them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stitched:

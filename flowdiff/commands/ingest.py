@@ -11,6 +11,7 @@ from flowdiff.cli.options import ConfigOption
 from flowdiff.cli.settings_options import Flags, Options, takes_settings
 from flowdiff.live.memory import share_one_heap
 from flowdiff.settings.effective import KEYS, effective
+from stitch.heap import avoid_huge_pages
 
 INGEST_OPTIONS: Final = Options(
     keys=KEYS.values(),
@@ -63,6 +64,7 @@ def command(
     """
     found = effective(flags, os.environ, config)
     share_one_heap()
+    avoid_huge_pages()
 
     from flowdiff.live.ingest_run import ingest
 

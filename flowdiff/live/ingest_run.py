@@ -26,13 +26,12 @@ from ingest.receiver.receiver_settings import JSON, PROTOBUF
 from schemas.commits import CommitRecord
 from schemas.errors import HaltedError, InputError
 from schemas.windows import NS_PER_SECOND
-from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.election import election
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.drivers.live.watch import LaneState, Watch
-from stitch.lake.layout import ensure_lake
+from stitch.lake.layout import DEFAULT_WINDOW_NS, ensure_lake
 from stitch.lake.place import make_folder, open_store
 from stitch.lake.store import Store
 

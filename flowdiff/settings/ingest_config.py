@@ -60,9 +60,9 @@ class HeapSettings(Config):
     """Memory of work in progress beyond the freshly started process, however small the lanes' share: 103 to
     155 MB were observed. Fetches and decoding in progress, a segment, code loaded later, freed memory not yet
     returned."""
-    held_share: Expert[float] = Field(default=0.5, gt=0, le=1)
-    """Lanes' share of the remaining memory: each byte in a lane needed up to three quarters of another one
-    for stitching, encoding and the memory of closed requests."""
+    held_share: Expert[float] = Field(default=0.9, gt=0, le=1)
+    """Share of the remaining memory for lanes, events that wait for their windows, and stitching; the rest is
+    for holes of the heap."""
     least_held_bytes: Expert[int] = Field(default=32 * 2**20, ge=2**20)
     """Smallest memory of the lanes. With 12 MB, 1,586 of 40,001 requests of a backlog were published in two
     pieces: more arrived late than fits in the memory of closed requests."""

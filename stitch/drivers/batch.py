@@ -27,7 +27,7 @@ from schemas.commits import CommitBody, CommitRecord, Counters, Segment, Standin
 from schemas.errors import LakeError, lake_error
 from schemas.events import concat_events
 from schemas.rejects import Reason
-from schemas.windows import NS_PER_MINUTE, Window
+from schemas.windows import Window
 from stitch.closing import NEVER, event_times
 from stitch.drivers.file_counts import refuse_without_events
 from stitch.drivers.import_settings import STITCHED_AT_ONCE, ImportSettings, ImportSummary, Progress
@@ -50,14 +50,13 @@ from stitch.drivers.spill import EventSpill, Group
 from stitch.lake.copies import Copies
 from stitch.lake.disk import exclusive_lock, make_private_folder
 from stitch.lake.lane import Lane
-from stitch.lake.layout import STAGE, ensure_lake, read_info
+from stitch.lake.layout import DEFAULT_WINDOW_NS, STAGE, ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import local_path, open_place
 from stitch.lake.staging import Staging
 from stitch.lake.store import LocalStore, Store
 from stitch.scratch import Scratch
 
-DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
 _HELD_SHARE: Final = 16
 """The memory budget in bytes divided by this is the maximum size of the parts of small windows that are
 buffered until all groups are stitched."""

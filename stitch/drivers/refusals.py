@@ -174,9 +174,6 @@ FLUSH_BYTES: Final = 32 * 2**20
 """Maximum bytes of dead letters in memory; when reached, they are written to a file in the stage folder."""
 FLUSH_ROWS: Final = 100_000
 """Maximum number of dead letters in memory; when reached, they are written to a file in the stage folder."""
-KERNEL_SOURCE: Final = "(stitched)"
-"""Value of the column `source` in dead letters that the kernel makes while it stitches events of several
-files."""
 _ORDER: Final = [(name, "ascending") for name in ("source", "position", "item", "sha256", "detail")]
 
 

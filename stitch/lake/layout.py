@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from schemas.closed import Closed
 from schemas.errors import LakeError
 from schemas.lake import LAYOUT_VERSION
-from schemas.windows import Window, checked_length_ns
+from schemas.windows import NS_PER_MINUTE, Window, checked_length_ns
 from stitch.lake.store import DRAFTS, Store, map_concurrently
 
 LAKE_FILE: Final = "flowdiff.json"
@@ -44,6 +44,8 @@ matches."""
 LOOKED_AT: Final = 2016
 """Number of latest windows that are searched for files of lost commits: a week of five-minute windows.
 `flowdiff fsck` searches all windows."""
+DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
+"""Window length of a new lake, ns, unless a setting names another one."""
 LOOKED_AT_IN_BUCKET: Final = 64
 """Number of latest windows that are searched for files of lost commits in a bucket, where each window costs a
 request."""

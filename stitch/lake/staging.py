@@ -7,6 +7,7 @@ import hashlib
 import secrets
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,26 @@ from stitch.lake.layout import (
     window_folder,
 )
 from stitch.lake.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedFile:
+    """Encoded file of a window, not staged yet."""
+
+    table: WindowTable
+    window: Window
+    entry: Publish
+    """Entry of the file in a commit, with empty names."""
+    data: pa.Buffer
+    """Parquet bytes."""
+
+
+def encoded_file(table_name: WindowTable, window: Window, table: pa.Table) -> EncodedFile | None:
+    """Encode a file of a window; None if the table is empty."""
+    if not table.num_rows:
+        return None
+    data = encode(table_name, table, window)
+    return EncodedFile(table_name, window, described(table_name, window, "", "", table, data), data)
 
 
 class Staging:
@@ -70,15 +91,22 @@ class Staging:
 
     def add_window(self, table_name: WindowTable, window: Window, part: int, table: pa.Table) -> None:
         """Write one file of a window's table, unless the table is empty. Raises OSError."""
-        if table.num_rows:
-            final = f"{window_folder(table_name, window)}/{file_name(self.lane, self.seq, part)}"
-            self._add(table_name, f"{table_name}-{window.name}-{part:05d}", final, window, table)
+        if (file := encoded_file(table_name, window, table)) is not None:
+            self.add_encoded(file, part)
+
+    def add_encoded(self, file: EncodedFile, part: int) -> None:
+        """Write one file of a window. Raises OSError."""
+        stem = f"{file.table}-{file.window.name}-{part:05d}"
+        final = f"{window_folder(file.table, file.window)}/{file_name(self.lane, self.seq, part)}"
+        self._put(file.entry.model_copy(update={"stage": self._staged(stem), "final": final}), file.data)
 
     def add_side(self, table_name: SideTable, part: int, table: pa.Table) -> None:
         """Write one file of late events or dead letters, unless the table is empty. Raises OSError."""
         if table.num_rows:
             final = f"{table_name}/{file_name(self.lane, self.seq, part)}"
-            self._add(table_name, f"{table_name}-{part:05d}", final, None, table)
+            data = encode(table_name, table, None)
+            stage = self._staged(f"{table_name}-{part:05d}")
+            self._put(described(table_name, None, stage, final, table, data), data)
 
     def hashes(self, window: Window) -> list[str]:
         """SHA-256 of the staged files of a window, sorted."""
@@ -103,9 +131,10 @@ class Staging:
         """Names of all files written here, which must be made durable before the commit."""
         return [*(item.stage for item in self._items), *self._segments]
 
-    def _add(self, table_name: str, stem: str, final: str, window: Window | None, table: pa.Table) -> None:
-        data = encode(table_name, table, window)
-        item = described(table_name, window, f"{self.folder}/{stem}.parquet", final, table, data)
+    def _staged(self, stem: str) -> str:
+        return f"{self.folder}/{stem}.parquet"
+
+    def _put(self, item: Publish, data: pa.Buffer) -> None:
         self._store.put(item.stage, data)
         with self._lock:
             self._items.append(item)

@@ -57,6 +57,7 @@ def ingested(
     command = [sys.executable, "-m", "flowdiff", *words, "--lake", str(lake), "--until-end"]
     command += ["--group", lake.name, "--serve-address="]
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled once
     spent = usage(subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=checkout, env=environment))
     assert sum(flowdiff.open(str(lake)).windows()["requests"]) == traces
     return spent

@@ -16,10 +16,11 @@ sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[1:3])
 from bench.bench_kernel import span_batch
 
 from schemas.config import StitchConfig
-from stitch.drivers.batch import DEFAULT_WINDOW_NS, import_into
+from stitch.drivers.batch import import_into
 from stitch.drivers.import_settings import ImportSettings
 from stitch.kernel import stitch
 from stitch.lake.encoding import encode
+from stitch.lake.layout import DEFAULT_WINDOW_NS
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 from stitch.lake.windowing import cut

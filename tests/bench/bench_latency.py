@@ -33,6 +33,8 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 
 LATENESS_S = 10
+READY_S = LATENESS_S + 5 + 1
+"""After the end of a window: its last request lives 5 s, and is lingered for."""
 LANE = 1
 SET_UP_S = 10
 """Until the first message is written."""
@@ -140,7 +142,7 @@ def measure(checkout: Path, seconds: int, rate: int, commit_s: float) -> str:
         second.wait()
         producer.join()
         again = reading_again(folder / "second")
-    ends = ", ".join(f"{each:.1f}" for each in seals)
+    ends = ", ".join(f"{each:.1f} ({each - READY_S:.1f} after they could be)" for each in seals)
     median, most = (calm[int(len(calm) * share)] for share in (0.5, 0.95))
     return (
         f"{checkout.name}: {rate:,} spans/s, commit {commit_s} s, lateness {LATENESS_S} s: messages are "

@@ -23,7 +23,7 @@ from stitch.drivers.live.live_lane import LiveLane
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import Moment
 from stitch.lake.chain import lanes, read_chain
-from stitch.lake.layout import ensure_lake
+from stitch.lake.layout import WINDOW_TABLES, ensure_lake
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore, Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
@@ -133,6 +133,16 @@ class BuiltLake:
         while self.step(finished=True).did_anything:
             pass
 
+    def hashes(self) -> dict[tuple[str, int], list[str]]:
+        """Hashes of the files of each table and window."""
+        found: dict[tuple[str, int], list[str]] = {}
+        manifest = open_manifest(self.store)
+        for name in WINDOW_TABLES:
+            for file in manifest.files(name):
+                assert file.window is not None
+                found.setdefault((name, file.window.start_ns), []).append(file.sha256)
+        return {at: sorted(hashes) for at, hashes in found.items()}
+
     def table(self, name: str) -> pa.Table:
         """All rows of a table of windows."""
         manifest = open_manifest(self.store)
@@ -199,6 +209,8 @@ def some_settings(rng: np.random.Generator) -> BuildSettings:
         rebuild_ns=int(rng.choice([0, 120])) * NS_PER_SECOND,
         rebuild_share=float(rng.choice([0.01, 10])),
         windows_per_commit=int(rng.choice([1, 3, 16])),
+        lateness_ns=LIVE.lateness_ns,
+        most_at_once=int(rng.choice([5, 25, 250_000])),
     )
 
 

@@ -17,7 +17,7 @@ from schemas.commits import Segment
 from schemas.config import DecodeConfig
 from schemas.events import concat_events
 from stitch.closing import event_times
-from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk
+from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk, equal_groups
 from stitch.drivers.build.log_follower import LogSegment
 from stitch.drivers.build.request_plan import Planned, requests_of
 from stitch.drivers.live.keys import request_keys
@@ -65,15 +65,19 @@ def test_groups_are_of_whole_requests_and_hold_every_event_once(
     tables = [(concat_events([events.slice(a, b - a)]), key[a:b]) for a, b in pairwise(bounds)]
     chosen = np.isin(key, requests["key"])
     expected = rows_of(events.filter(pa.array(chosen)))
-    with tempfile.TemporaryDirectory() as folder:
-        on_disk = [*dealt_on_disk(requests, tables, rows_at_once, Path(folder) / "deal")]
-        assert [path for path in Path(folder).rglob("*") if path.is_file()] == []
     n_groups = -(-int(requests["rows"].sum()) // rows_at_once)
-    for found in (on_disk, [*dealt_in_memory(requests, tables, n_groups)]):
-        groups = [group for group, _ in found]
-        assert all((request_keys(group)[0] == own).all() for group, own in found if group.num_rows)
+    group_of = equal_groups(requests, n_groups)
+    with tempfile.TemporaryDirectory() as folder:
+        on_disk = [*dealt_on_disk(requests, group_of, n_groups, tables, rows_at_once, Path(folder) / "deal")]
+        assert [path for path in Path(folder).rglob("*") if path.is_file()] == []
+    for found in (on_disk, [*dealt_in_memory(requests, group_of, n_groups, tables)]):
+        assert [number for number, _, _ in found] == [*range(n_groups)]
+        groups = [group for _, group, _ in found]
+        for number, group, own in found:
+            assert not group.num_rows or (request_keys(group)[0] == own).all()
+            assert {*own.tolist()} <= {*requests["key"][group_of == number].tolist()}
         assert rows_of(concat_events([group for group in groups if group.num_rows])) == expected
         of_group = [set(group["request_id"].to_pylist()) for group in groups]
         assert sum(map(len, of_group)) == len(set().union(*of_group))
     largest = int(requests["rows"].max())
-    assert all(group.num_rows <= 2 * rows_at_once + largest for group, _ in on_disk)
+    assert all(group.num_rows <= 2 * rows_at_once + largest for _, group, _ in on_disk)

@@ -90,3 +90,22 @@ def test_arrays_take_what_was_freed(outside: dict[str, str], is_kept: bool) -> N
     pages = 8 * (1 << 24) // os.sysconf("SC_PAGE_SIZE")
     assert told == str(is_kept)
     assert (int(again) < pages / 10) == is_kept
+
+
+HUGE_PAGES = """
+from stitch.heap import avoid_huge_pages
+avoid_huge_pages()
+import numpy
+array = numpy.ones(1 << 27, numpy.uint8)
+print(sum("hg" in line.split() for line in open("/proc/self/smaps") if line.startswith("VmFlags")))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux's")
+@pytest.mark.parametrize("setting", [None, "1"])
+def test_arrays_do_not_ask_for_huge_pages_unless_it_is_set_otherwise(setting: str | None) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "NUMPY_MADVISE_HUGEPAGE"}
+    env |= {"PYTHONPATH": os.pathsep.join(sys.path)}
+    env |= {} if setting is None else {"NUMPY_MADVISE_HUGEPAGE": setting}
+    done = subprocess.run([sys.executable, "-c", HUGE_PAGES], env=env, stdout=subprocess.PIPE, check=True)
+    assert (int(done.stdout) > 0) is (setting == "1")

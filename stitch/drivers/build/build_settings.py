@@ -19,8 +19,6 @@ _PLAN_SHARE: Final = 768
 request the plan takes a sixteenth of the budget."""
 _LEAST_AT_ONCE: Final = 16_384
 """Lower bound of `BuildSettings.rows_at_once`."""
-_MOST_AT_ONCE: Final = 250_000
-"""Upper bound of `BuildSettings.rows_at_once`."""
 _MEMO_SHARE: Final = 32_768
 """The memory budget in bytes divided by this is the capacity of the structure cache: at about 4 KB per
 structure it takes an eighth of the budget."""
@@ -45,6 +43,17 @@ class BuildSettings(Config):
     rebuild_share: float = Field(default=0.01, ge=0)
     """Growth of a window's number of events, as a share, above which it is built again before `rebuild_ns` is
     over."""
+    lateness_ns: int = Field(default=0, ge=0)
+    """Time by which the watermark is behind the latest event: requests that are quiet for `stitch.idle` by the
+    latest event are stitched before their window can be built."""
+    ahead_waste_share: float = Field(default=0.25, ge=0, le=1)
+    """Share of a window's events that were stitched ahead and changed afterwards, above which the next window
+    is stitched at its end only."""
+    most_at_once: int = Field(default=250_000, ge=1)
+    """Maximum number of events stitched at a time, whatever the memory; large requests may exceed it."""
+    most_reads: float = Field(default=2, ge=0)
+    """Maximum mean number of times that a segment is read for the groups of a window; where more groups have
+    events of it, the window is partitioned by groups once, and groups are built ahead several at a time."""
     windows_per_commit: int = Field(default=16, ge=1)
     """Maximum number of windows built per commit; an interruption loses the uncommitted ones."""
     max_dead_letters_per_commit: Expert[int] = Field(default=1_000, ge=0, le=10_000)
@@ -53,7 +62,7 @@ class BuildSettings(Config):
     @property
     def rows_at_once(self) -> int:
         """Maximum number of events stitched at a time; a larger window is partitioned into groups on disk."""
-        return min(_MOST_AT_ONCE, max(_LEAST_AT_ONCE, self.memory_bytes // _ROW_SHARE))
+        return min(self.most_at_once, max(_LEAST_AT_ONCE, self.memory_bytes // _ROW_SHARE))
 
     @property
     def rows_looked_at(self) -> int:

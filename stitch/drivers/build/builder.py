@@ -25,26 +25,27 @@ from schemas.quality import Quality
 from schemas.rejects import Reject, rejects_table
 from schemas.windows import Window
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, event_times
+from stitch.drivers.build.ahead import AheadGroups, BuiltGroup
 from stitch.drivers.build.build_settings import BuildSettings
-from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk, joined
+from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk, equal_groups, joined
+from stitch.drivers.build.groups import Group, groups_of
 from stitch.drivers.build.large_requests import COLUMNS as CHOOSING_COLUMNS
 from stitch.drivers.build.large_requests import LargeRequests
 from stitch.drivers.build.log_follower import LogSegment, UnreadableSegmentError
-from stitch.drivers.build.log_view import LogView
+from stitch.drivers.build.log_view import NO_KEYS, LogView
 from stitch.drivers.build.loose_records import row_keys
 from stitch.drivers.build.request_plan import Planned, PlannedWindow, among, merge_requests
 from stitch.drivers.live.keys import flow_keys
-from stitch.drivers.live.live_settings import recorded_settings
+from stitch.drivers.live.live_settings import LiveSettings, recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
 from stitch.drivers.partition import shared_params
-from stitch.drivers.refusals import KERNEL_SOURCE
-from stitch.kernel import stitch
+from stitch.kernel import KERNEL_SOURCE, stitch
 from stitch.lake.chain import lanes, taken
 from stitch.lake.encoding import decode
 from stitch.lake.event_log import sweep_segments
 from stitch.lake.layout import file_name, segment_seq
 from stitch.lake.manifest import LakeFile, open_manifest
-from stitch.lake.staging import Staging
+from stitch.lake.staging import EncodedFile, Staging, encoded_file
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.upkeep_lane import Built, UpkeepLane, UpkeepRun
@@ -67,6 +68,8 @@ class Step:
     """Number of events in the windows that were built or rebuilt."""
     missing: int = 0
     """Number of events newly found lost: commits count them, but no segment of the log contains them."""
+    ahead: int = 0
+    """Number of events stitched for windows that cannot be built yet."""
 
     def and_(self, other: Step) -> Step:
         """Add the counts of two steps."""
@@ -76,12 +79,13 @@ class Step:
             self.late + other.late,
             self.events + other.events,
             self.missing + other.missing,
+            self.ahead + other.ahead,
         )
 
     @property
     def did_anything(self) -> bool:
-        """True if the step built a window, stored late events, or found events missing."""
-        return bool(self.built or self.again or self.late or self.missing)
+        """True if the step built a window or a part of one, stored late events, or found events missing."""
+        return bool(self.built or self.again or self.late or self.missing or self.ahead)
 
 
 class _StoppedError(Exception):
@@ -134,6 +138,11 @@ class Builder(LogView):
         """Last commit of this builder; None before the first."""
         self.n_waiting = 0
         """Number of windows, as of the last step, that are finished but not built, or due for a rebuild."""
+        self._ahead = AheadGroups(scratch, settings.ahead_waste_share)
+        self._looked: dict[int, int] = {}
+        """Start, ns, of a window -> number of its events when no group of it could be built ahead."""
+        self._stitched: dict[int, list[Group]] = {}
+        """Start, ns -> groups in which the window was last built, until its version is committed."""
         # Opening finishes what the last builder committed.
         self._lane = UpkeepLane(run, open_manifest(run.store, run.lake).info)
         manifest = open_manifest(run.store, run.lake)
@@ -192,7 +201,7 @@ class Builder(LogView):
         others = [start for start in again if start not in moving][: max(0, room)]
         again = sorted([*(start for start in again if start in moving), *others])
         if not (first or again or late or self._log.missing or seal != self._sealed_to_ns):
-            return Step()
+            return Step(ahead=self._go_ahead(windows, water))
         try:
             return self._commit(windows, first, again, late, seal, water, now_ns)
         except FileNotFoundError as error:  # the stage was swept by a builder that thought us dead
@@ -337,33 +346,78 @@ class Builder(LogView):
 
     # -- build -----------------------------------------------------------------------------------------------
 
-    def _groups(self, window: PlannedWindow, large: LargeRequests) -> Iterator[pa.Table]:
-        """Yield the events of a window in groups of whole requests, about `rows_at_once` events per group,
-        without the events that `large` drops."""
-        segments = self._of_window(window.start_ns)
+    def _groups(self, window: PlannedWindow) -> list[Group]:
+        """Groups in which a window is stitched."""
+        large = LargeRequests(window.requests, self._stitch.max_events_per_flow)
+        if len(large.requests):
+            window = PlannedWindow(window.start_ns, large.capped(window.requests))
+        return groups_of(window, self._length_ns, self._settings.rows_at_once)
+
+    def _events(
+        self, window: PlannedWindow, groups: list[Group], large: LargeRequests
+    ) -> Iterator[pa.Table]:
+        """Yield the events of each group of a window, in order, without the excess events of large requests.
+
+        large: the large requests among those of `groups`.
+        """
+        if not groups:
+            return
+        rows = np.concatenate([group.rows for group in groups])
+        group_of = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
+        order = np.argsort(rows, kind="stable")
+        requests, group_of = window.requests[rows[order]], group_of[order]
+        first_ns = min(group.within.first_ns for group in groups)
+        last_ns = max(group.within.last_ns for group in groups)
+        is_timed = bool((requests["first_ns"] != NEVER).all())
+        segments = [
+            segment
+            for segment in self._of_window(window.start_ns)
+            if not is_timed or (segment.first_ns <= last_ns and segment.last_ns >= first_ns)
+        ]
         if len(large.requests):
             chosen_from = self._rows(segments, large.requests, CHOOSING_COLUMNS)
             large.choose((table, key) for _, table, key in chosen_from)
-        requests, most = large.capped(window.requests), self._settings.rows_at_once
-        n_groups = -(-int(requests["rows"].sum()) // most)
-        young = self._all_young(segments) if n_groups > 1 else None
+        young = self._all_young(segments) if len(groups) > 1 else None
         if young is not None:
-            groups = dealt_in_memory(requests, large.kept(young), n_groups)
-        else:
-            rows = large.kept((table, key) for _, table, key in self._rows(segments, window.requests))
-            groups = self._dealt(window, requests, rows, most)
-        for events, _ in groups:
-            if events.num_rows:
-                yield events
+            dealt = dealt_in_memory(requests, group_of, len(groups), large.kept(young))
+            yield from (events for _, events, _ in dealt)
+            return
+        if len(groups) == 1 or self._reads(segments, groups) <= self._settings.most_reads:
+            for group in groups:
+                own = self._rows(segments, window.requests[group.rows])
+                yield joined([*large.kept((table, key) for _, table, key in own)])[0]
+            return
+        tables = large.kept((table, key) for _, table, key in self._rows(segments, requests))
+        folder = self._scratch.folder / f"{window.start_ns:d}"
+        most = self._settings.rows_at_once
+        dealt = dealt_on_disk(requests, group_of, len(groups), tables, most, folder)
+        yield from (events for _, events, _ in dealt)
+
+    @staticmethod
+    def _reads(segments: list[LogSegment], groups: list[Group]) -> float:
+        """Mean number of groups whose times meet those of a segment, by event: how often segments are read if
+        each group reads them."""
+        first = np.array([segment.first_ns for segment in segments])
+        last = np.array([segment.last_ns for segment in segments])
+        rows = np.array([segment.file.rows for segment in segments])
+        read = sum(
+            int(rows[(first <= group.within.last_ns) & (last >= group.within.first_ns)].sum())
+            for group in groups
+        )
+        return read / max(1, int(rows.sum()))
 
     def _dealt(
         self, window: PlannedWindow, requests: Planned, rows: Iterator[tuple[pa.Table, U8]], most: int
     ) -> Iterator[tuple[pa.Table, U8]]:
         """Yield (events, [events] request key) from `rows` in groups of whole requests, about `most` events
         per group. requests: those of the window with events in `rows`."""
-        if int(requests["rows"].sum()) <= most:
-            return iter([joined([*rows])])
-        return dealt_on_disk(requests, rows, most, self._scratch.folder / f"{window.start_ns:d}")
+        n_groups = -(-int(requests["rows"].sum()) // most)
+        if n_groups <= 1:
+            yield joined([*rows])
+            return
+        group_of, folder = equal_groups(requests, n_groups), self._scratch.folder / f"{window.start_ns:d}"
+        dealt = dealt_on_disk(requests, group_of, n_groups, rows, most, folder)
+        yield from ((events, key) for _, events, key in dealt)
 
     def _all_young(self, segments: list[LogSegment]) -> list[tuple[pa.Table, U8]] | None:
         """(events, [events] request key) of each segment from this process's cache; None if any of them is
@@ -387,7 +441,6 @@ class Builder(LogView):
         """
         running = self._running(window, water)
         refused: list[Reject] = []
-        lake_window = Window(window.start_ns, self._length_ns)
         settings = recorded_settings(self._log.config)
         since: dict[int, int] = {}
         of_lanes: Counter[int] = Counter()
@@ -396,25 +449,28 @@ class Builder(LogView):
             of_lanes[segment.lane] += segment.rows_of[window.start_ns]
         own: Counter[str] = Counter()
         moved: dict[int, int] = {}
-        large = LargeRequests(window.requests, settings.stitch.max_events_per_flow)
-        for part, events in enumerate(self._groups(window, large)):
-            made = stitch(events, settings.stitch, lane=self._lane_of_flows, memo=self._memo)
-            own.update(made.counts)
-            own.update(f"reject {reject.reason.value}" for reject in made.rejects)
-            refused += made.rejects
-            params = shared_params(made.params, settings.params_share)
-            for rows in cut(made.flows, made.structures, params, self._length_ns):
-                if rows.window != lake_window:
-                    moved |= dict.fromkeys(flow_keys(rows.flows).tolist(), rows.window.start_ns)
-                    continue
-                staging.add_window("flows", lake_window, part, _flagged(rows.flows, running["key"]))
-                staging.add_window("structures", lake_window, part, rows.structures)
-                staging.add_window("params", lake_window, part, rows.params)
+        groups = self._groups(window)
+        ahead = [
+            None if among(running["key"], group.within.keys).any() else self._ahead.find(group, settings)
+            for group in groups
+        ]
+        left = [group for group, built in zip(groups, ahead, strict=True) if built is None]
+        large = self._large(window, left)
+        events = self._events(window, left, large)
+        for part, (group, built) in enumerate(zip(groups, ahead, strict=True)):
+            if built is None:
+                built, elsewhere = self._build(group, next(events), running["key"], settings)
+                moved |= elsewhere
+            own.update(built.counts)
+            refused += built.refused
+            for file in built.files:
+                staging.add_encoded(file, part)
         if moved:
             self._plan.move(moved)
             raise _MovedError
         own.update(events=large.n_dropped, capped=large.n_dropped)
         tally.update(own)
+        self._stitched[window.start_ns] = groups
         version = BuiltWindow(
             start_ns=window.start_ns,
             version=1,
@@ -431,6 +487,111 @@ class Builder(LogView):
             running_to_ns=int(running["last_ns"].max()) if len(running) else None,
         )
         return version, refused
+
+    def _large(self, window: PlannedWindow, groups: list[Group]) -> LargeRequests:
+        """Large requests among those of some groups of a window."""
+        rows = np.sort(np.concatenate([np.zeros(0, np.int64), *(group.rows for group in groups)]))
+        return LargeRequests(window.requests[rows], self._stitch.max_events_per_flow)
+
+    def _build(
+        self, group: Group, events: pa.Table, running: U8, settings: LiveSettings
+    ) -> tuple[BuiltGroup, dict[int, int]]:
+        """(files and counts of a group, key of a request whose flow begins in another window -> start of that,
+        ns).
+
+        events: of the group's requests. running: keys, ascending, of requests that have not ended.
+        """
+        lake_window = Window(group.within.start_ns, self._length_ns)
+        made = stitch(events, settings.stitch, lane=self._lane_of_flows, memo=self._memo)
+        counts = Counter(made.counts)
+        counts.update(f"reject {reject.reason.value}" for reject in made.rejects)
+        params = shared_params(made.params, settings.params_share)
+        files: list[EncodedFile] = []
+        elsewhere: dict[int, int] = {}
+        for rows in cut(made.flows, made.structures, params, self._length_ns):
+            if rows.window != lake_window:
+                elsewhere |= dict.fromkeys(flow_keys(rows.flows).tolist(), rows.window.start_ns)
+                continue
+            encoded = (
+                encoded_file("flows", lake_window, _flagged(rows.flows, running)),
+                encoded_file("structures", lake_window, rows.structures),
+                encoded_file("params", lake_window, rows.params),
+            )
+            files += [file for file in encoded if file is not None]
+        return BuiltGroup(tuple(files), counts, made.rejects), elsewhere
+
+    # -- ahead -----------------------------------------------------------------------------------------------
+
+    def _go_ahead(self, windows: Mapping[int, PlannedWindow], water: int | None) -> int:
+        """Build quiet groups of a window that cannot be built yet; return their number of events.
+
+        water: watermark, ns; None: the log has ended.
+        """
+        if water is None or self._is_stopping():
+            return 0
+        quiet_ns = water + self._settings.lateness_ns - self._stitch.idle_ns
+        waiting = [window for start, window in sorted(windows.items()) if start not in self._versions]
+        for window in waiting:
+            grown = window.rows - self._looked.get(window.start_ns, 0)
+            if 2 * grown < self._settings.rows_at_once:
+                continue
+            groups = self._worth_reading(window, self._quiet_groups(window, quiet_ns))
+            if groups:
+                self._build_ahead(window, groups)
+                self._free_young(waiting)
+                return sum(group.within.rows for group in groups)
+            self._looked[window.start_ns] = window.rows
+        return 0
+
+    def _quiet_groups(self, window: PlannedWindow, quiet_ns: int) -> list[Group]:
+        """Groups of a window that are neither built ahead nor noted, and whose bounds are final, last events
+        not after `quiet_ns`, and requests not large."""
+        found = []
+        for group in self._groups(window):
+            if not group.is_fixed or group.end_ns > quiet_ns:
+                break
+            is_quiet = group.within.last_ns <= quiet_ns and not self._ahead.knows(group)
+            if is_quiet and not len(self._large(window, [group]).requests):
+                found.append(group)
+        return found
+
+    def _worth_reading(self, window: PlannedWindow, groups: list[Group]) -> list[Group]:
+        """The shortest prefix of `groups` for which at most `most_reads` events are read back from the log for
+        each event of theirs; empty if there is none, so that segments are not read for each group."""
+        unread = [one for one in self._of_window(window.start_ns) if not self._young.has(one.file.name)]
+        rows, first_ns, last_ns = 0, int(NEVER), -int(NEVER)
+        for n, group in enumerate(groups, 1):
+            rows += group.within.rows
+            first_ns, last_ns = min(first_ns, group.within.first_ns), max(last_ns, group.within.last_ns)
+            met = sum(one.file.rows for one in unread if one.first_ns <= last_ns and one.last_ns >= first_ns)
+            if met <= self._settings.most_reads * rows:
+                return groups[:n]
+        return []
+
+    def _build_ahead(self, window: PlannedWindow, groups: list[Group]) -> None:
+        """Build groups ahead, or only note them."""
+        settings = recorded_settings(self._log.config)
+        if self._ahead.pauses:
+            for group in groups:
+                self._ahead.keep(group, settings, None)
+            return
+        read = self._events(window, groups, self._large(window, groups))
+        for group, events in zip(groups, read, strict=True):
+            built, elsewhere = self._build(group, events, NO_KEYS, settings)
+            self._plan.move(elsewhere)
+            if not elsewhere:
+                self._ahead.keep(group, settings, built)
+
+    def _free_young(self, windows: list[PlannedWindow]) -> None:
+        """Remove segments from the cache that only groups built ahead have events of. windows: not built,
+        ascending."""
+        settings = recorded_settings(self._log.config)
+        groups = (group for window in windows for group in self._groups(window))
+        left = (group.begin_ns for group in groups if self._ahead.find(group, settings) is None)
+        to_ns = next(left, int(NEVER))
+        for segment in self._log.segments.values():
+            if segment.last_ns < to_ns:
+                self._young.forget(segment.file.name)
 
     # -- commit ----------------------------------------------------------------------------------------------
 
@@ -518,6 +679,8 @@ class Builder(LogView):
                 if self._lane.seq > seq:  # it stands, published or not
                     for window in said:
                         self._know(window, build, seq)
+                        self._ahead.forget(window.start_ns, self._stitched.pop(window.start_ns, ()))
+                        self._looked.pop(window.start_ns, None)
                     self._sealed_to_ns = seal
                     self._log.missing = 0
         self._lane.set_aside(replaced)

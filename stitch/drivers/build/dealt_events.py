@@ -31,62 +31,70 @@ _KEY: Final = "request key"
 
 
 def dealt_in_memory(
-    requests: Planned, tables: Iterable[tuple[pa.Table, U8]], n_groups: int
-) -> Iterator[tuple[pa.Table, U8]]:
-    """Yield (events, [events] request key) of `requests` in `n_groups` groups of whole requests, with about
-    equal numbers of events.
+    requests: Planned, group_of: I8, n_groups: int, tables: Iterable[tuple[pa.Table, U8]]
+) -> Iterator[tuple[int, pa.Table, U8]]:
+    """Yield (group number, events, [events] request key) of each group in order.
 
-    requests: ascending by key; events of other requests are dropped. tables: (events, [events] request key).
-    O(events log requests); copies one group at a time.
+    requests: ascending by key; events of other requests are dropped. group_of: [requests] group number,
+    0 … n_groups - 1. tables: (events, [events] request key). O(events log requests); copies one group at a
+    time.
     """
-    group_of = _group_of(requests, n_groups)
     dealt = []
     for table, key in tables:
         rows, first = group_stably(_codes(requests, group_of, key, n_groups), n_groups + 1)
         dealt.append((table, key, rows, first))
     for number in range(n_groups):
         parts = ((table, key, rows[first[number] : first[number + 1]]) for table, key, rows, first in dealt)
-        yield joined([(table.take(pa.array(own)), key[own]) for table, key, own in parts if len(own)])
+        yield number, *joined([(table.take(pa.array(own)), key[own]) for table, key, own in parts if len(own)])
 
 
 def dealt_on_disk(
-    requests: Planned, tables: Iterable[tuple[pa.Table, U8]], rows_at_once: int, folder: Path
-) -> Iterator[tuple[pa.Table, U8]]:
-    """Yield (events, [events] request key) of `requests` in groups of whole requests, with about
-    `rows_at_once` events each, or a single request if it has more.
+    requests: Planned,
+    group_of: I8,
+    n_groups: int,
+    tables: Iterable[tuple[pa.Table, U8]],
+    rows_at_once: int,
+    folder: Path,
+) -> Iterator[tuple[int, pa.Table, U8]]:
+    """Yield (group number, events, [events] request key) of each group in order.
 
-    requests: ascending by key; events of other requests are dropped. tables: (events, [events] request key).
-    folder: is created, and is empty at the end. Memory: two runs of `rows_at_once` events. O(events log
-    requests), and one more pass over the data for each factor GROUPS_AT_ONCE in the number of groups.
+    requests, group_of, n_groups, tables: as `dealt_in_memory`. folder: is created, and is empty at the end. Memory:
+    two runs of `rows_at_once` events, and one group. O(events log requests), and one more pass over the data
+    for each factor GROUPS_AT_ONCE in the number of groups.
     """
-    n_groups = min(GROUPS_AT_ONCE, -(-int(requests["rows"].sum()) // rows_at_once))
-    group_of = _group_of(requests, n_groups)
+    coarse = -(-n_groups // GROUPS_AT_ONCE)
+    n_parts = -(-n_groups // coarse)
+    part_of = group_of // coarse
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     path = folder / "pieces"
-    places: list[list[tuple[int, int]]] = [[] for _ in range(n_groups)]
+    places: list[list[tuple[int, int]]] = [[] for _ in range(n_parts)]
     try:
         path.touch(FILE_MODE, exist_ok=False)
         with path.open("wb") as file:
             for table, key in _runs(tables, rows_at_once):
-                rows, first = group_stably(_codes(requests, group_of, key, n_groups), n_groups + 1)
-                for group in np.flatnonzero(np.diff(first[:-1])).tolist():
-                    own = rows[first[group] : first[group + 1]]
+                rows, first = group_stably(_codes(requests, part_of, key, n_parts), n_parts + 1)
+                for part in np.flatnonzero(np.diff(first[:-1])).tolist():
+                    own = rows[first[part] : first[part + 1]]
                     begin = file.tell()
                     file.write(_encoded(table.take(pa.array(own)), key[own]))
-                    places[group].append((begin, file.tell() - begin))
+                    places[part].append((begin, file.tell() - begin))
         with pa.OSFile(str(path)) as pieces:
-            for group, own_places in enumerate(places):
+            for part, own_places in enumerate(places):
                 read = (_decoded(pieces.read_at(size, begin)) for begin, size in own_places)
-                own_requests = requests[group_of == group]
-                if len(own_requests) > 1 and int(own_requests["rows"].sum()) > 2 * rows_at_once:
-                    yield from dealt_on_disk(own_requests, read, rows_at_once, folder / f"{group:d}")
-                else:
-                    yield joined([*read])
+                if coarse == 1:
+                    yield part, *joined([*read])
+                    continue
+                mine = part_of == part
+                low, n_own = part * coarse, min(coarse, n_groups - part * coarse)
+                fine = dealt_on_disk(
+                    requests[mine], group_of[mine] - low, n_own, read, rows_at_once, folder / f"{part:d}"
+                )
+                yield from ((low + number, events, key) for number, events, key in fine)
     finally:
         path.unlink(missing_ok=True)
 
 
-def _group_of(requests: Planned, n_groups: int) -> I8:
+def equal_groups(requests: Planned, n_groups: int) -> I8:
     """Assign requests to groups with about equal numbers of events: [requests] group number, ascending.
 
     A request belongs to the group that contains the middle one of its events when the events are counted in

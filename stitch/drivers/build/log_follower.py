@@ -11,6 +11,7 @@ import numpy as np
 from schemas.arrays import U8
 from schemas.commits import CommitRecord, Segment
 from schemas.errors import LakeError
+from stitch.closing import NEVER
 from stitch.lake.chain import lanes, last_number, read_records, read_tail
 from stitch.lake.event_log import INDEX_TYPE, Index, SegmentReader, open_index, open_segment
 from stitch.lake.layout import segment_folder, segment_part, segment_seq
@@ -37,6 +38,11 @@ class LogSegment:
     """Index of the requests of those records that have no request id; set by `LooseRecords.name`."""
     loose_key: U8 = field(default_factory=lambda: _NO_KEYS)
     """[records without a request id, in order] key of the record's request; set by `LooseRecords.name`."""
+    first_ns: int = -int(NEVER)
+    """Lower bound of the times of its events, ns; -NEVER: unknown, or an event has no time. Set by `LogView`
+    with `last_ns`."""
+    last_ns: int = int(NEVER)
+    """Upper bound of the times of its events, ns."""
     rows_of: dict[int, int] = field(default_factory=dict)
     """Start of a window, ns -> number of events in this segment whose request begins in that window; set by
     `RequestPlan`."""

@@ -222,7 +222,11 @@ class LogView:
             self._forget_past()
 
     def _requests_of(self, segment: LogSegment) -> Planned:
-        return requests_of(segment, self._log.index(segment))
+        requests = requests_of(segment, self._log.index(segment))
+        is_timed = len(requests) > 0 and (requests["first_ns"] != NEVER).all()
+        segment.first_ns = int(requests["first_ns"].min()) if is_timed else -int(NEVER)
+        segment.last_ns = int(requests["last_ns"].max()) if is_timed else int(NEVER)
+        return requests
 
     def _unbuilt(self, segments: list[LogSegment]) -> int:
         """Number of events in `segments` that are neither in a built window nor stored as late."""
@@ -346,6 +350,8 @@ class LogView:
         timed = requests[requests["first_ns"] != NEVER]
         span = (int(timed["first_ns"].min()), int(timed["last_ns"].max())) if len(timed) else (-NEVER, NEVER)
         for segment in segments:
+            if segment.first_ns > span[1] or segment.last_ns < span[0]:
+                continue
             young, at = self._young.get(segment.file.name), 0
             if young is not None:
                 key = row_keys(young.key, young.loose, segment.loose_key)

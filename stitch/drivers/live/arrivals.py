@@ -17,8 +17,7 @@ from schemas.events import SPAN_KIND_BASE, concat_events
 from schemas.rejects import REJECT_SCHEMA, Reason, Reject, rejects_table
 from stitch.closing import NEVER, event_times
 from stitch.columnar.runs import whole
-from stitch.drivers.refusals import KERNEL_SOURCE
-from stitch.kernel import reject_rows
+from stitch.kernel import KERNEL_SOURCE, reject_rows
 
 DETAILS: Final = {
     Reason.BAD_TIME: "a record needs a time",

@@ -69,6 +69,7 @@ class BuildWork:
                 "patience_ns": settings.patience_ns,
                 "rebuild_ns": settings.rebuild_ns,
                 "rebuild_share": settings.rebuild_share,
+                "lateness_ns": settings.lateness_ns,
                 "max_dead_letters_per_commit": settings.max_dead_letters_per_commit,
             }
         )

@@ -491,10 +491,16 @@ class LiveRun:
     # -- holding back ---------------------------------------------------------------------------------------
 
     def _hold_back(self) -> None:
-        """Pause reading while lanes use too much memory or wait for a retry; otherwise resume it."""
+        """Pause reading while lanes use too much memory or wait for a retry; otherwise resume it.
+
+        Memory that lanes leave goes to the cache of young segments.
+        """
         waiting = [n for n, lane in self._lanes.items() if lane.state is LaneState.WAITING]
         limit = self._settings.lanes_share * self._settings.memory_bytes
-        full = self._held() > limit * (RESUME_SHARE if self._full else 1) or bool(waiting)
+        held = self._held()
+        young = self._settings.young_share * self._settings.memory_bytes
+        self._build.young.limit(int(young + max(0, limit - held)))
+        full = held > limit * (RESUME_SHARE if self._full else 1) or bool(waiting)
         if full != self._full:
             self._full = full
             streams = [stream for lane in self._lanes.values() for stream in lane.streams]

@@ -54,8 +54,8 @@ class LiveSettings(Config):
     commit_share: Expert[float] = Field(default=1 / 16, gt=0, le=0.5)
     """Share of `live.memory` that a lane may take before it commits ahead of `live.commit_interval`."""
     young_share: Expert[float] = Field(default=1 / 4, ge=0, le=0.5)
-    """Share of `live.memory` for events that stay in memory until their window is built; the others are read
-    back from the log. Stitching takes a third of `live.memory`."""
+    """Share of `live.memory` for events that stay in memory until they are stitched, and with it what lanes
+    leave of theirs; the others are read back from the log. Stitching takes a third of `live.memory`."""
     build_lease_ns: Expert[int] = Field(default=6 * NS_PER_SECOND, ge=NS_PER_SECOND)
     """Time without a sign of life after which another process builds the windows of a lake in a bucket."""
     build_retry_ns: Expert[int] = Field(default=5 * NS_PER_SECOND, gt=0)
@@ -71,7 +71,7 @@ class LiveSettings(Config):
     died."""
     build_grace_ns: Expert[int] = Field(default=60 * NS_PER_MINUTE, ge=0)
     """Time for which files of replaced windows stay, for readers that opened the lake before."""
-    keep_freed_share: Expert[float] = Field(default=0.7, ge=0, le=1)
+    keep_freed_share: Expert[float] = Field(default=0.85, ge=0, le=1)
     """Share of `live.memory` up to which the process keeps freed memory instead of returning it to the
     system. The system clears returned pages before they are used again: an eighth to a quarter of the CPU
     time while a backlog is read, if memory is returned every second."""

@@ -23,11 +23,24 @@ class YoungSegments:
 
     def add(self, name: str, rows: LogRows) -> None:
         """Cache the rows of a committed segment if the capacity allows it."""
-        size = int(rows.events.nbytes) + 9 * rows.events.num_rows
+        size = _size(rows)
         with self._lock:
             if self.bytes + size <= self._capacity_bytes:
                 self._rows[name] = rows
                 self.bytes += size
+
+    def limit(self, capacity_bytes: int) -> None:
+        """Set the capacity, and remove the latest segments while they exceed it."""
+        with self._lock:
+            self._capacity_bytes = capacity_bytes
+            while self._rows and self.bytes > capacity_bytes:
+                _, rows = self._rows.popitem()
+                self.bytes -= _size(rows)
+
+    def has(self, name: str) -> bool:
+        """True if a segment is cached."""
+        with self._lock:
+            return name in self._rows
 
     def get(self, name: str) -> LogRows | None:
         """Rows of the segment with this name; None if it is not cached."""
@@ -44,9 +57,15 @@ class YoungSegments:
         with self._lock:
             rows = self._rows.pop(name, None)
             if rows is not None:
-                self.bytes -= int(rows.events.nbytes) + 9 * rows.events.num_rows
+                self.bytes -= _size(rows)
 
     def clear(self) -> None:
         """Remove all segments from the cache."""
         with self._lock:
             self._rows, self.bytes = {}, 0
+
+
+def _size(rows: LogRows) -> int:
+    """Bytes of a segment's events, keys and flags."""
+    size: int = rows.events.nbytes + 9 * rows.events.num_rows
+    return size

@@ -14,8 +14,9 @@ from schemas.rejects import rejects_table
 from stitch.drivers.file_counts import FileCounts, require_events
 from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.inputs import Source
-from stitch.drivers.refusals import KERNEL_SOURCE, DeadLetters, absurd_days
+from stitch.drivers.refusals import DeadLetters, absurd_days
 from stitch.drivers.sharded.stitching import GroupOutcome, refuse_too_many_windows
+from stitch.kernel import KERNEL_SOURCE
 from stitch.lake.staging import Staging
 
 
