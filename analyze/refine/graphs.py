@@ -1,9 +1,8 @@
 """Merge drafts into categories: canonical positions, one key for equal graphs, one time matrix a category.
 
-A draft is a refined graph before canonical ordering, with its requests. Its times may have been moved between
-interchangeable branches, request by request; `Draft.moved` says from where. A node's hosts, failures and
-left-out children are looked up through it, so that a host stays with its times. Settled times are consistent
-with the graph: clipped to the parent and the request, and never before a predecessor.
+A draft is a refined graph before canonical ordering, with its requests. Interchangeable branches may have
+been sorted, request by request; hosts, failures and left-out children moved with the times. Settled times are
+consistent with the graph: clipped to the parent and the request, and never before a predecessor.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.cache_blocks import FEW_CELLS, MANY_CELLS, blocks, uneven_blocks
+from analyze.cache_blocks import FEW_CELLS, blocks, uneven_blocks
 from analyze.population import (
     NO_FAILURES,
     Category,
@@ -32,7 +31,7 @@ from analyze.population import (
     Source,
 )
 from analyze.ragged import Ragged
-from analyze.refine.stored import Operation, StoredCategory, row_order
+from analyze.refine.stored import Columns, Operation, StoredCategory, row_order
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I4, I8, U8
 from stitch.columnar.hashing import hash_word
@@ -41,8 +40,6 @@ from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
 
-Columns = npt.NDArray[np.unsignedinteger[Any]]
-"""Stored column numbers, in the smallest dtype that holds them."""
 _Left = tuple[LeftBehind, ...]
 _N_SIDES = 3
 """Number of sides of nodes: POINT, START, END."""
@@ -148,42 +145,47 @@ class Draft:
     """Requests that one refined graph describes."""
 
     category: StoredCategory
+    """The requests, interchangeable branches in order of start."""
     structure: int
     """Number of the stored category."""
-    rows: I8 | None
-    """Rows of the stored category, ascending; None: all."""
-    times: I8
-    """[stored nodes, rows] skew-corrected times, ns; interchangeable branches in order of start."""
-    moved: Columns | None = None
-    """[stored nodes, rows] stored column that each time was moved from, if branches were sorted; None: not
-    moved. Hosts and failures are not moved, but looked up by this."""
-    left_out: tuple[LeftOut, ...] = ()
-    """Deferred children that are not among the nodes."""
-    nested: bool = True
+    left_out: tuple[str, ...]
+    """Operations, `component/point[/label]`, of deferred children that are not among the nodes."""
+    left_column: I8
+    """[left out, requests] stored column of the calling span's start; [left out, 1] if equal in all."""
+    nested: bool
     """True if nodes are sides of spans and points inside them, so that links give the nesting."""
-    shift: I8 | None = None
-    """[stored nodes, rows] ns that the skew correction added; None: none."""
-    twins_by_row: bool = False
+    twins_by_row: bool
     """True if interchangeable branches may start in another order than their columns: sort each row."""
 
-    @property
-    def n_requests(self) -> int:
-        """Number of requests."""
-        return int(self.times.shape[1])
+    @staticmethod
+    def of(
+        category: StoredCategory,
+        structure: int,
+        rows: I8 | None,
+        left_out: Sequence[LeftOut] = (),
+        *,
+        nested: bool = True,
+        twins_by_row: bool = False,
+    ) -> Draft:
+        """Draft of a stored category, or of some rows (ascending) of it."""
+        columns = np.array([left.column for left in left_out], dtype=np.int64)[:, None]
+        operations = tuple(left.operation for left in left_out)
+        category = category if rows is None else category.of_rows(rows)
+        return Draft(category, structure, operations, columns, nested, twins_by_row)
 
     def of_rows(self, chosen: I8) -> Draft:
-        """The draft for some of its requests. chosen: indices into its rows, ascending."""
+        """The draft for some of its requests. chosen: their rows, ascending."""
+        left = self.left_column
         return replace(
             self,
-            rows=chosen if self.rows is None else self.rows[chosen],
-            times=self.times[:, chosen],
-            moved=None if self.moved is None else self.moved[:, chosen],
-            shift=None if self.shift is None else self.shift[:, chosen],
+            category=self.category.of_rows(chosen),
+            left_column=left if left.shape[1] == 1 else left[:, chosen],
         )
 
-    def taken(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """[requests] values of the draft's requests. values: [requests of the stored category]."""
-        return values if self.rows is None else values[self.rows]
+    def moved(self, came: Columns) -> Draft:
+        """The draft with branches moved, see `StoredCategory.moved`."""
+        category, went = self.category.moved(came)
+        return replace(self, category=category, left_column=went[self.left_column[:, 0]])
 
 
 def equal_rows(columns: npt.NDArray[np.signedinteger]) -> tuple[I8, I8]:
@@ -304,18 +306,17 @@ def _by_row(draft: Draft, number: int, graphs: DraftGraphs, labels: _Labels, ord
     """Sort the draft's interchangeable branches by start in every request (moves times, not nodes)."""
     nodes, graph = slice(*graphs.first[number : number + 2].tolist()), graphs.of_draft(number)
     order, column = orders[nodes], graph.nodes.column
-    times = np.ascontiguousarray(draft.times[column].T)
+    times = np.ascontiguousarray(draft.category.node_ns[column].T)
     members = np.zeros(len(times), dtype=np.int64)
     hashes = labels._replace(code=labels.code[nodes]).hashed(graph.nodes.response)
     dag = Dags(graph.first, hashes, graph.src, graph.dst)
     by_row = canonical_order(dag, times.reshape(-1), member=members).order.reshape(times.shape)
     if bool((by_row == order).all()):
         return draft
-    settled, moved = draft.times.copy(), own_columns(*draft.times.shape)
+    came = own_columns(*draft.category.node_ns.shape)
     # Position p of a request is its node by_row[p]; the shared order has node order[p] there.
-    settled[column[order]] = np.take_along_axis(times, by_row, axis=1).T
-    moved[column[order]] = column[by_row].T
-    return replace(draft, times=settled, moved=moved)
+    came[column[order]] = column[by_row].T
+    return draft.moved(came)
 
 
 class _Times(NamedTuple):
@@ -386,29 +387,25 @@ class _Made:
         """Settled times of a draft; asked for once."""
         if number in self.fitting:
             return self.fitting.pop(number)
-        return _settle(self.drafts[number].times, self.graphs.of_draft(number))
+        return _settle(self.drafts[number].category.node_ns, self.graphs.of_draft(number))
 
     def category(self, root: str, key: str, numbers: Sequence[int]) -> Category:
         """Merge drafts with one graph."""
         graph = self.graph(root, key, numbers[0])
-        members = [self.drafts[number] for number in numbers]
+        drafts = [self.drafts[number] for number in numbers]
+        members = [draft.category for draft in drafts]
         settled = [self._times(number) for number in numbers]
         columns = [self.graphs.nodes.column[self._ranges(number)[0]] for number in numbers]
         skewed = np.zeros(len(graph.edges), dtype=np.bool_)
-        for draft, column, times in zip(members, columns, settled, strict=True):
-            skewed |= _changed_edges(draft, graph.edges, column, times)
+        for one, column, times in zip(members, columns, settled, strict=True):
+            skewed |= _changed_edges(one, graph.edges, column, times)
         start_ns, sample, weight, status = (
-            _joined([draft.taken(getattr(draft.category, name)) for draft in members])
+            _joined([getattr(one, name) for one in members])
             for name in ("start_ns", "sample", "weight", "status")
         )
         node_ns = _joined([one.node_ns for one in settled], axis=1)
         response_ns = _joined([one.response_ns for one in settled])
-        ids = [
-            draft.category.request_id
-            if draft.rows is None
-            else draft.category.request_id.take(pa.array(draft.rows))
-            for draft in members
-        ]
+        ids = [one.request_id for one in members]
         request_id = ids[0] if len(ids) == 1 else pa.concat_arrays(ids)
         order: I8 | slice = slice(None)
         if len(members) > 1:
@@ -416,7 +413,7 @@ class _Made:
             node_ns = np.take(node_ns, order, axis=1)
             request_id = request_id.take(pa.array(order))
         sources, source = _sources(members)
-        origin, left_behind = _left_behind(members, columns)
+        origin, left_behind = _left_behind(drafts, columns)
         return Category(
             graph=graph,
             node_ns=node_ns,
@@ -426,7 +423,7 @@ class _Made:
             sample=sample[order],
             status=status[order],
             request_id=request_id,
-            stored=tuple(sorted({draft.category.key for draft in members})),
+            stored=tuple(sorted({one.key for one in members})),
             skewed_edges=skewed,
             host=_hosts(members, columns, order),
             failures=_failures(members, columns, order),
@@ -453,47 +450,33 @@ def _template(labels: Sequence[GraphNode], edges: I4, responses: I4, mate: I4, d
     )
 
 
-def _hosts(members: Sequence[Draft], columns: Sequence[I8], order: I8 | slice) -> Codes:
+def _hosts(members: Sequence[StoredCategory], columns: Sequence[I8], order: I8 | slice) -> Codes:
     """[positions, rows] host codes; a broadcast view if all rows have the same hosts.
 
     columns: [drafts] stored column of each node.
     """
-    parts = []
-    for draft, column in zip(members, columns, strict=True):
-        stored = draft.category.host if draft.rows is None else draft.category.host[:, draft.rows]
-        if draft.moved is None:
-            parts.append(stored[column])
-        else:
-            parts.append(np.take_along_axis(stored, draft.moved[column].astype(np.int64), axis=0))
+    parts = [one.host[column] for one, column in zip(members, columns, strict=True)]
     first = parts[0][:, :1].copy()
     if all((part == first).all() for part in parts):
         return np.broadcast_to(first, (len(first), sum(part.shape[1] for part in parts)))
     return np.ascontiguousarray(_joined(parts, axis=1)[:, order])
 
 
-def _failures(members: Sequence[Draft], columns: Sequence[I8], order: I8 | slice) -> RecordedFailures:
+def _failures(
+    members: Sequence[StoredCategory], columns: Sequence[I8], order: I8 | slice
+) -> RecordedFailures:
     """Failures at nodes of the graph; row `i` of the category is row `order[i]` of the concatenated
     drafts."""
-    if not any(len(draft.category.failures.row) for draft in members):
+    if not any(len(one.failures.row) for one in members):
         return NO_FAILURES
     rows, positions, errors, first_row = [], [], [], 0
-    for draft, column_of in zip(members, columns, strict=True):
-        failures = draft.category.failures
-        at, mine = failures.row.astype(np.int64), np.arange(len(failures.row))
-        if draft.rows is not None:
-            at = np.searchsorted(draft.rows, failures.row)
-            at[at == len(draft.rows)] = 0
-            mine = np.flatnonzero(draft.rows[at] == failures.row)
-            at = at[mine]
-        column = failures.position[mine].astype(np.int64)
-        if draft.moved is not None:
-            column = _moved_to(draft.moved, at, column)
-        place = _node_of(column_of, draft)[column]
+    for one, column in zip(members, columns, strict=True):
+        place = _node_of(column, len(one.node_ns))[one.failures.position]
         kept = np.flatnonzero(place >= 0)
-        rows.append(at[kept] + first_row)
+        rows.append(one.failures.row[kept] + first_row)
         positions.append(place[kept])
-        errors.append(failures.error[mine][kept])
-        first_row += draft.n_requests
+        errors.append(one.failures.error[kept])
+        first_row += one.n_requests
     rank = np.empty(first_row, dtype=np.int32)
     rank[order] = np.arange(first_row, dtype=np.int32)
     row, position = rank[np.concatenate(rows)], np.concatenate(positions)
@@ -501,36 +484,28 @@ def _failures(members: Sequence[Draft], columns: Sequence[I8], order: I8 | slice
     return RecordedFailures(row[by_row], position[by_row], np.concatenate(errors)[by_row])
 
 
-def _node_of(column: I8, draft: Draft) -> I4:
+def _node_of(column: I8, n_columns: int) -> I4:
     """[stored columns] node with that column's time; -1 for none. column: [nodes] stored column."""
-    node = np.full(len(draft.times), -1, dtype=np.int32)
+    node = np.full(n_columns, -1, dtype=np.int32)
     node[column] = np.arange(len(column))
     return node
 
 
-def _moved_to(moved: Columns, rows: I8, columns: I8) -> I8:
-    """[entries] column of `moved` that holds the stored column's time in that row. O(entries · columns)."""
-    found = np.empty(len(rows), dtype=np.int64)
-    for part in blocks(len(rows), len(moved), MANY_CELLS):
-        found[part] = np.argmax(moved[:, rows[part]] == columns[part], axis=0)
-    return found
-
-
-def _sources(members: Sequence[Draft]) -> tuple[tuple[Source, ...], I4 | None]:
+def _sources(members: Sequence[StoredCategory]) -> tuple[tuple[Source, ...], I4 | None]:
     """(`sources`, [rows] `source`) of `Category`; rows in the order of the drafts."""
-    each = [Source(draft.category.key, draft.category.positions) for draft in members]
+    each = [Source(one.key, one.positions) for one in members]
     sources = tuple(sorted(set(each), key=lambda one: (one.key, one.positions or ())))
     if len(sources) == 1:
         return sources, None
-    n_rows = [draft.n_requests for draft in members]
+    n_rows = [one.n_requests for one in members]
     return sources, np.repeat(np.array([sources.index(one) for one in each], dtype=np.int32), n_rows)
 
 
-def _left_behind(members: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | None, tuple[_Left, ...]]:
+def _left_behind(drafts: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | None, tuple[_Left, ...]]:
     """([rows] index, distinct sets of children left out) for `Category`; rows in the order of the drafts."""
-    if not any(draft.left_out for draft in members):
+    if not any(draft.left_out for draft in drafts):
         return None, ()
-    parts = [_left_variants(draft, column) for draft, column in zip(members, columns, strict=True)]
+    parts = [_left_variants(draft, column) for draft, column in zip(drafts, columns, strict=True)]
     words = sorted({variant for variants, _ in parts for variant in variants})
     if len(words) == 1:
         return None, (words[0],)
@@ -542,42 +517,35 @@ def _left_behind(members: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | 
 def _left_variants(draft: Draft, column_of: I8) -> tuple[list[_Left], I8]:
     """(distinct sets of children left out, [rows] index of each row's set); several if branches were
     sorted."""
-    column = np.array([left.column for left in draft.left_out], dtype=np.int64)
-    rows = np.arange(draft.n_requests, dtype=np.int64)
-    if draft.moved is None or not len(column):
-        columns, of_row = column[None, :], np.zeros(len(rows), dtype=np.int64)
-    else:
-        moved = draft.moved
-        by_row = np.stack([_moved_to(moved, rows, np.full(len(rows), at)) for at in column.tolist()])
-        first, of_row = equal_rows(by_row)
-        columns = by_row[:, first].T
-    nodes = _node_of(column_of, draft)[columns]
-    operations = [left.operation for left in draft.left_out]
-    variants = [tuple(sorted(map(LeftBehind, row, operations))) for row in nodes.tolist()]
+    first, of_row = equal_rows(draft.left_column)
+    if draft.left_column.shape[1] == 1:
+        of_row = np.zeros(draft.category.n_requests, dtype=np.int64)
+    nodes = _node_of(column_of, len(draft.category.node_ns))[draft.left_column[:, first].T]
+    variants = [tuple(sorted(map(LeftBehind, row, draft.left_out))) for row in nodes.tolist()]
     return variants, of_row
 
 
-def _changed_edges(draft: Draft, edges: I4, column: I8, times: _Times) -> B1:
+def _changed_edges(category: StoredCategory, edges: I4, column: I8, times: _Times) -> B1:
     """[edges] True if the skew correction or the settling changed an edge's latency in any request."""
     changed = np.zeros(len(edges), dtype=np.bool_)
     moved = np.zeros(len(edges), dtype=np.bool_) if times.moved is None else times.moved[edges].any(axis=1)
     for number in np.flatnonzero(moved).tolist():
         src, dst = edges[number]
-        before = draft.times[column[dst]] - draft.times[column[src]]
+        before = category.node_ns[column[dst]] - category.node_ns[column[src]]
         changed[number] = bool((before != times.node_ns[dst] - times.node_ns[src]).any())
-    if draft.shift is not None:
+    if category.shift is not None:
         for number in np.flatnonzero(~changed).tolist():
             src, dst = column[edges[number]]
-            changed[number] = bool((draft.shift[dst] != draft.shift[src]).any())
+            changed[number] = bool((category.shift[dst] != category.shift[src]).any())
     return changed
 
 
 def _fitting_times(drafts: Sequence[Draft], graphs: DraftGraphs) -> dict[int, _Times]:
     """Draft -> its times, of drafts with few requests whose times fit their graphs as they are: most."""
     n_nodes = np.diff(graphs.first)
-    n_requests = np.array([draft.n_requests for draft in drafts])
+    n_requests = np.array([draft.category.n_requests for draft in drafts])
     few = np.flatnonzero(n_nodes * n_requests <= FEW_CELLS)
-    n_stored = np.array([len(draft.times) for draft in drafts])
+    n_stored = np.array([len(draft.category.node_ns) for draft in drafts])
     return {
         number: times
         for part in uneven_blocks((n_stored * n_requests)[few], FEW_CELLS)
@@ -589,7 +557,7 @@ def _fitting(
     drafts: Sequence[Draft], graphs: DraftGraphs, numbers: I8, n_requests: I8
 ) -> Iterator[tuple[int, _Times]]:
     """Yield (number, times) of the drafts in `numbers` whose stored times already agree with their graphs."""
-    matrices = [drafts[number].times for number in numbers.tolist()]
+    matrices = [drafts[number].category.node_ns for number in numbers.tolist()]
     stored = np.concatenate([matrix.ravel() for matrix in matrices])
     n_nodes, of = np.diff(graphs.first)[numbers], n_requests[numbers]
     first_cell = np.cumsum([0, *(matrix.size for matrix in matrices[:-1])])

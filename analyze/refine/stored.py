@@ -6,10 +6,11 @@ rows are grouped by one sort, and a category's matrices are slices of the flatte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,6 +25,10 @@ from stitch.graph.template import Template
 from stitch.readings import templates_of
 
 _REQUEST_COLUMNS = ["request_id", "start_ns", "weight", "status", "error_position", "error_class", "sample"]
+
+
+Columns = npt.NDArray[np.integer[Any]]
+"""Numbers of stored nodes."""
 
 
 class Operation(NamedTuple):
@@ -52,7 +57,7 @@ class StoredCategory:
     """Key of the structure in the lake."""
     structure: Template
     node_ns: I8
-    """[nodes, requests] ns since start, C order."""
+    """[nodes, requests] ns since start, C order, once skew is corrected with `shift`."""
     host: Codes
     """[nodes, requests] index into `FlowMatrices.hosts`; -1 unknown. A view: do not write."""
     start_ns: I8
@@ -65,6 +70,8 @@ class StoredCategory:
     """Positions refer to `structure`; error codes index `FlowMatrices.errors`."""
     positions: tuple[int, ...] | None = None
     """Stored positions that a message's work was cut out of; None: the structure is the stored one."""
+    shift: I8 | None = None
+    """[nodes, requests] ns that the skew correction added, before branches were moved; None: none."""
 
     @property
     def n_requests(self) -> int:
@@ -75,6 +82,43 @@ class StoredCategory:
     def has_spans(self) -> bool:
         """True if the nodes are sides of spans; else they are activity records."""
         return any(side in (START, END) for side in self.structure.side)
+
+    def of_rows(self, chosen: I8) -> StoredCategory:
+        """Some of the requests. chosen: their rows, ascending."""
+        failures = self.failures
+        at = np.minimum(np.searchsorted(chosen, failures.row), len(chosen) - 1)
+        kept = chosen[at] == failures.row
+        return replace(
+            self,
+            node_ns=self.node_ns[:, chosen],
+            host=self.host[:, chosen],
+            start_ns=self.start_ns[chosen],
+            weight=self.weight[chosen],
+            sample=self.sample[chosen],
+            status=self.status[chosen],
+            request_id=self.request_id.take(pa.array(chosen)),
+            failures=RecordedFailures(
+                at[kept].astype(np.int32), failures.position[kept], failures.error[kept]
+            ),
+            shift=None if self.shift is None else self.shift[:, chosen],
+        )
+
+    def moved(self, came: Columns) -> tuple[StoredCategory, I8]:
+        """Move times, hosts and failures between interchangeable branches; and [nodes, requests] where each
+        node went. came: [nodes, requests] node from which the cell's content comes."""
+        went = np.empty(came.shape, dtype=np.int64)
+        np.put_along_axis(went, came, np.arange(len(came))[:, None], axis=0)
+        failures = self.failures
+        position = went[failures.position, failures.row].astype(np.int32)
+        return (
+            replace(
+                self,
+                node_ns=np.take_along_axis(self.node_ns, came, axis=0),
+                host=np.take_along_axis(self.host, came, axis=0),
+                failures=RecordedFailures(failures.row, position, failures.error),
+            ),
+            went,
+        )
 
 
 @dataclass(frozen=True, slots=True)
