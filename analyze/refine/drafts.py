@@ -95,33 +95,45 @@ def span_drafts(
     shapes = _shapes(trees, parts.word(trees.structure, trees.start))
     unsorted = _unsorted(trees, shapes, parts.structure, categories)
     of_pair = relation[pair]
-    choosing = deciding_alone(mine, of_pair, shapes)
-    drafts: list[Draft] = []
-    part_of: list[int] = []
-    changed: list[tuple[int, int, int]] = []
+    whole: list[Draft] = []
     for part, (number, rows) in enumerate(zip(parts.structure.tolist(), parts.rows, strict=True)):
         draft = Draft.of(categories[number], number, rows, left_out.get(number, ()))
         if unsorted[part]:
-            draft = draft.moved(
-                _sorted_twins(
-                    draft.category.node_ns, trees, slice(*trees.first[part : part + 2].tolist()), shapes
-                )
-            )
-        if part not in choosing:
+            units = slice(*trees.first[part : part + 2].tolist())
+            draft = draft.moved(_sorted_twins(draft.category.node_ns, trees, units, shapes))
+        whole.append(draft)
+    decisions = _decisions([draft.category for draft in whole], mine, of_pair, shapes, settings)
+    drafts: list[Draft] = []
+    part_of: list[int] = []
+    changed: list[tuple[int, int, int]] = []
+    for part, draft in enumerate(whole):
+        if part not in decisions:
             drafts.append(draft)
             part_of.append(part)
             continue
-        one = np.array([part])
-        alone, _, pairs = mine.taken(one, trees.taken(one)[0])
-        decided = decided_alone(draft.category, alone, of_pair[pairs], choosing[part], settings)
+        places, decided = decisions[part]
         first, variant = equal_rows(decided)
         for at, row in enumerate(first.tolist()):
-            of_row = zip(choosing[part].tolist(), decided[:, row].tolist(), strict=True)
+            of_row = zip(places.tolist(), decided[:, row].tolist(), strict=True)
             changed += ((len(drafts), place, choice) for place, choice in of_row)
             drafts.append(draft if len(first) == 1 else draft.of_rows(np.flatnonzero(variant == at)))
             part_of.append(part)
     of = np.array(part_of, dtype=np.int64)
     return drafts, _span_graphs(mine, of_pair, drafts, parts, of, changed)
+
+
+def _decisions(
+    categories: Sequence[StoredCategory], kin: Families, relation: I1, shapes: U8, settings: RefineSettings
+) -> dict[int, tuple[I8, I8]]:
+    """Structure -> (places at which each request decides, [places, requests] decisions)."""
+    places = deciding_alone(kin, relation, shapes)
+    if not places:
+        return {}
+    structures = np.array([*places])
+    alone, _, pairs = kin.taken(structures, kin.trees.taken(structures)[0])
+    chosen, asked = [categories[number] for number in places], [*places.values()]
+    decided = decided_alone(chosen, alone, relation[pairs], asked, settings)
+    return dict(zip(places, zip(asked, decided, strict=True), strict=True))
 
 
 def _shapes(trees: SpanTrees, words: I8) -> U8:

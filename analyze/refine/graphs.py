@@ -7,7 +7,7 @@ consistent with the graph: clipped to the parent and the request, and never befo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.cache_blocks import FEW_CELLS, blocks, uneven_blocks
+from analyze.cache_blocks import FEW_CELLS, blocks
 from analyze.population import (
     NO_FAILURES,
     Category,
@@ -30,12 +30,12 @@ from analyze.population import (
     RecordedFailures,
     Source,
 )
-from analyze.ragged import Ragged
+from analyze.refine.consensus import FlowBatch, flow_batches
 from analyze.refine.stored import Columns, Operation, StoredCategory, row_order
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I4, I8, U8
 from stitch.columnar.hashing import hash_word
-from stitch.columnar.runs import inverse, ranges
+from stitch.columnar.runs import inverse
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
@@ -335,7 +335,7 @@ class _Made:
 
     def __init__(self, drafts: Sequence[Draft], graphs: DraftGraphs, labels: _Labels) -> None:
         self.drafts, self.graphs, self.labels = drafts, graphs, labels
-        self.fitting = _fitting_times(drafts, graphs)
+        self.contradicted = _contradicted(drafts, graphs)
         nodes, links = graphs.nodes, graphs.links
         base = np.repeat(graphs.first[:-1], np.diff(graphs.first))
         self.code = labels.code.tolist()
@@ -384,10 +384,12 @@ class _Made:
         )
 
     def _times(self, number: int) -> _Times:
-        """Settled times of a draft; asked for once."""
-        if number in self.fitting:
-            return self.fitting.pop(number)
-        return _settle(self.drafts[number].category.node_ns, self.graphs.of_draft(number))
+        """Settled times of a draft."""
+        stored, (nodes, _, responses) = self.drafts[number].category.node_ns, self._ranges(number)
+        if self.contradicted[number]:
+            return _settle(stored, self.graphs.of_draft(number))
+        times = stored[self.graphs.nodes.column[nodes]]
+        return _Times(times, np.maximum(times[self.responses[responses]].max(axis=0), 0), None)
 
     def category(self, root: str, key: str, numbers: Sequence[int]) -> Category:
         """Merge drafts with one graph."""
@@ -540,71 +542,40 @@ def _changed_edges(category: StoredCategory, edges: I4, column: I8, times: _Time
     return changed
 
 
-def _fitting_times(drafts: Sequence[Draft], graphs: DraftGraphs) -> dict[int, _Times]:
-    """Draft -> its times, of drafts with few requests whose times fit their graphs as they are: most."""
-    n_nodes = np.diff(graphs.first)
-    n_requests = np.array([draft.category.n_requests for draft in drafts])
-    few = np.flatnonzero(n_nodes * n_requests <= FEW_CELLS)
-    n_stored = np.array([len(draft.category.node_ns) for draft in drafts])
-    return {
-        number: times
-        for part in uneven_blocks((n_stored * n_requests)[few], FEW_CELLS)
-        for number, times in _fitting(drafts, graphs, few[part], n_requests)
-    }
+def _contradicted(drafts: Sequence[Draft], graphs: DraftGraphs) -> B1:
+    """[drafts] True if the times of any request contradict the graph; few do. O(edges · requests)."""
+    nodes, links, draft = graphs.nodes, graphs.links, graphs.draft
+    below, under = np.flatnonzero(links.below >= 0), np.flatnonzero(links.above >= 0)
+    # Pairs of nodes of which the first must not be later. All nodes come after the root.
+    earlier = np.concatenate((links.below[below], under, graphs.src))
+    later = np.concatenate((below, links.above[under], graphs.dst))
+    by_draft = np.argsort(draft[later], kind="stable")
+    earlier, later = earlier[by_draft], later[by_draft]
+    inside, answering = np.flatnonzero((links.above < 0) & ~nodes.deferred), np.flatnonzero(nodes.response)
+    categories = [one.category for one in drafts]
+    width = np.bincount(draft[later], minlength=len(drafts))
+    width += np.array([len(one.node_ns) for one in categories])
+    found = np.zeros(len(drafts), dtype=np.bool_)
+    for batch in flow_batches(categories, width, FEW_CELLS):
 
+        def times(rows: I8, batch: FlowBatch = batch) -> I8:
+            return batch.at(draft[rows], nodes.column[rows])
 
-def _fitting(
-    drafts: Sequence[Draft], graphs: DraftGraphs, numbers: I8, n_requests: I8
-) -> Iterator[tuple[int, _Times]]:
-    """Yield (number, times) of the drafts in `numbers` whose stored times already agree with their graphs."""
-    matrices = [drafts[number].category.node_ns for number in numbers.tolist()]
-    stored = np.concatenate([matrix.ravel() for matrix in matrices])
-    n_nodes, of = np.diff(graphs.first)[numbers], n_requests[numbers]
-    first_cell = np.cumsum([0, *(matrix.size for matrix in matrices[:-1])])
-    node = ranges(graphs.first[numbers], n_nodes)
-    draft = np.repeat(np.arange(len(numbers)), n_nodes)
-    layout, request = Ragged.of(of[draft]), Ragged.of(of)
-    raw = stored[layout.at(first_cell[draft] + graphs.nodes.column[node] * of[draft])]
-    answering = np.flatnonzero(graphs.nodes.response[node])
-    answers = Ragged.of(of[draft[answering]])
-    response_ns = np.zeros(request.n_cells, dtype=np.int64)
-    np.maximum.at(
-        response_ns, answers.at(request.first[draft[answering]]), raw[answers.at(layout.first[answering])]
-    )
-    # Rows whose times must not be after those of other rows, by their first cells; responses come last.
-    first = np.zeros(int(graphs.first[-1]) + 1, dtype=np.int64)
-    first[node] = layout.first
-    below, above = graphs.links.below[node], graphs.links.above[node]
-    inside, under = np.flatnonzero((above < 0) & ~graphs.nodes.deferred[node]), np.flatnonzero(above >= 0)
-    n_edges = np.diff(graphs.first_edge)[numbers]
-    edge = ranges(graphs.first_edge[numbers], n_edges)
-    started = np.flatnonzero(below >= 0)
-    earlier = (layout.first[inside], first[below[started]], layout.first[under], first[graphs.src[edge]])
-    later = (
-        len(raw) + request.first[draft[inside]],
-        layout.first[started],
-        first[above[under]],
-        first[graphs.dst[edge]],
-    )
-    of_pair = np.concatenate(
-        (draft[inside], draft[started], draft[under], np.repeat(np.arange(len(numbers)), n_edges))
-    )
-    pairs, times = Ragged.of(of[of_pair]), np.concatenate((raw, response_ns))
-    wrong = times[pairs.at(np.concatenate(earlier))] > times[pairs.at(np.concatenate(later))]
-    fits = np.ones(len(numbers), dtype=np.bool_)
-    fits[pairs.spread(of_pair)[wrong]] = False
-    fits[layout.spread(draft)[raw < 0]] = False
-    ends = np.cumsum(n_nodes * of)
-    for at in np.flatnonzero(fits).tolist():
-        cells, mine = slice(ends[at] - n_nodes[at] * of[at], ends[at]), request.first[at]
-        yield (
-            int(numbers[at]),
-            _Times(raw[cells].reshape(n_nodes[at], of[at]), response_ns[mine : mine + of[at]], None),
-        )
+        mine, first, last = (rows[batch.part(draft[rows])] for rows in (inside, graphs.first[:-1], answering))
+        pairs = batch.part(draft[later])
+        latest = np.zeros(len(batch.sample), dtype=np.int64)
+        np.maximum.at(latest, batch.requests(draft[last]), times(last))
+        for rows, wrong in (
+            (later[pairs], times(earlier[pairs]) > times(later[pairs])),
+            (mine, times(mine) > latest[batch.requests(draft[mine])]),
+            (first, times(first) < 0),
+        ):
+            found[batch.layout(draft[rows]).spread(draft[rows])[wrong]] = True
+    return found
 
 
 def _settle(times: I8, graph: DraftGraphs) -> _Times:
-    """Settle the times of the nodes of one draft's graph. times: [stored nodes, requests].
+    """Settle the times of one draft, which contradict its graph. times: [stored nodes, requests].
 
     Response time T is the latest response (at least 0). Awaited nodes are clipped to [0, T] and to their
     parent's span, then raised to their latest predecessor; neither moves a response past T, because
@@ -623,15 +594,6 @@ def _settle(times: I8, graph: DraftGraphs) -> _Times:
         raw = times[column, rows]
         latest = np.maximum(raw[responses].max(axis=0), 0)
         response_ns[rows] = latest
-        if (
-            (raw >= 0).all()
-            and (raw[in_request] <= latest).all()
-            and (raw[before] >= raw[starts[before]]).all()
-            and (raw[behind] <= raw[ends[behind]]).all()
-            and (raw[sources] <= raw[targets]).all()
-        ):  # most graphs: they fit as they are
-            out[:, rows] = raw
-            continue
         t = raw.copy()
         np.maximum(t, 0, out=t, where=(starts < 0)[:, None])
         # A parent's start lies before its nodes and its end behind them: it is settled when they need it.

@@ -333,31 +333,51 @@ def deciding_alone(kin: Families, relation: I1, shapes: U8) -> dict[int, I8]:
 
 
 def decided_alone(
-    category: StoredCategory, kin: Families, relation: I1, places: I8, settings: RefineSettings
-) -> I8:
-    """[places, requests] decisions: unit that is the row, or relation of the pair. kin, relation: those of
-    the category's structure alone."""
-    groups, n_rows = list(kin.groups()), len(kin.unit)
-    width = np.array([len(category.node_ns) + n_rows + len(places)])
-    is_row = places < n_rows
-    pair = places[~is_row] - n_rows
-    found = []
-    for batch in flow_batches([category], width, FEW_CELLS):
-        rows = _RowTimes.of(kin, groups, batch, settings)
-        decided = np.empty((len(places), len(batch.sample)), dtype=np.int64)
-        of_row, of_pair = (batch.layout(np.zeros_like(of)) for of in (places[is_row], pair))
-        decided[is_row] = rows.unit[rows.cells(of_row, places[is_row])].reshape(-1, len(batch.sample))
-        a, b = (rows.cells(of_pair, side[pair]) for side in (kin.first, kin.second))
-        leads, follows = rows.order(a, b)
-        goes = of_pair.spread(relation[pair] == SiblingRelation.SEQUENTIAL)
+    categories: Sequence[StoredCategory],
+    kin: Families,
+    relation: I1,
+    places: Sequence[I8],
+    settings: RefineSettings,
+    cells: int = FEW_CELLS,
+) -> list[I8]:
+    """[structures] of [places, requests] decisions: unit, counted in its structure, that is the row; or
+    relation of the pair.
+
+    categories, kin, relation: of the structures whose requests decide at `places`, those of `deciding_alone`.
+    """
+    number, groups = np.arange(len(places) + 1), list(kin.groups())
+    of = np.repeat(number[:-1], [len(one) for one in places])
+    first_row, first_pair = (
+        np.searchsorted(one, number) for one in (kin.structure, kin.structure[kin.first])
+    )
+    at = np.concatenate(places) + first_row[of]
+    is_row = at < first_row[of + 1]
+    at = np.where(is_row, at, at - first_row[of + 1] + first_pair[of])
+    found = Ragged.of(np.array([one.n_requests for one in categories])[of])
+    decided, done = np.empty(found.n_cells, dtype=np.int64), np.zeros(len(places), dtype=np.int64)
+    width = np.diff(first_row) + np.bincount(of, minlength=len(places))
+    width += np.array([len(one.node_ns) for one in categories])
+    for batch in flow_batches(categories, width, cells):
+        times = _RowTimes.of(kin, groups, batch, settings)
+        here = np.arange(len(of))[batch.part(of)]
+        rows, pairs = here[is_row[here]], here[~is_row[here]]
+        of_row, of_pair = (batch.layout(of[chosen]) for chosen in (rows, pairs))
+        to_row, to_pair = (
+            layout.at(found.first[chosen] + done[of[chosen]])
+            for layout, chosen in ((of_row, rows), (of_pair, pairs))
+        )
+        unit = times.unit[times.cells(of_row, at[rows])]
+        decided[to_row] = unit - of_row.spread(kin.trees.first[of[rows]])
+        a, b = (times.cells(of_pair, side[at[pairs]]) for side in (kin.first, kin.second))
+        leads, follows = times.order(a, b)
         # Of sequential components the start alone tells which comes first.
-        leads = np.where(goes, rows.start[a] <= rows.start[b], leads)
-        follows |= goes
-        ordered = np.where(follows, SiblingRelation.SECOND_FIRST, SiblingRelation.PARALLEL)
-        ordered[leads] = SiblingRelation.FIRST_SECOND
-        decided[~is_row] = ordered.reshape(-1, len(batch.sample))
-        found.append(decided)
-    return np.concatenate(found, axis=1)
+        goes = of_pair.spread(relation[at[pairs]] == SiblingRelation.SEQUENTIAL)
+        leads = np.where(goes, times.start[a] <= times.start[b], leads)
+        ordered = np.where(follows | goes, SiblingRelation.SECOND_FIRST, SiblingRelation.PARALLEL)
+        decided[to_pair] = np.where(leads, SiblingRelation.FIRST_SECOND, ordered)
+        done[batch.first : batch.past] += batch.n_of
+    parts = np.split(decided, found.first[np.searchsorted(of, number[1:-1])])
+    return [part.reshape(len(one), -1) for part, one in zip(parts, places, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

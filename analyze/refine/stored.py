@@ -81,7 +81,7 @@ class StoredCategory:
     @property
     def has_spans(self) -> bool:
         """True if the nodes are sides of spans; else they are activity records."""
-        return any(side in (START, END) for side in self.structure.side)
+        return START in self.structure.side or END in self.structure.side
 
     def of_rows(self, chosen: I8) -> StoredCategory:
         """Some of the requests. chosen: their rows, ascending."""
