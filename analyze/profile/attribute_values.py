@@ -1,4 +1,4 @@
-"""Find the requests that have each value of attributes, from codes, with bounds on attributes and values."""
+"""Find the requests that have each value of an attribute (for example `http.method` = `GET`)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,26 @@ from schemas.lake import SPANS
 from stitch.columnar.runs import group_stably
 
 _MOST_CELLS: Final = 1 << 23
-"""Maximum number of (key, word) pairs counted in a table, of 64 MB; more are sorted."""
+"""Maximum number of (attribute, word) pairs that are counted in a dense array (64 MB); more are sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestIds:
-    """Ids that join requests with attributes. Several requests may share one: a request and the messages that
-    it sent. If an id has both spans and records, these are two unrelated requests."""
+    """Codes that join requests with the rows of attribute tables.
+
+    Several requests may have the same code: a request and the messages that it sent. An id that occurs with
+    spans and with activity records belongs to two unrelated requests, with different codes."""
 
     words: pa.StringArray
-    """Distinct ids."""
+    """Distinct request ids."""
     code: I8
-    """[requests] 2 * index into `words`, plus 1 for a request made of spans."""
+    """int64[requests]: 2 * index into `words`, plus 1 for a request made of spans."""
 
     def codes_of(self, id_words: pa.Array, kind_words: pa.Array) -> tuple[I8, I8]:
-        """([ids], [kinds]) summands whose sum is the request's code (see `code`); below 0: no known request.
-        Arguments: distinct words of a table's `request_id` and `kind`."""
+        """(int64[id_words], int64[kind_words]): summands; their sum for a row of a table is the code of the
+        row's request, or below 0 if the request is unknown.
+
+        id_words, kind_words: dictionaries of the table's columns `request_id` and `kind`."""
         place = pc.index_in(id_words, value_set=self.words).fill_null(-1).to_numpy().astype(np.int64)
         return 2 * place, pc.equal(kind_words.cast(pa.string()), SPANS).to_numpy(zero_copy_only=False).astype(
             np.int64
@@ -39,7 +43,8 @@ class RequestIds:
 
 
 def request_ids(ids: pa.StringArray, of_spans: B1) -> RequestIds:
-    """Number the ids of requests; of_spans: [requests] True if made of spans."""
+    """Codes of requests. ids: [requests], request ids. of_spans: bool[requests], True if the request is made
+    of spans, False if of activity records."""
     coded = ids.dictionary_encode()
     return RequestIds(coded.dictionary, 2 * coded.indices.to_numpy().astype(np.int64) + of_spans)
 
@@ -51,31 +56,32 @@ class AttributeValue:
     key: str
     value: str
     distinct: int
-    """Number of values of the attribute."""
+    """Number of distinct values that the attribute has."""
     rows: I8
-    """Indices of the requests that have the value, ascending."""
+    """int64[n]: indices of the requests that have the value, ascending."""
 
 
 class ValueCounts(NamedTuple):
-    """Values that occur; arrays are [values], ascending by attribute."""
+    """Values of attributes that occur, with the number of spans that have each; sorted by attribute."""
 
     keys: tuple[str, ...]
-    """[attributes] names."""
+    """Names of the attributes."""
     words: pa.Array
+    """Distinct texts of the values of all attributes."""
     key: I8
-    """Index into `keys`."""
+    """int64[values]: index into `keys` of the value's attribute, ascending."""
     word: I8
-    """Index into `words`."""
+    """int64[values]: index into `words` of the value's text."""
     times: I8
-    """Number of spans that have the value."""
+    """int64[values]: number of spans that have the value."""
 
     @property
     def distinct(self) -> I8:
-        """[attributes] number of values."""
+        """int64[attributes]: number of distinct values of each attribute."""
         return np.bincount(self.key, minlength=len(self.keys))
 
     def among(self, only: Collection[tuple[str, str]]) -> B1:
-        """[values] True for those in `only`, (attribute, value) pairs."""
+        """bool[values]: True if (attribute, value text) is in `only`."""
         texts = self.words.take(pa.array(self.word)).to_pylist()
         pairs = zip(self.key.tolist(), texts, strict=True)
         return np.array([(self.keys[key], text) in only for key, text in pairs], np.bool_)
@@ -89,8 +95,9 @@ def attribute_values(
 ) -> list[AttributeValue]:
     """Values of attributes, with the requests that have them.
 
-    tables: rows of PARAMS_AS_CODES. wants: True if an attribute is read. chosen: [values] True for values to
-    return. Numbers that are not whole are not values. O(rows of the tables, and values x requests).
+    tables: with the columns of PARAMS_AS_CODES. wants: returns True for the name of an attribute to read.
+    chosen: returns bool[values], True for values to return. A number counts as a value only if it is whole.
+    O(rows of the tables + values · requests).
     """
     said = _said(pa.concat_tables(tables), ids, wants)
     if said is None:
@@ -119,18 +126,21 @@ def attribute_values(
 
 
 class _Said(NamedTuple):
-    """Attributes of requests, in parts, so that the arrays derived from a part fit into a core's cache."""
+    """Rows of attribute tables that have a known request and a value, in parts that fit into a core's
+    cache."""
 
     keys: list[str]
+    """Names of attributes."""
     words: pa.Array
+    """Texts of values."""
     requests: list[I8]
-    """Parts of [rows], codes as in `RequestIds.code`."""
+    """For each part int64[rows]: code of the row's request, see `RequestIds.code`."""
     pairs: list[I8]
-    """Parts of [rows], key * len(words) + word."""
+    """For each part int64[rows]: index into `keys` * len(words) + index into `words`."""
 
 
 def _said(table: pa.Table, ids: RequestIds, wants: Callable[[str], bool]) -> _Said | None:
-    """Read the rows with a known request and a value; None if the tables have no row."""
+    """Select the rows that have a wanted attribute, a known request and a value; None for an empty table."""
     coded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in table.columns]
     parts = pa.table(coded, names=table.column_names).unify_dictionaries().to_batches()
     if not table.num_rows:
@@ -150,7 +160,8 @@ def _said(table: pa.Table, ids: RequestIds, wants: Callable[[str], bool]) -> _Sa
 
 
 def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I8]]:
-    """(words, with whole numbers appended as text; parts of [rows] index into the words, -1 for no value)."""
+    """(texts of values: the words of column `text`, then the whole numbers of column `num` as texts; for each
+    part int64[rows] index into the texts, -1 for no value)."""
     text_words = parts[0]["text"].dictionary
     codes, found = [], []
     for part in parts:
@@ -168,7 +179,7 @@ def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I8]]:
 
 
 def _counted(pairs: Sequence[I8], n_pairs: int) -> tuple[I8, I8]:
-    """(pairs that occur, ascending; number of rows of each)."""
+    """(int64[n] distinct pairs that occur, ascending; int64[n] number of rows with each pair)."""
     if n_pairs > _MOST_CELLS:
         return np.unique(np.concatenate(pairs), return_counts=True)
     times = np.zeros(n_pairs, dtype=np.int64)
@@ -179,8 +190,10 @@ def _counted(pairs: Sequence[I8], n_pairs: int) -> tuple[I8, I8]:
 
 
 def _numbered(said: _Said, kinds: I8, number: I4, n_pairs: int) -> tuple[I4, I8]:
-    """(number of the pair, request) of each row whose pair has a number. number: [kinds] number of each pair
-    in `kinds`, -1 for none."""
+    """(int32[rows] number of the row's pair, int64[rows] code of the row's request), of rows whose pair has a
+    number.
+
+    kinds: int64[pairs], distinct pairs, ascending. number: int32[pairs], number of each pair, -1 for none."""
     of_pair = None
     if n_pairs <= _MOST_CELLS:
         of_pair = np.full(n_pairs, -1, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Collect the rows of a profile's table category by category, and add them up as they grow."""
+"""Collect the rows of a profile's table category by category, adding up rows with equal keys."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _PENDING: Final = 1 << 20
 _APART: Final = 8
 """Summed parts are kept separate up to this multiple of _PENDING, then joined."""
 _FEW_WEIGHTS: Final = 8
-"""Up to this many distinct weights are counted one by one, by a sort without values."""
+"""Maximum number of distinct weights for which rows are counted by weight, instead of summing values."""
 _SLOT, _PLACE = 16, 32
-"""Bit offsets in a row's number: place << 32 | slot << 16 | bin."""
+"""Bit offsets of slot and place in a row number: place << 32 | slot << 16 | bin."""
 _LOW: Final = (1 << _SLOT) - 1
 MOST_SLOTS: Final = 1 << (_PLACE - _SLOT)
-"""Maximum number of slots of one profile that fit into a row's number."""
+"""Maximum number of slots of a profile: a row number has 16 bits for the slot."""
 
 Key = Sequence[I8 | int]
 """Key columns of places: an array [places], or one value for all."""
@@ -43,7 +43,7 @@ class _Part(NamedTuple):
 
 
 class RowSums:
-    """Accumulator of one table's rows. A *place* is the key without slot and bin. Memory: distinct keys.
+    """Accumulator for the rows of one table of a profile. Memory: proportional to the distinct keys.
 
     Each batch of rows becomes a part, whose places are numbered in the order given. Rows of a place that one
     part has alone, as most call graphs have, are never added up, but laid beside the others in the table.
@@ -102,7 +102,7 @@ class RowSums:
             self._parts = _added_up(self._parts)
 
     def table(self) -> pa.Table:
-        """Table sorted by key, keys unique. Empties the accumulator."""
+        """The summed table, sorted by key, keys unique. Empties the accumulator."""
         schema = SCHEMAS[self.name]
         parts = _added_up([*self._parts, *self._pending])
         self._parts, self._pending = [], []
@@ -184,11 +184,11 @@ def _taken(columns: Sequence[F8], rows: I8) -> list[F8]:
 
 Numbers = npt.NDArray[np.number] | npt.NDArray[np.bool_]
 _AT_ONCE = 1 << 16
-"""Maximum number of cells summed at once, so that copies stay in a core's second-level cache."""
+"""Maximum number of cells summed by one bincount, so that copies stay in a core's second-level cache."""
 
 
 class Grouped:
-    """Row indices grouped by code; may be empty: a request of one record has no step."""
+    """Groups of rows with equal codes; there may be no rows."""
 
     def __init__(self, code: I8) -> None:
         self.order = np.argsort(code, kind="stable")
@@ -197,14 +197,14 @@ class Grouped:
         self.codes = ordered[self.starts]
         self.sizes = np.append(self.starts[1:], len(code)) - self.starts
         self.place = np.empty(len(code), dtype=np.int64)
-        """[rows] index into `codes`."""
+        """int64[rows]: index into `codes` of each row's code."""
         self.place[self.order] = np.repeat(np.arange(len(self.codes)), self.sizes)
         places, bounds = self.order.tolist(), [*self.starts.tolist(), len(code)]
         self.members = [places[a:b] for a, b in pairwise(bounds)]
-        """[codes] row indices of each, ascending."""
+        """[codes]: indices of the rows that have the code, ascending."""
 
     def sums(self, values: Numbers) -> F8:
-        """[codes, columns] sums of values [rows, columns]."""
+        """float64[codes, columns]: sums of `values`, [rows, columns], over the rows of each code."""
         if len(self.codes) == len(values):
             single: F8 = values[self.order].astype(np.float64)
             return single
