@@ -151,7 +151,8 @@ def _add_responses(rows: RowSums, requests: SlottedRequests, roots: I8) -> None:
     response, w = requests.response_ns.astype(np.float64), requests.weight
     failed = requests.failed.astype(np.float64)
     columns = (np.ones(len(w)), w, w * w, w * response, w * response * response, w * failed, failed)
-    rows.add([roots], requests.group, requests.slot, bin_of(response), columns)
+    key = [np.arange(int(roots.max(initial=-1)) + 1)]
+    rows.add(key, roots[requests.group], requests.slot, bin_of(response), columns)
 
 
 def _add_failures(
@@ -245,7 +246,8 @@ class _Rows:
         return totals(self.layout.first[place] + self.runs.place[request], values, self.layout.n_cells)
 
     def add(self, to: RowSums, key: Key, bins: I8 | int, *values: F8) -> None:
-        """Add columns of values, [rows] each, to `to`; key: of the places; bins: [places], or one for all."""
+        """Add the rows to `to`. key: key columns of the places; bins: int64[places], or one for all; values:
+        float64[rows] for each summed column of the table."""
         place = self.layout.spread(np.arange(len(self.layout.size)))
         of_row = bins if isinstance(bins, int) else bins[place]
         to.add(key, place, self.runs.slot[self.run], of_row, values)

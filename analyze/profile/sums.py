@@ -18,7 +18,7 @@ from stitch.columnar.runs import ranges, run_starts
 _PENDING: Final = 1 << 20
 """Maximum number of rows collected before those of equal keys are added up: 8 MB of numbers."""
 _APART: Final = 8
-"""Summed parts are kept separate up to this multiple of _PENDING, then joined."""
+"""Parts of summed rows are merged when they have more rows than _PENDING times this factor."""
 _FEW_WEIGHTS: Final = 8
 """Maximum number of distinct weights for which rows are counted by weight, instead of summing values."""
 _SLOT, _PLACE = 16, 32
@@ -32,14 +32,14 @@ Key = Sequence[I8 | int]
 
 
 class _Part(NamedTuple):
-    """Rows with unique numbers."""
+    """Rows of a table that are added up: their row numbers are unique."""
 
     places: I8
-    """[key columns, places]"""
+    """int64[key columns without slot and bin, places]: keys, unique."""
     row: I8
-    """[rows] row numbers, ascending."""
+    """int64[rows]: row numbers (place << 32 | slot << 16 | bin), ascending, unique."""
     values: Sequence[F8]
-    """Summed columns, [rows] each."""
+    """Summed columns, float64[rows] each."""
 
 
 class RowSums:
@@ -56,15 +56,16 @@ class RowSums:
         self._parts: list[_Part] = []
 
     def add(self, key: Key, place: I8, slot: I8, bins: I8 | int, values: Sequence[F8]) -> None:
-        """Add rows; place: [rows] index into the places of `key`; slot, bins, columns of `values`: [rows]."""
+        """Add rows. key: key columns of the places. place: int64[rows], index of each row's place. slot,
+        bins: int64[rows]. values: float64[rows] for each summed column."""
         number = np.asarray((place << _PLACE) + (slot << _SLOT) + bins, dtype=np.int64)
         (row,), sums = keyed_sums([number], values)
         self._collect(key, row, sums)
 
     def count(self, key: Key, place: I8, slot: I8, bins: I8, weight: F8, weights: F8) -> None:
-        """Add each row's 1, weight, weight² to `n`, `w`, `w2`; weights: distinct ones of [rows] `weight`.
+        """Add rows with n = 1, w = weight, w2 = weight². Table `votes` only; see `add`.
 
-        Fastest if rows are ordered by place and slot.
+        weight: float64[rows]; weights: its distinct values. Fastest if rows are ordered by place and slot.
         """
         if len(weights) > _FEW_WEIGHTS:
             self.add(key, place, slot, bins, [np.ones(len(weight)), weight, weight * weight])
@@ -93,7 +94,7 @@ class RowSums:
             self._settle()
 
     def _settle(self) -> None:
-        """Add up the pending rows."""
+        """Add up the pending rows of places that several parts have."""
         self._parts += _added_up(self._pending)
         self._pending = []
         if sum(len(part.row) for part in self._parts[1:]) > max(

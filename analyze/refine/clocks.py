@@ -280,7 +280,8 @@ def _along_tree(theta: dict[_Pair, I8], n_calls: I8, n_slices: int) -> I8:
 
 
 def corrected(flows: FlowMatrices, trees: SpanTrees, clocks: Clocks) -> FlowMatrices:
-    """The flows with corrected times relative to their roots. `trees` go with `flows.categories`."""
+    """Correct `node_ns` of all categories for clock skew, and set `shift` where anything is corrected. trees:
+    those of `flows.categories`."""
     if clocks.corrections is None:
         return flows
     categories = [_corrected(number, one, trees, clocks) for number, one in enumerate(flows.categories)]

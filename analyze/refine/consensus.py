@@ -65,7 +65,7 @@ class FlowBatch:
 
 
 def flow_batches(categories: Sequence[StoredCategory], width: I8, cells: int) -> Iterator[FlowBatch]:
-    """Yield all requests in batches of about `cells` cells.
+    """Yield all requests of `categories` in batches of about `cells` array cells.
 
     times: [structures], each int64[stored nodes, requests], ns. width: int64[structures], number of cells
     that the caller needs per request of a structure.

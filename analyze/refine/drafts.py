@@ -88,8 +88,8 @@ def span_drafts(
 ) -> tuple[list[Draft], DraftGraphs]:
     """(drafts of all structures of spans, their graphs); every request is in exactly one draft.
 
-    kin: families of the trees after zooming, asynchrony and deferral. relation: [pairs of `kin`] decided
-    relation. left_out: structure -> children left out.
+    kin: parents with their awaited children, of the pruned trees. relation: int8[pairs of `kin`], decided
+    `SiblingRelation`. left_out: structure -> deferred children that were removed from its tree.
     """
     structures = np.flatnonzero(np.diff(kin.trees.first))
     parts = _Parts.of(categories, kin.trees.nodes, structures, labels)
@@ -156,7 +156,8 @@ def _shapes(trees: SpanTrees, words: I8) -> U8:
 
 
 def _unsorted(trees: SpanTrees, shapes: U8, structures: I8, categories: Sequence[StoredCategory]) -> B1:
-    """[parts] True if interchangeable siblings start in another order than their columns in any request.
+    """bool[parts]: True if in any request siblings with equal shapes start in another order than their
+    columns.
 
     structures: int64[parts], structure of each part; all requests of the structure are examined, not only
     those of the part.
@@ -181,10 +182,11 @@ def _unsorted(trees: SpanTrees, shapes: U8, structures: I8, categories: Sequence
 
 
 def _sorted_twins(times: I8, trees: SpanTrees, units: slice, shapes: U8) -> Columns:
-    """[columns, requests] column whose content comes to each cell if interchangeable siblings, with whole
-    subtrees, are sorted by start in every request.
+    """[columns, requests]: original column of each time once siblings with equal shapes, with their subtrees,
+    are sorted by start in every request.
 
-    units: those of one structure. Innermost siblings first, so that a branch is sorted before it is moved.
+    times: int64[columns, requests], ns. units: range of the structure's units. Deepest siblings are sorted
+    first, so that a subtree is sorted before it is moved.
     """
     first = units.start
     parent, shape = (trees.parent[units] - first).tolist(), shapes[units].tolist()
@@ -247,8 +249,8 @@ def _span_graphs(
 ) -> DraftGraphs:
     """Build the graphs of all drafts of structures of spans.
 
-    kin, relation: families of the parts. part_of: [drafts] part. changed: (draft, place, decision of its
-    requests), as in `decided_alone`.
+    kin: families of all parts. relation: int8[pairs of `kin`]. part_of: int64[drafts], part of each draft.
+    changed: decisions of a draft's requests, as (draft, place, decision) of `decided_alone`.
     """
     trees, _ = kin.trees.taken(part_of)
     mine, _, pair_of = kin.taken(part_of, trees)
@@ -383,7 +385,7 @@ def record_drafts(
     """(drafts of structures of activity records, their graphs); one draft per structure and set of host
     labels. O(nodes + edges).
 
-    structures: those of records.
+    structures: int64[n], numbers of the structures of activity records.
     """
     kept = _kept(nodes, settings)
     shortened = np.bincount(nodes.structure, ~kept, nodes.n_structures) > 0

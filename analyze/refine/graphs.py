@@ -138,7 +138,7 @@ class LeftOut(NamedTuple):
 
 
 def own_columns(n_columns: int, n_rows: int) -> Columns:
-    """[n_columns, n_rows]: every cell holds its column's number; initial value of `Draft.moved`."""
+    """[n_columns, n_rows]: every cell holds its column's number; sorted like times, for `Draft.moved`."""
     numbers: Columns = np.arange(n_columns).astype(np.min_scalar_type(n_columns))
     return np.repeat(numbers[:, None], n_rows, axis=1)
 

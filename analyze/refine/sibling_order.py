@@ -235,15 +235,15 @@ class _RowTimes(NamedTuple):
     layout: Ragged
     """Layout of the arrays of times: one row per row of `Families` in the batch, one cell per request."""
     base: int
-    """First row of the batch."""
+    """Index in `Families` of the batch's first row."""
     unit: I8
     """Unit that is the row in the request: calls of one operation by start, equal starts in column order."""
     start: I8
     end: I8
     middle: I8
-    """int64[cells]: middle of the child's duration; see `_order_times`."""
+    """int64[cells]: middle of the child's duration; see `of`."""
     late_start: I8
-    """int64[cells]: start of the child plus the allowed overlap; see `_order_times`."""
+    """int64[cells]: start of the child plus the allowed overlap; see `of`."""
 
     @staticmethod
     def of(kin: Families, groups: Sequence[I8], batch: FlowBatch, settings: RefineSettings) -> _RowTimes:

@@ -57,7 +57,8 @@ class StoredCategory:
     """Key of the structure in the lake: the flows' `category`."""
     structure: Template
     node_ns: I8
-    """[nodes, requests] ns since start, C order, once skew is corrected with `shift`."""
+    """int64[nodes, requests]: time of each node, ns since the request's start; C order. Skew is corrected
+    by `shift`."""
     host: Codes
     """[nodes, requests]: index into `FlowMatrices.hosts`; -1: unknown host. A view: do not write to it."""
     start_ns: I8
@@ -70,9 +71,10 @@ class StoredCategory:
     """Failed nodes by request. Positions are node numbers in `structure`; error codes index
     `FlowMatrices.errors`."""
     positions: tuple[int, ...] | None = None
-    """Stored positions that a message's work was cut out of; None: the structure is the stored one."""
+    """For the work of a message, split off as a separate request: the node numbers that the work has in the
+    stored structure. None: `structure` is the stored structure itself."""
     shift: I8 | None = None
-    """[nodes, requests] ns that the skew correction added, before branches were moved; None: none."""
+    """int64[nodes, requests]: ns added by the skew correction, before branches were moved; None: none."""
 
     @property
     def n_requests(self) -> int:
@@ -81,7 +83,7 @@ class StoredCategory:
 
     @property
     def has_spans(self) -> bool:
-        """True if the nodes are sides of spans; else they are activity records."""
+        """True if the nodes are starts and ends of spans, False if they are activity records."""
         return START in self.structure.side or END in self.structure.side
 
     def of_rows(self, chosen: I8) -> StoredCategory:
