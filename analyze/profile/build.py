@@ -28,7 +28,7 @@ from analyze.profile.profile import (
     Slot,
     Watched,
 )
-from analyze.profile.sums import MOST_SLOTS, RowSums
+from analyze.profile.sums import MOST_SLOTS, Key, RowSums
 from analyze.profile.times import CriticalSteps, call_times, critical_steps
 from analyze.ragged import Ragged
 from analyze.stats.histograms import bin_of
@@ -149,9 +149,10 @@ def _watched(slots: Sequence[Slot], requests: SlottedRequests) -> tuple[Slot, ..
 
 def _add_responses(rows: RowSums, requests: SlottedRequests, roots: I8) -> None:
     response, w = requests.response_ns.astype(np.float64), requests.weight
-    columns = (np.ones(len(w)), w, w * w, w * response, w * response * response, w * requests.failed)
-    found = rows.places(roots)[requests.group]
-    rows.add(found, requests.slot, bin_of(response), np.stack([*columns, requests.failed]))
+    failed = requests.failed.astype(np.float64)
+    columns = (np.ones(len(w)), w, w * w, w * response, w * response * response, w * failed, failed)
+    key = [np.arange(int(roots.max(initial=-1)) + 1)]
+    rows.add(key, roots[requests.group], requests.slot, bin_of(response), columns)
 
 
 def _add_failures(
@@ -189,15 +190,13 @@ def _add_failures(
     share = np.bincount(number, minlength=len(one)) / calls[one]
     values = np.zeros((len(TABLES["visits"][1]), len(one)))
     values[-2], values[-1] = share * requests.weight[request[one]], 1
-    rows["visits"].add(rows["visits"].places(site[one]), requests.slot[request[one]], 0, values)
+    rows["visits"].add([site[one]], np.arange(len(one)), requests.slot[request[one]], 0, [*values])
     order = np.lexsort((rank, request))
     begin = order[np.flatnonzero(np.diff(request[order], prepend=-1))]
     known = np.array([book.errors[word] for word in population.errors], dtype=np.int64)
-    found = rows["origins"].places(
-        roots[requests.group[request[begin]]], site[begin], known[error[begin]] if len(begin) else none
-    )
-    weight = requests.weight[request[begin]]
-    rows["origins"].add(found, requests.slot[request[begin]], 0, np.stack([np.ones(len(begin)), weight]))
+    key = roots[requests.group[request[begin]]], site[begin], known[error[begin]] if len(begin) else none
+    weight, at = requests.weight[request[begin]], np.arange(len(begin))
+    rows["origins"].add(key, at, requests.slot[request[begin]], 0, (np.ones(len(begin)), weight))
 
 
 class _Runs(NamedTuple):
@@ -246,11 +245,12 @@ class _Rows:
         """float64[rows]: sums of `values`. place, request: int64[values], place and request of each value."""
         return totals(self.layout.first[place] + self.runs.place[request], values, self.layout.n_cells)
 
-    def add(self, to: RowSums, places: I8, bins: I8, *values: F8) -> None:
-        """Add the rows to `to`. places: int64[places], numbers from `to.places`; bins: int64[places]; values:
+    def add(self, to: RowSums, key: Key, bins: I8 | int, *values: F8) -> None:
+        """Add the rows to `to`. key: key columns of the places; bins: int64[places], or one for all; values:
         float64[rows] for each summed column of the table."""
-        spread = self.layout.spread
-        to.add(spread(places), self.runs.slot[self.run], spread(bins), np.stack(values))
+        place = self.layout.spread(np.arange(len(self.layout.size)))
+        of_row = bins if isinstance(bins, int) else bins[place]
+        to.add(key, place, self.runs.slot[self.run], of_row, values)
 
 
 class _SitePlaces(NamedTuple):
@@ -306,8 +306,10 @@ def _add_votes(
         else:
             mean = layout.sums(values, voting, here) / voting.spread(np.bincount(here))
         request = voting.at(batch.first_request[sites.group[place]])
-        found = voting.spread(rows.places(measure, sites.site[place], pattern[place]))
-        rows.count(found, requests.slot[request], bin_of(mean * scale), requests.weight[request], weights)
+        key = (measure, sites.site[place], pattern[place])
+        of_row = voting.spread(np.arange(len(place)))
+        weight = requests.weight[request]
+        rows.count(key, of_row, requests.slot[request], bin_of(mean * scale), weight, weights)
 
     vote(OWN_TIME, batch.unit, sites.of_unit, times.own)
     if with_totals:
@@ -316,10 +318,8 @@ def _add_votes(
     vote(OVERLAP, wide, sites.of_unit[times.wide], times.overlap, RATIO_SCALE)
     vote(STRETCH, wide, sites.of_unit[times.wide], times.stretch, RATIO_SCALE)
     calls = _Rows(sites.group, runs)
-    counted = rows.places(CALLS, sites.site, pattern)
-    calls.add(
-        rows, counted, bin_of(sites.n * RATIO_SCALE), *(of[calls.run] for of in (runs.n, runs.w, runs.w2))
-    )
+    sums = (of[calls.run] for of in (runs.n, runs.w, runs.w2))
+    calls.add(rows, (CALLS, sites.site, pattern), bin_of(sites.n * RATIO_SCALE), *sums)
 
 
 def _add_visits(rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, steps: CriticalSteps) -> None:
@@ -337,8 +337,8 @@ def _add_visits(rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, st
         none = np.zeros(len(run))
         here.add(
             rows,
-            rows.places(site),
-            np.zeros(len(site), np.int64),
+            [site],
+            0,
             *(runs.n[run], runs.w[run], runs.w2[run]),
             here.layout.spread(n) * runs.w[run],
             none + critical_ns,
@@ -366,8 +366,8 @@ def _add_patterns(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps
     inclusive += mine.sums(below[cells], here.layout, number[calls])
     here.add(
         rows,
-        rows.places(places.site[first], places.pattern[first]),
-        np.zeros(len(first), np.int64),
+        (places.site[first], places.pattern[first]),
+        0,
         runs.n[run],
         share * runs.w[run],
         spread(n) * runs.w[run],
@@ -412,8 +412,8 @@ def _add_account(
     slow = steps.request[late]
     here.add(
         rows,
-        rows.places(roots[batch.unit_group[first]], batch.path[first], batch.pattern[first]),
-        np.zeros(len(first), np.int64),
+        (roots[batch.unit_group[first]], batch.path[first], batch.pattern[first]),
+        0,
         here.totals(number[steps.unit[once]], request, weight[request]),
         here.totals(number[steps.unit], steps.request, steps.weighted_ns),
         here.totals(number[steps.unit[late]], slow, steps.weighted_ns[late] / response_ns[slow]),

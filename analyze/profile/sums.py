@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,12 @@ import pyarrow as pa
 from analyze.profile.profile import SCHEMAS, TABLES
 from analyze.stats.sums import keyed_sums, numbered, totals
 from schemas.arrays import F8, I8
+from stitch.columnar.runs import ranges, run_starts
 
 _PENDING: Final = 1 << 20
-"""Maximum number of rows collected before they are added up: 8 MB of row numbers."""
+"""Maximum number of rows collected before those of equal keys are added up: 8 MB of numbers."""
 _APART: Final = 8
 """Parts of summed rows are merged when they have more rows than _PENDING times this factor."""
-_SEVERAL: Final = 2
 _FEW_WEIGHTS: Final = 8
 """Maximum number of distinct weights for which rows are counted by weight, instead of summing values."""
 _SLOT, _PLACE = 16, 32
@@ -27,143 +27,160 @@ _LOW: Final = (1 << _SLOT) - 1
 MOST_SLOTS: Final = 1 << (_PLACE - _SLOT)
 """Maximum number of slots of a profile: a row number has 16 bits for the slot."""
 
+Key = Sequence[I8 | int]
+"""Key columns of places: an array [places], or one value for all."""
+
 
 class _Part(NamedTuple):
     """Rows of a table that are added up: their row numbers are unique."""
 
     places: I8
-    """int64[key columns without slot and bin, places]: keys, sorted, unique."""
+    """int64[key columns without slot and bin, places]: keys, unique."""
     row: I8
     """int64[rows]: row numbers (place << 32 | slot << 16 | bin), ascending, unique."""
-    values: list[F8]
+    values: Sequence[F8]
     """Summed columns, float64[rows] each."""
 
 
 class RowSums:
     """Accumulator for the rows of one table of a profile. Memory: proportional to the distinct keys.
 
-    A *place* is a row's key without slot and bin. Places are numbered in the order of `places` calls, with
-    duplicates, and renumbered in key order when rows are added up. Parts of summed rows are merged only when
-    they are large: categories share few places, and merging after every million rows would cost a multiple.
+    Each batch of rows becomes a part, whose places are numbered in the order given. Rows of a place that one
+    part has alone, as most call graphs have, are never added up, but laid beside the others in the table.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.keys, self.values = TABLES[name]
-        self._places: list[I8] = []
-        self._n_places = 0
-        self._counted: dict[float, list[I8]] = {}
-        self._added: list[tuple[I8, list[F8]]] = []
-        self._n_new = 0
+        self._pending: list[_Part] = []
         self._parts: list[_Part] = []
 
-    def places(self, *key: I8 | int) -> I8:
-        """int64[n]: numbers for n places, valid until the next call of `add` or `count`.
+    def add(self, key: Key, place: I8, slot: I8, bins: I8 | int, values: Sequence[F8]) -> None:
+        """Add rows. key: key columns of the places. place: int64[rows], index of each row's place. slot,
+        bins: int64[rows]. values: float64[rows] for each summed column."""
+        number = np.asarray((place << _PLACE) + (slot << _SLOT) + bins, dtype=np.int64)
+        (row,), sums = keyed_sums([number], values)
+        self._collect(key, row, sums)
 
-        key: the table's key columns without slot and bin; each int64[n], or one value for all.
+    def count(self, key: Key, place: I8, slot: I8, bins: I8, weight: F8, weights: F8) -> None:
+        """Add rows with n = 1, w = weight, w2 = weight². Table `votes` only; see `add`.
+
+        weight: float64[rows]; weights: its distinct values. Fastest if rows are ordered by place and slot.
         """
-        sizes = [np.size(column) for column in key]
-        columns = np.empty((len(key), 0 if 0 in sizes else max(sizes)), dtype=np.int64)
-        for place, column in enumerate(key):
-            columns[place] = column
-        first = self._n_places
-        self._places.append(columns)
-        self._n_places += columns.shape[1]
-        return np.arange(first, self._n_places)
-
-    def add(self, places: I8, slots: I8, bins: I8 | int, values: F8) -> None:
-        """Add rows. places (as returned by `places`), slots, bins: arrays that broadcast to one shape.
-        values: float64[summed columns, *that shape]."""
-        row = (places << _PLACE) + (slots << _SLOT) + bins
-        self._added.append(
-            (row.reshape(-1).astype(np.int64, copy=False), list(values.reshape(len(values), -1)))
-        )
-        self._n_new += row.size
-        if self._n_new > _PENDING:
-            self._settle()
-
-    def count(self, places: I8, slots: I8, bins: I8, weight: F8, weights: F8) -> None:
-        """Add rows with n = 1, w = weight, w2 = weight². Table `votes` only.
-
-        places (as returned by `places`), slots, bins, weight: [rows]; weights: the distinct values of
-        `weight`."""
-        row = (places << _PLACE) + (slots << _SLOT) + bins
         if len(weights) > _FEW_WEIGHTS:
-            self.add(places, slots, bins, np.stack([np.ones(len(weight)), weight, weight * weight]))
+            self.add(key, place, slot, bins, [np.ones(len(weight)), weight, weight * weight])
             return
+        # A run of one place and slot takes fewer bits than both, and few bits are sorted faster.
+        starts = run_starts(place, slot)
+        of_run = (place[starts] << _PLACE) + (slot[starts] << _SLOT)
+        to = np.uint32 if len(of_run) <= _LOW else np.int64
+        code = ((np.cumsum(starts) - 1) << _SLOT | bins).astype(to)
+        rows, counts = [], []
         for one in weights.tolist():
-            mine = row if len(weights) == 1 else row[weight == one]
-            self._counted.setdefault(one, []).append(mine)
-        self._n_new += row.size
-        if self._n_new > _PENDING:
+            mine = np.sort(code if len(weights) == 1 else code[weight == one])
+            first = np.flatnonzero(run_starts(mine))
+            n = np.diff(first, append=len(mine)).astype(np.float64)
+            rows.append(of_run[mine[first] >> _SLOT] + (mine[first] & _LOW))
+            counts.append([n, n, n] if one == 1 else [n, n * one, n * one * one])
+        (row,), sums = keyed_sums([_joined(rows)], [_joined(column) for column in zip(*counts, strict=True)])
+        self._collect(key, row, sums)
+
+    def _collect(self, key: Key, row: I8, sums: Sequence[F8]) -> None:
+        if not len(row):
+            return
+        places = np.stack(np.broadcast_arrays(*key)).astype(np.int64, copy=False)
+        self._pending.append(_Part(places, row, sums))
+        if sum(len(part.row) for part in self._pending) > _PENDING:
             self._settle()
 
     def _settle(self) -> None:
-        """Add up the rows collected since the last call into a new `_Part`."""
-        if not self._n_places:
-            return
-        names = np.concatenate(self._places, axis=1)
-        numbers, first = numbered(names)
-        parts = [(_renumbered(row, numbers), values) for row, values in self._added]
-        for weight, rows in self._counted.items():
-            row = _renumbered(np.concatenate(rows), numbers)
-            row.sort()
-            starts = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
-            n = (np.append(starts[1:], len(row)) - starts).astype(np.float64)
-            parts.append((row[starts], [n, n * weight, n * weight * weight]))
-        self._parts.append(_added_up(names[:, first], parts))
-        self._places, self._n_places = [], 0
-        self._counted, self._added, self._n_new = {}, [], 0
-        apart = sum(len(part.row) for part in self._parts[1:])
-        if apart > max(_APART * _PENDING, len(self._parts[0].row)):
-            self._join()
-
-    def _join(self) -> None:
-        """Merge all parts into one."""
-        if len(self._parts) < _SEVERAL:
-            return
-        names = np.concatenate([part.places for part in self._parts], axis=1)
-        numbers, first = numbered(names)
-        rows = []
-        for part in self._parts:
-            rows.append((_renumbered(part.row, numbers), part.values))
-            numbers = numbers[part.places.shape[1] :]
-        self._parts = [_added_up(names[:, first], rows)]
+        """Add up the pending rows of places that several parts have."""
+        self._parts += _added_up(self._pending)
+        self._pending = []
+        if sum(len(part.row) for part in self._parts[1:]) > max(
+            _APART * _PENDING, *(len(part.row) for part in self._parts[:1])
+        ):
+            self._parts = _added_up(self._parts)
 
     def table(self) -> pa.Table:
         """The summed table, sorted by key, keys unique. Empties the accumulator."""
         schema = SCHEMAS[self.name]
-        self._settle()
-        self._join()
-        if not self._parts:
+        parts = _added_up([*self._parts, *self._pending])
+        self._parts, self._pending = [], []
+        if not parts:
             return schema.empty_table()
-        ((places, row, values),) = self._parts
-        self._parts = []
-        place = row >> _PLACE
-        names = iter(places)
+        names = np.concatenate([part.places for part in parts], axis=1)
+        number, first = numbered(names)
+        # Each part's rows of a place stay together, and places go in the order of their keys.
+        size = np.concatenate([np.bincount(p.row >> _PLACE, minlength=p.places.shape[1]) for p in parts])
+        begin = np.empty(len(number), dtype=np.int64)
+        begin[first] = np.cumsum(size[first]) - size[first]
+        cuts = np.cumsum([part.places.shape[1] for part in parts[:-1]])
+        at = [ranges(*of) for of in zip(np.split(begin, cuts), np.split(size, cuts), strict=True)]
+
+        def column(name: str, values: Sequence[npt.NDArray[Any]]) -> pa.Array:
+            found = np.empty(int(size.sum()), dtype=schema.field(name).type.to_pandas_dtype())
+            for to, of in zip(at, values, strict=True):
+                found[to] = of
+            return pa.array(found)
+
         arrays = []
-        for key in self.keys:
-            to = schema.field(key).type.to_pandas_dtype()
+        for place, key in enumerate(self.keys):
             if key == "slot":
-                column = (row >> _SLOT & _LOW).astype(to)
+                arrays.append(column(key, [part.row >> _SLOT & _LOW for part in parts]))
+            elif key == "bin":
+                arrays.append(column(key, [part.row & _LOW for part in parts]))
             else:
-                column = (row & _LOW).astype(to) if key == "bin" else next(names).astype(to)[place]
-            arrays.append(pa.array(column))
-        return pa.table([*arrays, *(pa.array(column) for column in values)], schema=schema)
+                to = schema.field(key).type.to_pandas_dtype()
+                arrays.append(pa.array(np.repeat(names[place, first].astype(to), size[first])))
+        for place, name in enumerate(self.values):
+            # Weights of 1 are counted once.
+            if place and all(part.values[place] is part.values[0] for part in parts):
+                arrays.append(arrays[len(self.keys)])
+            else:
+                arrays.append(column(name, [part.values[place] for part in parts]))
+        return pa.table(arrays, schema=schema)
 
 
-def _added_up(places: I8, parts: Sequence[tuple[I8, list[F8]]]) -> _Part:
-    """Add up rows with equal row numbers. parts: (row numbers, summed columns); places: see `_Part`."""
-    columns = zip(*(values for _, values in parts), strict=True)
-    (row,), sums = keyed_sums(
-        [np.concatenate([row for row, _ in parts])], [np.concatenate(column) for column in columns]
-    )
-    return _Part(places, row, sums)
+def _joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _renumbered(row: I8, numbers: I8) -> I8:
-    new: I8 = numbers[row >> _PLACE] << _PLACE | row & ((1 << _PLACE) - 1)
-    return new
+def _added_up(parts: Sequence[_Part]) -> list[_Part]:
+    """Parts without common places: what each part has alone, then the sums of what several have."""
+    if not parts:
+        return []
+    names = np.concatenate([part.places for part in parts], axis=1)
+    number, first = numbered(names)
+    if len(first) == len(number):
+        return [*parts]
+    shared = np.bincount(number)[number] > 1
+    alone, common, begin = [], [], 0
+    for part in parts:
+        mine = slice(begin, begin := begin + part.places.shape[1])
+        is_shared, place = shared[mine], part.row >> _PLACE
+        rest = np.cumsum(~is_shared) - 1
+        in_bin = part.row & ((1 << _PLACE) - 1)
+        rows = np.flatnonzero(~is_shared[place])
+        if len(rows) == len(place):
+            alone.append(part)
+            continue
+        if len(rows):
+            row = rest[place[rows]] << _PLACE | in_bin[rows]
+            alone.append(_Part(part.places[:, ~is_shared], row, _taken(part.values, rows)))
+        rows = np.flatnonzero(is_shared[place])
+        common.append((number[mine][place[rows]] << _PLACE | in_bin[rows], _taken(part.values, rows)))
+    columns = zip(*(values for _, values in common), strict=True)
+    (row,), sums = keyed_sums([_joined([row for row, _ in common])], [_joined(column) for column in columns])
+    places, row_place = np.unique(row >> _PLACE, return_inverse=True)
+    row = row_place << _PLACE | row & ((1 << _PLACE) - 1)
+    return [*alone, _Part(names[:, first[places]], row, sums)]
+
+
+def _taken(columns: Sequence[F8], rows: I8) -> list[F8]:
+    """Rows of columns; a column that is the first one stays that."""
+    first = columns[0][rows]
+    return [first if column is columns[0] else column[rows] for column in columns]
 
 
 Numbers = npt.NDArray[np.number] | npt.NDArray[np.bool_]

@@ -59,7 +59,6 @@ class Asynchrony(NamedTuple):
 
 def _asked_once(
     categories: Sequence[StoredCategory],
-    times: Sequence[I8],
     asked: Asked,
     n_apart: int,
     answer: Answer,
@@ -71,7 +70,7 @@ def _asked_once(
     of the votes counts a request once per key, however many calls with that key it has, so that a single
     request cannot decide.
     """
-    votes = ask(categories, times, asked, n_apart, 1, answer, cells)
+    votes = ask(categories, asked, n_apart, 1, answer, cells)
     is_first = np.zeros(len(asked.structure), dtype=np.bool_)
     is_first[numbered((asked.structure, *asked.key.T))[1]] = True
     return replace(votes, requests=votes.requests * is_first).pooled(asked.key)
@@ -79,7 +78,6 @@ def _asked_once(
 
 def find_asynchronous(
     flows: FlowMatrices,
-    times: Sequence[I8],
     trees: SpanTrees,
     settings: RefineSettings,
     samples: Sequence[str],
@@ -96,14 +94,14 @@ def find_asynchronous(
     called = np.flatnonzero(trees.awaited & (trees.parent >= 0))
     key = np.stack((operation[trees.parent[called]], operation[called]), axis=1)
     late = Asked(trees.structure[called], key)
-    votes, place = _asked_once(categories, times, late, n_apart, _outliving(trees, called, settings), cells)
+    votes, place = _asked_once(categories, late, n_apart, _outliving(trees, called, settings), cells)
     is_late = votes.agreed(settings.async_share)[0] & votes.enough(settings)
     left = np.zeros(len(trees.parent), dtype=np.bool_)
     left[called] = is_late[place]
     early, behind = _below(trees, left)
     calls = operation[np.stack((trees.parent[behind], behind, early), axis=1)]
     waits = Asked(trees.structure[early], calls)
-    waiting, at = _asked_once(categories, times, waits, n_apart, _early(trees, early, behind, cells), cells)
+    waiting, at = _asked_once(categories, waits, n_apart, _early(trees, early, behind, cells), cells)
     stays_there = waiting.agreed(settings.sequential_share)[0] & waiting.enough(settings)
     stays = _outermost(trees, early, stays_there[at])
     names = trees.nodes.names

@@ -30,7 +30,7 @@ where they were spent.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -279,28 +279,29 @@ def _along_tree(theta: dict[_Pair, I8], n_calls: I8, n_slices: int) -> I8:
     return add_ns
 
 
-def corrected_offsets(number: int, category: StoredCategory, trees: SpanTrees, clocks: Clocks) -> I8:
-    """int64[nodes, requests]: times since the root's start, ns, corrected for clock skew.
-
-    Returns `category.node_ns` itself if nothing is corrected. number: structure number of the category in
-    `trees`.
-    """
+def corrected(flows: FlowMatrices, trees: SpanTrees, clocks: Clocks) -> FlowMatrices:
+    """Correct `node_ns` of all categories for clock skew, and set `shift` where anything is corrected. trees:
+    those of `flows.categories`."""
     if clocks.corrections is None:
-        return category.node_ns
-    slices = np.searchsorted(clocks.corrections.from_ns, category.start_ns, side="right")
+        return flows
+    categories = [_corrected(number, one, trees, clocks) for number, one in enumerate(flows.categories)]
+    return replace(flows, categories=tuple(categories))
+
+
+def _corrected(number: int, category: StoredCategory, trees: SpanTrees, clocks: Clocks) -> StoredCategory:
+    corrections = clocks.corrections
+    assert corrections is not None
+    slices = np.searchsorted(corrections.from_ns, category.start_ns, side="right")
     units = trees.units(number)
     if units.stop == units.start:
-        moved = _record_shifts(category, clocks.host_code, clocks.corrections.add_ns, slices)
-        return category.node_ns + moved if moved.any() else category.node_ns
-    hosts = clocks.host_code[category.host[trees.start[units]]]
-    shift = _shifts(category.node_ns, trees, units, hosts, clocks.corrections, slices)
-    if not shift.any():
-        return category.node_ns
-    times = category.node_ns.copy()
-    times[trees.start[units]] += shift
-    spans = trees.is_span[units]
-    times[trees.end[units][spans]] += shift[spans]
-    return times
+        shift = _record_shifts(category, clocks.host_code, corrections.add_ns, slices)
+    else:
+        hosts = clocks.host_code[category.host[trees.start[units]]]
+        of_unit = _shifts(category.node_ns, trees, units, hosts, corrections, slices)
+        shift = np.zeros_like(category.node_ns)
+        shift[trees.start[units]] = of_unit
+        shift[trees.end[units]] = of_unit
+    return replace(category, node_ns=category.node_ns + shift, shift=shift) if shift.any() else category
 
 
 def _shifts(times: I8, trees: SpanTrees, units: slice, hosts: I8, clocks: _Corrections, slices: I8) -> I8:

@@ -64,9 +64,7 @@ class FlowBatch:
         return slice(first, past)
 
 
-def flow_batches(
-    categories: Sequence[StoredCategory], times: Sequence[I8], width: I8, cells: int
-) -> Iterator[FlowBatch]:
+def flow_batches(categories: Sequence[StoredCategory], width: I8, cells: int) -> Iterator[FlowBatch]:
     """Yield all requests of `categories` in batches of about `cells` array cells.
 
     times: [structures], each int64[stored nodes, requests], ns. width: int64[structures], number of cells
@@ -79,7 +77,7 @@ def flow_batches(
         first, past = int(structure[part.start]), int(structure[part.stop - 1]) + 1
         rows = [slice(max(part.start - at, 0), part.stop - at) for at in first_of[first:past].tolist()]
         mine = categories[first:past]
-        matrices = [matrix[:, cut] for matrix, cut in zip(times[first:past], rows, strict=True)]
+        matrices = [one.node_ns[:, cut] for one, cut in zip(mine, rows, strict=True)]
         n_of = np.array([matrix.shape[1] for matrix in matrices])
         n_nodes = np.array([len(matrix) for matrix in matrices])
         yield FlowBatch(
@@ -161,7 +159,6 @@ class Answers:
 
 def ask(
     categories: Sequence[StoredCategory],
-    times: Sequence[I8],
     asked: Asked,
     n_apart: int,
     n_answers: int,
@@ -178,8 +175,8 @@ def ask(
     weight = np.zeros((1 + n_answers, n_samples, n_entries))
     requests = np.zeros((n_samples, n_entries))
     n_asked = np.bincount(asked.structure, minlength=len(categories))
-    width = n_asked + np.array([len(matrix) for matrix in times], dtype=np.int64)
-    for batch in flow_batches(categories, times, width, cells) if n_entries else ():
+    width = n_asked + np.array([len(one.node_ns) for one in categories], dtype=np.int64)
+    for batch in flow_batches(categories, width, cells) if n_entries else ():
         mine = batch.part(asked.structure)
         structure = asked.structure[mine]
         if not len(structure):

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from analyze.cache_blocks import FEW_CELLS, MANY_CELLS, uneven_blocks
 from analyze.refine.consensus import flow_batches
 from analyze.refine.graphs import (
-    Columns,
     Draft,
     DraftGraphs,
     LeftOut,
@@ -32,12 +30,11 @@ from analyze.refine.settings import RefineSettings
 from analyze.refine.sibling_order import (
     Families,
     SiblingRelation,
-    occurrence_times,
-    relations_by_trace,
-    slack_ns,
+    decided_alone,
+    deciding_alone,
 )
 from analyze.refine.span_trees import SpanTrees
-from analyze.refine.stored import StoredCategory
+from analyze.refine.stored import Columns, StoredCategory
 from analyze.refine.structure_nodes import StructureNodes
 from schemas.arrays import B1, F8, I1, I8, U8
 from stitch.columnar.hashing import mix
@@ -83,7 +80,6 @@ class _Parts:
 
 def span_drafts(
     categories: Sequence[StoredCategory],
-    times: Sequence[I8],
     kin: Families,
     relation: I1,
     left_out: Mapping[int, tuple[LeftOut, ...]],
@@ -92,121 +88,55 @@ def span_drafts(
 ) -> tuple[list[Draft], DraftGraphs]:
     """(drafts of all structures of spans, their graphs); every request is in exactly one draft.
 
-    times: [structures], each int64[stored nodes, requests], ns, skew-corrected. kin: parents with their
-    awaited children, of the pruned trees. relation: int8[pairs of `kin`], decided `SiblingRelation`.
-    left_out: structure -> deferred children that were removed from its tree.
+    kin: parents with their awaited children, of the pruned trees. relation: int8[pairs of `kin`], decided
+    `SiblingRelation`. left_out: structure -> deferred children that were removed from its tree.
     """
     structures = np.flatnonzero(np.diff(kin.trees.first))
     parts = _Parts.of(categories, kin.trees.nodes, structures, labels)
     trees, _ = kin.trees.taken(parts.structure)
     mine, _, pair = kin.taken(parts.structure, trees)
     shapes = _shapes(trees, parts.word(trees.structure, trees.start))
-    unsorted = _unsorted(trees, shapes, parts.structure, categories, times)
+    unsorted = _unsorted(trees, shapes, parts.structure, categories)
     of_pair = relation[pair]
-    choosing = _choosing(mine, of_pair, shapes)
+    whole: list[Draft] = []
+    for part, (number, rows) in enumerate(zip(parts.structure.tolist(), parts.rows, strict=True)):
+        draft = Draft.of(categories[number], number, rows, left_out.get(number, ()))
+        if unsorted[part]:
+            units = slice(*trees.first[part : part + 2].tolist())
+            draft = draft.moved(_sorted_twins(draft.category.node_ns, trees, units, shapes))
+        whole.append(draft)
+    decisions = _decisions([draft.category for draft in whole], mine, of_pair, shapes, settings)
     drafts: list[Draft] = []
     part_of: list[int] = []
-    changed: list[tuple[int, _Place, int]] = []
-    for part, (number, rows) in enumerate(zip(parts.structure.tolist(), parts.rows, strict=True)):
-        matrix = times[number] if rows is None else times[number][:, rows]
-        moved = None
-        if unsorted[part]:
-            matrix, moved = _sort_twins(matrix, trees, slice(*trees.first[part : part + 2].tolist()), shapes)
-        draft = Draft(categories[number], number, rows, matrix, moved, left_out.get(number, ()))
-        choices = {
-            place: decided
-            for family, groups in choosing.get(part, {}).items()
-            for place, decided in _choices(mine, of_pair, family, groups, matrix, settings).items()
-        }
-        if not choices:
+    changed: list[tuple[int, int, int]] = []
+    for part, draft in enumerate(whole):
+        if part not in decisions:
             drafts.append(draft)
             part_of.append(part)
             continue
-        first, variant = equal_rows(np.array([*choices.values()], dtype=np.int64))
+        places, decided = decisions[part]
+        first, variant = equal_rows(decided)
         for at, row in enumerate(first.tolist()):
-            changed += [(len(drafts), place, int(decided[row])) for place, decided in choices.items()]
+            of_row = zip(places.tolist(), decided[:, row].tolist(), strict=True)
+            changed += ((len(drafts), place, choice) for place, choice in of_row)
             drafts.append(draft if len(first) == 1 else draft.of_rows(np.flatnonzero(variant == at)))
             part_of.append(part)
     of = np.array(part_of, dtype=np.int64)
     return drafts, _span_graphs(mine, of_pair, drafts, parts, of, changed)
 
 
-class _Place(NamedTuple):
-    """Row (child) or pair of rows in `Families` for which each request decides separately."""
-
-    is_pair: bool
-    """True: `number` is the index of a pair; False: of a row."""
-    number: int
-    """Index of the row or pair in `Families`."""
-
-
-_Choosing = Mapping[int, Mapping[int, Sequence[Sequence[int]]]]
-"""Part -> family -> groups of rows; the rows of a group are calls of one operation, which are sorted by start
-in each request."""
-
-
-def _choosing(kin: Families, relation: I1, shapes: U8) -> _Choosing:
-    """Find the families (a parent's children) in which each request decides the order separately.
-
-    These are families with a pair that has no consensus, and families in which calls of one operation differ
-    in shape (subtree) while one of the calls has a sequential relation. relation: int8[pairs]; shapes:
-    uint64[units]."""
-    related = np.zeros(len(kin.unit), dtype=np.bool_)
-    related[kin.first[relation != 0]] = related[kin.second[relation != 0]] = True
-    found: dict[int, dict[int, list[list[int]]]] = {}
-    family, part = kin.family, kin.trees.structure[kin.parent].tolist()
-    for one in np.unique(family[kin.first[relation >= SiblingRelation.BY_TRACE]]).tolist():
-        found.setdefault(part[one], {})[one] = []
-    for rows in kin.groups():
-        alike = shapes[kin.unit[rows]]
-        chosen = related[rows].any(axis=1) & (alike != alike[:, :1]).any(axis=1)
-        for group in rows[chosen].tolist():
-            found.setdefault(part[family[group[0]]], {}).setdefault(int(family[group[0]]), []).append(group)
-    return {
-        one: {family: sorted(groups) for family, groups in sorted(mine.items())}
-        for one, mine in found.items()
-    }
-
-
-def _choices(
-    kin: Families,
-    relation: I1,
-    family: int,
-    groups: Sequence[Sequence[int]],
-    times: I8,
-    settings: RefineSettings,
-) -> dict[_Place, I8]:
-    """Row or pair of a family -> int64[requests], the decision of each request of a part.
-
-    For a row in `groups` this is the child (unit) that stands in the row when the group's children are sorted
-    by start; for a pair without consensus it is the `SiblingRelation`. times: int64[stored nodes, requests],
-    ns."""
-    trees, choices = kin.trees, {}
-    for group in groups:
-        branches = kin.unit[list(group)]
-        order = np.argsort(times[trees.start[branches]], axis=0, kind="stable")
-        for row, unit in zip(group, branches[order], strict=True):
-            choices[_Place(False, row)] = unit
-    first_row, past_row = kin.first_row[family : family + 2].tolist()
-    first_pair, past_pair = kin.first_pair[family : family + 2].tolist()
-    open_pairs = first_pair + np.flatnonzero(relation[first_pair:past_pair] >= SiblingRelation.BY_TRACE)
-    if not len(open_pairs):
-        return choices
-    rows = slice(first_row, past_row)
-    of = kin.group[rows]
-    alike = [np.flatnonzero(of == one).tolist() for one in np.unique(of).tolist()]
-    unit, parent = kin.unit[rows], int(kin.parent[family])
-    starts, ends = occurrence_times(times, trees.start[unit], trees.end[unit], alike)
-    slack = slack_ns(times[trees.end[parent]] - times[trees.start[parent]], settings)
-    for pair in open_pairs.tolist():
-        first, second = int(kin.first[pair]) - first_row, int(kin.second[pair]) - first_row
-        if relation[pair] == SiblingRelation.SEQUENTIAL:
-            is_first = starts[first] <= starts[second]
-            decided = np.where(is_first, SiblingRelation.FIRST_SECOND, SiblingRelation.SECOND_FIRST)
-        else:
-            decided = relations_by_trace(starts, ends, slack, first, second)
-        choices[_Place(True, pair)] = decided.astype(np.int64)
-    return choices
+def _decisions(
+    categories: Sequence[StoredCategory], kin: Families, relation: I1, shapes: U8, settings: RefineSettings
+) -> dict[int, tuple[I8, I8]]:
+    """Structure -> (places at which each request decides, [places, requests] decisions)."""
+    places = deciding_alone(kin, relation, shapes)
+    if not places:
+        return {}
+    structures = np.array([*places])
+    alone, _, pairs = kin.taken(structures, kin.trees.taken(structures)[0])
+    chosen, asked = [categories[number] for number in places], [*places.values()]
+    decided = decided_alone(chosen, alone, relation[pairs], asked, settings)
+    return dict(zip(places, zip(asked, decided, strict=True), strict=True))
 
 
 def _shapes(trees: SpanTrees, words: I8) -> U8:
@@ -225,9 +155,7 @@ def _shapes(trees: SpanTrees, words: I8) -> U8:
     return shapes
 
 
-def _unsorted(
-    trees: SpanTrees, shapes: U8, structures: I8, categories: Sequence[StoredCategory], times: Sequence[I8]
-) -> B1:
+def _unsorted(trees: SpanTrees, shapes: U8, structures: I8, categories: Sequence[StoredCategory]) -> B1:
     """bool[parts]: True if in any request siblings with equal shapes start in another order than their
     columns.
 
@@ -244,8 +172,8 @@ def _unsorted(
     earlier, later = earlier[by_structure], later[by_structure]
     of = structures[trees.structure[later]]
     width = np.bincount(of, minlength=len(categories))
-    width += np.where(width > 0, [len(matrix) for matrix in times], 0)
-    for batch in flow_batches(categories, times, width, FEW_CELLS):
+    width += np.where(width > 0, [len(one.node_ns) for one in categories], 0)
+    for batch in flow_batches(categories, width, FEW_CELLS):
         here = batch.part(of)
         one, other = earlier[here], later[here]
         wrong = batch.at(of[here], trees.start[other]) < batch.at(of[here], trees.start[one])
@@ -253,11 +181,12 @@ def _unsorted(
     return found
 
 
-def _sort_twins(times: I8, trees: SpanTrees, units: slice, shapes: U8) -> tuple[I8, Columns]:
-    """Sort siblings with equal shapes by start, in every request, moving the times of their subtrees.
+def _sorted_twins(times: I8, trees: SpanTrees, units: slice, shapes: U8) -> Columns:
+    """[columns, requests]: original column of each time once siblings with equal shapes, with their subtrees,
+    are sorted by start in every request.
 
-    units: range of the structure's units. Deepest siblings are sorted first, so that a subtree is sorted
-    before it is moved. Returns (sorted copy of `times`, [columns, requests] original column of each time).
+    times: int64[columns, requests], ns. units: range of the structure's units. Deepest siblings are sorted
+    first, so that a subtree is sorted before it is moved.
     """
     first = units.start
     parent, shape = (trees.parent[units] - first).tolist(), shapes[units].tolist()
@@ -289,24 +218,24 @@ def _sort_twins(times: I8, trees: SpanTrees, units: slice, shapes: U8) -> tuple[
             for rows in zip(*map(columns, twins), strict=True):
                 for cells in (times, moved):
                     cells[list(rows)] = np.take_along_axis(cells[list(rows)], order, axis=0)
-    return times, moved
+    return moved
 
 
 def _mean_ns(drafts: Sequence[Draft]) -> tuple[F8, I8]:
     """(float64[stored nodes of all drafts] mean time over the draft's requests, ns; int64[drafts] index of
     each draft's first node)."""
     sums = []
-    cells = np.array([draft.times.size for draft in drafts], dtype=np.int64)
+    cells = np.array([draft.category.node_ns.size for draft in drafts], dtype=np.int64)
     for part in uneven_blocks(cells, MANY_CELLS):
-        matrices = [draft.times for draft in drafts[part]]
+        matrices = [draft.category.node_ns for draft in drafts[part]]
         if len(matrices) == 1:
             sums.append(matrices[0].sum(axis=1))
             continue
         size = np.repeat([one.shape[1] for one in matrices], [len(one) for one in matrices])
         flat = np.concatenate([one.ravel() for one in matrices])
         sums.append(np.add.reduceat(flat, np.cumsum(size) - size))
-    n_nodes = np.array([len(draft.times) for draft in drafts], dtype=np.int64)
-    n = np.repeat([draft.n_requests for draft in drafts], n_nodes)
+    n_nodes = np.array([len(draft.category.node_ns) for draft in drafts], dtype=np.int64)
+    n = np.repeat([draft.category.n_requests for draft in drafts], n_nodes)
     return np.concatenate([np.zeros(0, np.int64), *sums]) / n, np.cumsum(n_nodes) - n_nodes
 
 
@@ -316,27 +245,26 @@ def _span_graphs(
     drafts: Sequence[Draft],
     parts: _Parts,
     part_of: I8,
-    changed: Sequence[tuple[int, _Place, int]],
+    changed: Sequence[tuple[int, int, int]],
 ) -> DraftGraphs:
     """Build the graphs of all drafts of structures of spans.
 
     kin: families of all parts. relation: int8[pairs of `kin`]. part_of: int64[drafts], part of each draft.
-    changed: decisions of a draft's requests, as (draft, row or pair of `kin`, unit that takes the row or
-    relation of the pair).
+    changed: decisions of a draft's requests, as (draft, place, decision) of `decided_alone`.
     """
     trees, _ = kin.trees.taken(part_of)
-    mine, row_of, pair_of = kin.taken(part_of, trees)
+    mine, _, pair_of = kin.taken(part_of, trees)
     relation, unit = relation[pair_of].copy(), mine.unit.copy()
-    row_draft = mine.structure
-    pair_draft = row_draft[mine.first]
-    for draft, place, value in changed:
-        of, original = (pair_draft, pair_of) if place.is_pair else (row_draft, row_of)
-        begin = int(np.searchsorted(of, draft))
-        at = begin + place.number - int(original[begin])
-        if place.is_pair:
-            relation[at] = value
+    number = np.arange(len(drafts) + 1)
+    first_row, first_pair = (
+        np.searchsorted(of, number) for of in (mine.structure, mine.structure[mine.first])
+    )
+    for draft, place, decided in changed:
+        row = first_row[draft] + place
+        if row < first_row[draft + 1]:
+            unit[row] = decided + trees.first[draft]
         else:
-            unit[at] = value + trees.first[draft] - kin.trees.first[part_of[draft]]
+            relation[first_pair[draft] + row - first_row[draft + 1]] = decided
     mean, first_node = _mean_ns(drafts)
     mean_ns = mean[first_node[trees.structure] + trees.start]
     n_units = len(trees.parent)
@@ -449,7 +377,6 @@ def _shortened(kin: Families, unit: I8, earlier: I8, later: I8, rank: I8) -> tup
 
 def record_drafts(
     categories: Sequence[StoredCategory],
-    times: Sequence[I8],
     nodes: StructureNodes,
     structures: I8,
     labels: HostLabels,
@@ -458,8 +385,7 @@ def record_drafts(
     """(drafts of structures of activity records, their graphs); one draft per structure and set of host
     labels. O(nodes + edges).
 
-    times: [all structures], each int64[stored nodes, requests], ns, skew-corrected. structures: int64[n],
-    numbers of the structures of activity records.
+    structures: int64[n], numbers of the structures of activity records.
     """
     kept = _kept(nodes, settings)
     shortened = np.bincount(nodes.structure, ~kept, nodes.n_structures) > 0
@@ -492,11 +418,10 @@ def record_drafts(
     ends = place[every] + np.repeat(shift, n_edges)[:, None]
     label = (columns.name * len(labels.words) + columns.word) * (END + 1) + columns.side
     drafts = [
-        Draft(
-            category=categories[number],
-            structure=number,
-            rows=rows,
-            times=times[number] if rows is None else times[number][:, rows],
+        Draft.of(
+            categories[number],
+            number,
+            rows,
             nested=False,
             # Branches that differed in what was dropped may be interchangeable now.
             twins_by_row=bool(shortened[number])

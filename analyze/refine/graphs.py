@@ -1,15 +1,13 @@
 """Merge drafts into categories: nodes in canonical order, one key for equal graphs, one time matrix each.
 
-A draft is a refined graph before canonical ordering, with its requests. Its times may have been moved between
-interchangeable branches, request by request; `Draft.moved` holds the column that each time comes from. A
-node's host, failures and left-out children are looked up through `moved`, so that a host stays with its time.
-Settled times are consistent with the graph: clipped to the parent's span and to [0, response time], and never
-before a predecessor.
+A draft is a refined graph before canonical ordering, with its requests. Interchangeable branches may have
+been sorted, request by request; hosts, failures and left-out children moved with the times. Settled times are
+consistent with the graph: clipped to the parent and the request, and never before a predecessor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -19,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.cache_blocks import FEW_CELLS, MANY_CELLS, blocks, uneven_blocks
+from analyze.cache_blocks import FEW_CELLS, blocks
 from analyze.population import (
     NO_FAILURES,
     Category,
@@ -32,18 +30,16 @@ from analyze.population import (
     RecordedFailures,
     Source,
 )
-from analyze.ragged import Ragged
-from analyze.refine.stored import Operation, StoredCategory, row_order
+from analyze.refine.consensus import FlowBatch, flow_batches
+from analyze.refine.stored import Columns, Operation, StoredCategory, row_order
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I4, I8, U8
 from stitch.columnar.hashing import hash_word
-from stitch.columnar.runs import inverse, ranges
+from stitch.columnar.runs import inverse
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
 
-Columns = npt.NDArray[np.unsignedinteger[Any]]
-"""Array of column numbers of the stored structure, in the smallest unsigned dtype that holds them."""
 _Left = tuple[LeftBehind, ...]
 _N_SIDES = 3
 """Number of sides of nodes: POINT, START, END."""
@@ -142,7 +138,7 @@ class LeftOut(NamedTuple):
 
 
 def own_columns(n_columns: int, n_rows: int) -> Columns:
-    """[n_columns, n_rows]: every cell holds its column's number; initial value of `Draft.moved`."""
+    """[n_columns, n_rows]: every cell holds its column's number; sorted like times, for `Draft.moved`."""
     numbers: Columns = np.arange(n_columns).astype(np.min_scalar_type(n_columns))
     return np.repeat(numbers[:, None], n_rows, axis=1)
 
@@ -152,45 +148,47 @@ class Draft:
     """Requests of one stored category that get the same refined graph."""
 
     category: StoredCategory
+    """The requests, interchangeable branches in order of start."""
     structure: int
-    """Number of the stored category (index into `FlowMatrices.categories`)."""
-    rows: I8 | None
-    """int64[requests]: rows of `category` that belong to the draft, ascending; None: all rows."""
-    times: I8
-    """int64[stored nodes, requests]: skew-corrected times, ns since the request's start; interchangeable
-    branches are sorted by start."""
-    moved: Columns | None = None
-    """[stored nodes, requests]: stored column that each time came from when branches were sorted; None: no
-    time was moved. Hosts and failures are not moved, so look them up by this column."""
-    left_out: tuple[LeftOut, ...] = ()
-    """Deferred children (no response waits for them), which are not nodes of the graph."""
-    nested: bool = True
-    """True if nodes belong to spans, so that `NodeLinks` gives the nesting; False for activity records."""
-    shift: I8 | None = None
-    """int64[stored nodes, requests]: ns that the skew correction added to each time; None: nothing."""
-    twins_by_row: bool = False
-    """True if interchangeable branches may not be sorted by start yet, so that `assemble` has to sort them in
-    each request."""
+    """Number of the stored category."""
+    left_out: tuple[str, ...]
+    """Operations, `component/point[/label]`, of deferred children that are not among the nodes."""
+    left_column: I8
+    """[left out, requests] stored column of the calling span's start; [left out, 1] if equal in all."""
+    nested: bool
+    """True if nodes are sides of spans and points inside them, so that links give the nesting."""
+    twins_by_row: bool
+    """True if interchangeable branches may start in another order than their columns: sort each row."""
 
-    @property
-    def n_requests(self) -> int:
-        """Number of requests in the draft."""
-        return int(self.times.shape[1])
+    @staticmethod
+    def of(
+        category: StoredCategory,
+        structure: int,
+        rows: I8 | None,
+        left_out: Sequence[LeftOut] = (),
+        *,
+        nested: bool = True,
+        twins_by_row: bool = False,
+    ) -> Draft:
+        """Draft of a stored category, or of some rows (ascending) of it."""
+        columns = np.array([left.column for left in left_out], dtype=np.int64)[:, None]
+        operations = tuple(left.operation for left in left_out)
+        category = category if rows is None else category.of_rows(rows)
+        return Draft(category, structure, operations, columns, nested, twins_by_row)
 
     def of_rows(self, chosen: I8) -> Draft:
-        """Copy of the draft with the chosen requests only. chosen: int64[n], indices of requests,
-        ascending."""
+        """The draft for some of its requests. chosen: their rows, ascending."""
+        left = self.left_column
         return replace(
             self,
-            rows=chosen if self.rows is None else self.rows[chosen],
-            times=self.times[:, chosen],
-            moved=None if self.moved is None else self.moved[:, chosen],
-            shift=None if self.shift is None else self.shift[:, chosen],
+            category=self.category.of_rows(chosen),
+            left_column=left if left.shape[1] == 1 else left[:, chosen],
         )
 
-    def taken(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """[requests of the draft]: select from `values`, [requests of the stored category]."""
-        return values if self.rows is None else values[self.rows]
+    def moved(self, came: Columns) -> Draft:
+        """The draft with branches moved, see `StoredCategory.moved`."""
+        category, went = self.category.moved(came)
+        return replace(self, category=category, left_column=went[self.left_column[:, 0]])
 
 
 def equal_rows(columns: npt.NDArray[np.signedinteger]) -> tuple[I8, I8]:
@@ -319,18 +317,17 @@ def _by_row(draft: Draft, number: int, graphs: DraftGraphs, labels: _Labels, ord
     each draft."""
     nodes, graph = slice(*graphs.first[number : number + 2].tolist()), graphs.of_draft(number)
     order, column = orders[nodes], graph.nodes.column
-    times = np.ascontiguousarray(draft.times[column].T)
+    times = np.ascontiguousarray(draft.category.node_ns[column].T)
     members = np.zeros(len(times), dtype=np.int64)
     hashes = labels._replace(code=labels.code[nodes]).hashed(graph.nodes.response)
     dag = Dags(graph.first, hashes, graph.src, graph.dst)
     by_row = canonical_order(dag, times.reshape(-1), member=members).order.reshape(times.shape)
     if bool((by_row == order).all()):
         return draft
-    settled, moved = draft.times.copy(), own_columns(*draft.times.shape)
+    came = own_columns(*draft.category.node_ns.shape)
     # Position p of a request is its node by_row[p]; the shared order has node order[p] there.
-    settled[column[order]] = np.take_along_axis(times, by_row, axis=1).T
-    moved[column[order]] = column[by_row].T
-    return replace(draft, times=settled, moved=moved)
+    came[column[order]] = column[by_row].T
+    return draft.moved(came)
 
 
 class _Times(NamedTuple):
@@ -349,7 +346,7 @@ class _Made:
 
     def __init__(self, drafts: Sequence[Draft], graphs: DraftGraphs, labels: _Labels) -> None:
         self.drafts, self.graphs, self.labels = drafts, graphs, labels
-        self.fitting = _fitting_times(drafts, graphs)
+        self.contradicted = _contradicted(drafts, graphs)
         nodes, links = graphs.nodes, graphs.links
         base = np.repeat(graphs.first[:-1], np.diff(graphs.first))
         self.code = labels.code.tolist()
@@ -399,32 +396,30 @@ class _Made:
         )
 
     def _times(self, number: int) -> _Times:
-        """Times of draft `number`, consistent with its graph. Call at most once per draft."""
-        if number in self.fitting:
-            return self.fitting.pop(number)
-        return _settle(self.drafts[number].times, self.graphs.of_draft(number))
+        """Settled times of a draft."""
+        stored, (nodes, _, responses) = self.drafts[number].category.node_ns, self._ranges(number)
+        if self.contradicted[number]:
+            return _settle(stored, self.graphs.of_draft(number))
+        times = stored[self.graphs.nodes.column[nodes]]
+        return _Times(times, np.maximum(times[self.responses[responses]].max(axis=0), 0), None)
 
     def category(self, root: str, key: str, numbers: Sequence[int]) -> Category:
         """Merge drafts that have the same graph into one category. numbers: the drafts' numbers."""
         graph = self.graph(root, key, numbers[0])
-        members = [self.drafts[number] for number in numbers]
+        drafts = [self.drafts[number] for number in numbers]
+        members = [draft.category for draft in drafts]
         settled = [self._times(number) for number in numbers]
         columns = [self.graphs.nodes.column[self._ranges(number)[0]] for number in numbers]
         skewed = np.zeros(len(graph.edges), dtype=np.bool_)
-        for draft, column, times in zip(members, columns, settled, strict=True):
-            skewed |= _changed_edges(draft, graph.edges, column, times)
+        for one, column, times in zip(members, columns, settled, strict=True):
+            skewed |= _changed_edges(one, graph.edges, column, times)
         start_ns, sample, weight, status = (
-            _joined([draft.taken(getattr(draft.category, name)) for draft in members])
+            _joined([getattr(one, name) for one in members])
             for name in ("start_ns", "sample", "weight", "status")
         )
         node_ns = _joined([one.node_ns for one in settled], axis=1)
         response_ns = _joined([one.response_ns for one in settled])
-        ids = [
-            draft.category.request_id
-            if draft.rows is None
-            else draft.category.request_id.take(pa.array(draft.rows))
-            for draft in members
-        ]
+        ids = [one.request_id for one in members]
         request_id = ids[0] if len(ids) == 1 else pa.concat_arrays(ids)
         order: I8 | slice = slice(None)
         if len(members) > 1:
@@ -432,7 +427,7 @@ class _Made:
             node_ns = np.take(node_ns, order, axis=1)
             request_id = request_id.take(pa.array(order))
         sources, source = _sources(members)
-        origin, left_behind = _left_behind(members, columns)
+        origin, left_behind = _left_behind(drafts, columns)
         return Category(
             graph=graph,
             node_ns=node_ns,
@@ -442,7 +437,7 @@ class _Made:
             sample=sample[order],
             status=status[order],
             request_id=request_id,
-            stored=tuple(sorted({draft.category.key for draft in members})),
+            stored=tuple(sorted({one.key for one in members})),
             skewed_edges=skewed,
             host=_hosts(members, columns, order),
             failures=_failures(members, columns, order),
@@ -469,50 +464,34 @@ def _template(labels: Sequence[GraphNode], edges: I4, responses: I4, mate: I4, d
     )
 
 
-def _hosts(members: Sequence[Draft], columns: Sequence[I8], order: I8 | slice) -> Codes:
-    """[nodes, rows]: host codes of a category; a broadcast view if all rows have the same hosts.
+def _hosts(members: Sequence[StoredCategory], columns: Sequence[I8], order: I8 | slice) -> Codes:
+    """[positions, rows] host codes; a broadcast view if all rows have the same hosts.
 
     columns: [drafts], each int64[nodes], stored column of each node. order: row of the concatenated drafts
     that becomes each row of the category.
     """
-    parts = []
-    for draft, column in zip(members, columns, strict=True):
-        stored = draft.category.host if draft.rows is None else draft.category.host[:, draft.rows]
-        if draft.moved is None:
-            parts.append(stored[column])
-        else:
-            parts.append(np.take_along_axis(stored, draft.moved[column].astype(np.int64), axis=0))
+    parts = [one.host[column] for one, column in zip(members, columns, strict=True)]
     first = parts[0][:, :1].copy()
     if all((part == first).all() for part in parts):
         return np.broadcast_to(first, (len(first), sum(part.shape[1] for part in parts)))
     return np.ascontiguousarray(_joined(parts, axis=1)[:, order])
 
 
-def _failures(members: Sequence[Draft], columns: Sequence[I8], order: I8 | slice) -> RecordedFailures:
-    """Failures at the nodes of a category's graph, sorted by (row, node).
-
-    columns: [drafts], each int64[nodes], stored column of each node. Row i of the category is row `order[i]`
-    of the concatenated drafts."""
-    if not any(len(draft.category.failures.row) for draft in members):
+def _failures(
+    members: Sequence[StoredCategory], columns: Sequence[I8], order: I8 | slice
+) -> RecordedFailures:
+    """Failures at nodes of the graph; row `i` of the category is row `order[i]` of the concatenated
+    drafts."""
+    if not any(len(one.failures.row) for one in members):
         return NO_FAILURES
     rows, positions, errors, first_row = [], [], [], 0
-    for draft, column_of in zip(members, columns, strict=True):
-        failures = draft.category.failures
-        at, mine = failures.row.astype(np.int64), np.arange(len(failures.row))
-        if draft.rows is not None:
-            at = np.searchsorted(draft.rows, failures.row)
-            at[at == len(draft.rows)] = 0
-            mine = np.flatnonzero(draft.rows[at] == failures.row)
-            at = at[mine]
-        column = failures.position[mine].astype(np.int64)
-        if draft.moved is not None:
-            column = _moved_to(draft.moved, at, column)
-        place = _node_of(column_of, draft)[column]
+    for one, column in zip(members, columns, strict=True):
+        place = _node_of(column, len(one.node_ns))[one.failures.position]
         kept = np.flatnonzero(place >= 0)
-        rows.append(at[kept] + first_row)
+        rows.append(one.failures.row[kept] + first_row)
         positions.append(place[kept])
-        errors.append(failures.error[mine][kept])
-        first_row += draft.n_requests
+        errors.append(one.failures.error[kept])
+        first_row += one.n_requests
     rank = np.empty(first_row, dtype=np.int32)
     rank[order] = np.arange(first_row, dtype=np.int32)
     row, position = rank[np.concatenate(rows)], np.concatenate(positions)
@@ -520,41 +499,28 @@ def _failures(members: Sequence[Draft], columns: Sequence[I8], order: I8 | slice
     return RecordedFailures(row[by_row], position[by_row], np.concatenate(errors)[by_row])
 
 
-def _node_of(column: I8, draft: Draft) -> I4:
-    """int32[stored columns]: node whose time is in that column; -1 if no node's is. column: int64[nodes],
-    stored column of each node."""
-    node = np.full(len(draft.times), -1, dtype=np.int32)
+def _node_of(column: I8, n_columns: int) -> I4:
+    """[stored columns] node with that column's time; -1 for none. column: [nodes] stored column."""
+    node = np.full(n_columns, -1, dtype=np.int32)
     node[column] = np.arange(len(column))
     return node
 
 
-def _moved_to(moved: Columns, rows: I8, columns: I8) -> I8:
-    """int64[entries]: column to which the time of stored column `columns[i]` was moved in request `rows[i]`.
-
-    rows, columns: int64[entries]. O(entries · columns of `moved`)."""
-    found = np.empty(len(rows), dtype=np.int64)
-    for part in blocks(len(rows), len(moved), MANY_CELLS):
-        found[part] = np.argmax(moved[:, rows[part]] == columns[part], axis=0)
-    return found
-
-
-def _sources(members: Sequence[Draft]) -> tuple[tuple[Source, ...], I4 | None]:
-    """(`Category.sources`, `Category.source` or None if there is one source); rows in the order of the
-    drafts."""
-    each = [Source(draft.category.key, draft.category.positions) for draft in members]
+def _sources(members: Sequence[StoredCategory]) -> tuple[tuple[Source, ...], I4 | None]:
+    """(`sources`, [rows] `source`) of `Category`; rows in the order of the drafts."""
+    each = [Source(one.key, one.positions) for one in members]
     sources = tuple(sorted(set(each), key=lambda one: (one.key, one.positions or ())))
     if len(sources) == 1:
         return sources, None
-    n_rows = [draft.n_requests for draft in members]
+    n_rows = [one.n_requests for one in members]
     return sources, np.repeat(np.array([sources.index(one) for one in each], dtype=np.int32), n_rows)
 
 
-def _left_behind(members: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | None, tuple[_Left, ...]]:
-    """(`Category.origin`, `Category.left_behind`): int32[rows] index of each row's set of deferred children,
-    and the distinct sets; rows in the order of the drafts. The index is None if there is at most one set."""
-    if not any(draft.left_out for draft in members):
+def _left_behind(drafts: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | None, tuple[_Left, ...]]:
+    """([rows] index, distinct sets of children left out) for `Category`; rows in the order of the drafts."""
+    if not any(draft.left_out for draft in drafts):
         return None, ()
-    parts = [_left_variants(draft, column) for draft, column in zip(members, columns, strict=True)]
+    parts = [_left_variants(draft, column) for draft, column in zip(drafts, columns, strict=True)]
     words = sorted({variant for variants, _ in parts for variant in variants})
     if len(words) == 1:
         return None, (words[0],)
@@ -564,111 +530,65 @@ def _left_behind(members: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | 
 
 
 def _left_variants(draft: Draft, column_of: I8) -> tuple[list[_Left], I8]:
-    """(distinct sets of deferred children of the draft, int64[rows] index of each row's set).
-
-    There can be several sets if branches were sorted. column_of: int64[nodes], stored column of each node."""
-    column = np.array([left.column for left in draft.left_out], dtype=np.int64)
-    rows = np.arange(draft.n_requests, dtype=np.int64)
-    if draft.moved is None or not len(column):
-        columns, of_row = column[None, :], np.zeros(len(rows), dtype=np.int64)
-    else:
-        moved = draft.moved
-        by_row = np.stack([_moved_to(moved, rows, np.full(len(rows), at)) for at in column.tolist()])
-        first, of_row = equal_rows(by_row)
-        columns = by_row[:, first].T
-    nodes = _node_of(column_of, draft)[columns]
-    operations = [left.operation for left in draft.left_out]
-    variants = [tuple(sorted(map(LeftBehind, row, operations))) for row in nodes.tolist()]
+    """(distinct sets of children left out, [rows] index of each row's set); several if branches were
+    sorted."""
+    first, of_row = equal_rows(draft.left_column)
+    if draft.left_column.shape[1] == 1:
+        of_row = np.zeros(draft.category.n_requests, dtype=np.int64)
+    nodes = _node_of(column_of, len(draft.category.node_ns))[draft.left_column[:, first].T]
+    variants = [tuple(sorted(map(LeftBehind, row, draft.left_out))) for row in nodes.tolist()]
     return variants, of_row
 
 
-def _changed_edges(draft: Draft, edges: I4, column: I8, times: _Times) -> B1:
-    """bool[edges]: True if the skew correction, or making times consistent with the graph, changed the edge's
-    latency in any request.
-
-    edges: int32[edges, 2] nodes. column: int64[nodes], stored column of each node."""
+def _changed_edges(category: StoredCategory, edges: I4, column: I8, times: _Times) -> B1:
+    """[edges] True if the skew correction or the settling changed an edge's latency in any request."""
     changed = np.zeros(len(edges), dtype=np.bool_)
     moved = np.zeros(len(edges), dtype=np.bool_) if times.moved is None else times.moved[edges].any(axis=1)
     for number in np.flatnonzero(moved).tolist():
         src, dst = edges[number]
-        before = draft.times[column[dst]] - draft.times[column[src]]
+        before = category.node_ns[column[dst]] - category.node_ns[column[src]]
         changed[number] = bool((before != times.node_ns[dst] - times.node_ns[src]).any())
-    if draft.shift is not None:
+    if category.shift is not None:
         for number in np.flatnonzero(~changed).tolist():
             src, dst = column[edges[number]]
-            changed[number] = bool((draft.shift[dst] != draft.shift[src]).any())
+            changed[number] = bool((category.shift[dst] != category.shift[src]).any())
     return changed
 
 
-def _fitting_times(drafts: Sequence[Draft], graphs: DraftGraphs) -> dict[int, _Times]:
-    """Draft number -> times, for small drafts whose stored times need no change to fit their graphs.
+def _contradicted(drafts: Sequence[Draft], graphs: DraftGraphs) -> B1:
+    """[drafts] True if the times of any request contradict the graph; few do. O(edges · requests)."""
+    nodes, links, draft = graphs.nodes, graphs.links, graphs.draft
+    below, under = np.flatnonzero(links.below >= 0), np.flatnonzero(links.above >= 0)
+    # Pairs of nodes of which the first must not be later. All nodes come after the root.
+    earlier = np.concatenate((links.below[below], under, graphs.src))
+    later = np.concatenate((below, links.above[under], graphs.dst))
+    by_draft = np.argsort(draft[later], kind="stable")
+    earlier, later = earlier[by_draft], later[by_draft]
+    inside, answering = np.flatnonzero((links.above < 0) & ~nodes.deferred), np.flatnonzero(nodes.response)
+    categories = [one.category for one in drafts]
+    width = np.bincount(draft[later], minlength=len(drafts))
+    width += np.array([len(one.node_ns) for one in categories])
+    found = np.zeros(len(drafts), dtype=np.bool_)
+    for batch in flow_batches(categories, width, FEW_CELLS):
 
-    Small: at most `FEW_CELLS` cells (nodes · requests). Drafts that are absent need `_settle`."""
-    n_nodes = np.diff(graphs.first)
-    n_requests = np.array([draft.n_requests for draft in drafts])
-    few = np.flatnonzero(n_nodes * n_requests <= FEW_CELLS)
-    n_stored = np.array([len(draft.times) for draft in drafts])
-    return {
-        number: times
-        for part in uneven_blocks((n_stored * n_requests)[few], FEW_CELLS)
-        for number, times in _fitting(drafts, graphs, few[part], n_requests)
-    }
+        def times(rows: I8, batch: FlowBatch = batch) -> I8:
+            return batch.at(draft[rows], nodes.column[rows])
 
-
-def _fitting(
-    drafts: Sequence[Draft], graphs: DraftGraphs, numbers: I8, n_requests: I8
-) -> Iterator[tuple[int, _Times]]:
-    """Yield (number, times) for those drafts in `numbers` whose stored times already fit their graphs.
-
-    n_requests: int64[all drafts]."""
-    matrices = [drafts[number].times for number in numbers.tolist()]
-    stored = np.concatenate([matrix.ravel() for matrix in matrices])
-    n_nodes, of = np.diff(graphs.first)[numbers], n_requests[numbers]
-    first_cell = np.cumsum([0, *(matrix.size for matrix in matrices[:-1])])
-    node = ranges(graphs.first[numbers], n_nodes)
-    draft = np.repeat(np.arange(len(numbers)), n_nodes)
-    layout, request = Ragged.of(of[draft]), Ragged.of(of)
-    raw = stored[layout.at(first_cell[draft] + graphs.nodes.column[node] * of[draft])]
-    answering = np.flatnonzero(graphs.nodes.response[node])
-    answers = Ragged.of(of[draft[answering]])
-    response_ns = np.zeros(request.n_cells, dtype=np.int64)
-    np.maximum.at(
-        response_ns, answers.at(request.first[draft[answering]]), raw[answers.at(layout.first[answering])]
-    )
-    # Rows whose times must not be after those of other rows, by their first cells; responses come last.
-    first = np.zeros(int(graphs.first[-1]) + 1, dtype=np.int64)
-    first[node] = layout.first
-    below, above = graphs.links.below[node], graphs.links.above[node]
-    inside, under = np.flatnonzero((above < 0) & ~graphs.nodes.deferred[node]), np.flatnonzero(above >= 0)
-    n_edges = np.diff(graphs.first_edge)[numbers]
-    edge = ranges(graphs.first_edge[numbers], n_edges)
-    started = np.flatnonzero(below >= 0)
-    earlier = (layout.first[inside], first[below[started]], layout.first[under], first[graphs.src[edge]])
-    later = (
-        len(raw) + request.first[draft[inside]],
-        layout.first[started],
-        first[above[under]],
-        first[graphs.dst[edge]],
-    )
-    of_pair = np.concatenate(
-        (draft[inside], draft[started], draft[under], np.repeat(np.arange(len(numbers)), n_edges))
-    )
-    pairs, times = Ragged.of(of[of_pair]), np.concatenate((raw, response_ns))
-    wrong = times[pairs.at(np.concatenate(earlier))] > times[pairs.at(np.concatenate(later))]
-    fits = np.ones(len(numbers), dtype=np.bool_)
-    fits[pairs.spread(of_pair)[wrong]] = False
-    fits[layout.spread(draft)[raw < 0]] = False
-    ends = np.cumsum(n_nodes * of)
-    for at in np.flatnonzero(fits).tolist():
-        cells, mine = slice(ends[at] - n_nodes[at] * of[at], ends[at]), request.first[at]
-        yield (
-            int(numbers[at]),
-            _Times(raw[cells].reshape(n_nodes[at], of[at]), response_ns[mine : mine + of[at]], None),
-        )
+        mine, first, last = (rows[batch.part(draft[rows])] for rows in (inside, graphs.first[:-1], answering))
+        pairs = batch.part(draft[later])
+        latest = np.zeros(len(batch.sample), dtype=np.int64)
+        np.maximum.at(latest, batch.requests(draft[last]), times(last))
+        for rows, wrong in (
+            (later[pairs], times(earlier[pairs]) > times(later[pairs])),
+            (mine, times(mine) > latest[batch.requests(draft[mine])]),
+            (first, times(first) < 0),
+        ):
+            found[batch.layout(draft[rows]).spread(draft[rows])[wrong]] = True
+    return found
 
 
 def _settle(times: I8, graph: DraftGraphs) -> _Times:
-    """Make the times of one draft consistent with its graph. times: int64[stored nodes, requests], ns.
+    """Settle the times of one draft, which contradict its graph. times: [stored nodes, requests].
 
     The response time T is the latest response (at least 0). Awaited nodes are clipped to [0, T] and to their
     parent's span, then raised to their latest predecessor. Neither step moves a response past T, because all
@@ -687,15 +607,6 @@ def _settle(times: I8, graph: DraftGraphs) -> _Times:
         raw = times[column, rows]
         latest = np.maximum(raw[responses].max(axis=0), 0)
         response_ns[rows] = latest
-        if (
-            (raw >= 0).all()
-            and (raw[in_request] <= latest).all()
-            and (raw[before] >= raw[starts[before]]).all()
-            and (raw[behind] <= raw[ends[behind]]).all()
-            and (raw[sources] <= raw[targets]).all()
-        ):  # most graphs: they fit as they are
-            out[:, rows] = raw
-            continue
         t = raw.copy()
         np.maximum(t, 0, out=t, where=(starts < 0)[:, None])
         # A parent's start lies before its nodes and its end behind them: it is settled when they need it.

@@ -72,19 +72,16 @@ def _by_role(hosts: tuple[str, ...], components: frozenset[str], settings: Refin
 def _auto_components(
     flows: FlowMatrices, max_hosts: int, samples: Sequence[str]
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    seen: dict[str, B1] = {}
-    for category in flows.categories:
-        if category.has_spans:
-            continue
-        for component, host in zip(category.structure.component, category.host, strict=True):
-            marks = seen.setdefault(
-                component, np.zeros((flows.n_samples, len(flows.hosts) + 1), dtype=np.bool_)
-            )
-            marks[category.sample, host] = True
+    records = [category for category in flows.categories if not category.has_spans]
+    components = sorted({component for category in records for component in category.structure.component})
+    number = {component: at for at, component in enumerate(components)}
+    seen = np.zeros((len(components), flows.n_samples, len(flows.hosts) + 1), dtype=np.bool_)
+    for category in records:
+        node = np.array([number[component] for component in category.structure.component])
+        seen[node[:, None], category.sample, category.host] = True
     labelled = []
     notes = []
-    for component, marks in sorted(seen.items()):
-        known = marks[:, :-1]
+    for component, known in zip(components, seen[:, :, :-1], strict=True):
         if not 2 <= int(known.any(axis=0).sum()) <= max_hosts:
             continue
         renamed = _renamed(known[: len(samples)])

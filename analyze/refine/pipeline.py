@@ -8,7 +8,6 @@ put hosts into labels; bring nodes into canonical order; make times consistent w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,9 @@ import pyarrow as pa
 
 from analyze.population import DEFAULT_WINDOW_NS, PAIR, Population, Sample
 from analyze.refine.asynchrony import DEFERRED, find_asynchronous
-from analyze.refine.clocks import corrected_offsets, estimate_clocks
+from analyze.refine.clocks import corrected, estimate_clocks
 from analyze.refine.drafts import record_drafts, span_drafts
-from analyze.refine.graphs import Draft, LeftOut, assemble
+from analyze.refine.graphs import LeftOut, assemble
 from analyze.refine.hosts import decide_host_labels
 from analyze.refine.messages import with_messages
 from analyze.refine.settings import RefineSettings
@@ -52,21 +51,20 @@ def refine(
     message_notes: tuple[str, ...] = ()
     if settings.messages:
         matrices, message_notes = with_messages(matrices, len(samples[:n_compared]))
-    categories = matrices.categories
-    nodes = StructureNodes.of([category.structure for category in categories])
+    nodes = StructureNodes.of([category.structure for category in matrices.categories])
     trees = SpanTrees.of(nodes)
     clocks = estimate_clocks(matrices, trees, settings, len(samples[:n_compared]))
-    times = [corrected_offsets(number, category, trees, clocks) for number, category in enumerate(categories)]
+    matrices = corrected(matrices, trees, clocks)
     names = [sample.name for sample in samples[:n_compared]]
-    trees, left_out, async_notes = _pruned(matrices, times, trees, settings, names)
-    kin, relation, order_notes = _ordered(matrices, times, trees, settings, names)
+    trees, left_out, async_notes = _pruned(matrices, trees, settings, names)
+    kin, relation, order_notes = _ordered(matrices, trees, settings, names)
     labels = decide_host_labels(matrices, settings, names)
     records = np.flatnonzero(np.diff(trees.first) == 0)
-    drafts, graphs = span_drafts(categories, times, kin, relation, left_out, labels, settings)
-    of_records, record_graphs = record_drafts(categories, times, nodes, records, labels, settings)
+    drafts, graphs = span_drafts(matrices.categories, kin, relation, left_out, labels, settings)
+    of_records, record_graphs = record_drafts(matrices.categories, nodes, records, labels, settings)
     return Population(
         categories=assemble(
-            [_shifted(draft, times) for draft in (*drafts, *of_records)],
+            (*drafts, *of_records),
             graphs.followed_by(record_graphs),
             nodes.names,
             labels.words,
@@ -104,19 +102,8 @@ def _assessed(flows: pa.Table, n_samples: int) -> tuple[pa.Table, dict[str, Any]
     }
 
 
-def _shifted(draft: Draft, times: Sequence[I8]) -> Draft:
-    """The draft with `shift` set to the ns that the skew correction added; unchanged if nothing was added.
-
-    times: [structures], each int64[stored nodes, requests], skew-corrected."""
-    corrected, stored = times[draft.structure], draft.category.node_ns
-    if corrected is stored:
-        return draft
-    return replace(draft, shift=draft.taken((corrected - stored).T).T)
-
-
 def _pruned(
     matrices: FlowMatrices,
-    times: Sequence[I8],
     trees: SpanTrees,
     settings: RefineSettings,
     samples: Sequence[str],
@@ -128,7 +115,7 @@ def _pruned(
     if settings.level == "L3":
         trees = trees.boundaries()
     if settings.find_asynchrony:
-        left, waited, behind, notes = find_asynchronous(matrices, times, trees, settings, samples)
+        left, waited, behind, notes = find_asynchronous(matrices, trees, settings, samples)
         trees = trees.left_behind(left, waited, behind, keep_ends=settings.keep_deferred)
     if settings.keep_deferred:
         return trees, {}, notes
@@ -143,7 +130,6 @@ def _pruned(
 
 def _ordered(
     matrices: FlowMatrices,
-    times: Sequence[I8],
     trees: SpanTrees,
     settings: RefineSettings,
     samples: Sequence[str],
@@ -154,7 +140,7 @@ def _ordered(
     kin = families(trees, most)
     if not settings.order_siblings:
         return kin, np.zeros(0, np.int8), ()
-    votes = order_evidence(matrices.categories, times, kin, settings, len(samples))
+    votes = order_evidence(matrices.categories, kin, settings, len(samples))
     consensus = decide_order(votes, kin.children, settings, samples)
     n_children = np.bincount(trees.parent[trees.awaited & (trees.parent >= 0)], minlength=len(trees.parent))
     crowded = np.unique(trees.structure[n_children > most]).tolist()

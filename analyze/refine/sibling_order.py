@@ -26,7 +26,7 @@ loads beside each other, then page<.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property, lru_cache
@@ -37,11 +37,11 @@ import numpy as np
 from analyze.cache_blocks import FEW_CELLS
 from analyze.numbering import Numbering, first_numbered
 from analyze.ragged import Ragged
-from analyze.refine.consensus import Answers, Asked, FlowBatch, ask
+from analyze.refine.consensus import Answers, Asked, FlowBatch, ask, flow_batches
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import Operation, StoredCategory
-from schemas.arrays import B1, I1, I8
+from schemas.arrays import B1, I1, I8, U8
 from stitch.columnar.runs import offsets, ranges, rank_in_runs, run_starts
 
 _MOVED = 0.2
@@ -229,102 +229,68 @@ def pair_rows(n_rows: int) -> tuple[I8, I8]:
     return first, second
 
 
-def occurrence_times(times: I8, starts: I8, ends: I8, groups: Iterable[Sequence[int]]) -> tuple[I8, I8]:
-    """(starts, ends) of a family's rows in one structure, each int64[rows, requests], ns.
-
-    times: int64[stored nodes, requests], ns. starts, ends: int64[rows], stored column of each child's start
-    and end. groups: the rows of each operation, ascending; calls of an operation are sorted by start in each
-    request, equal starts by column.
-    """
-    start, end = times[starts], times[ends]
-    for group in groups:
-        rows = list(group)
-        order = np.argsort(start[rows], axis=0, kind="stable")
-        start[rows] = np.take_along_axis(start[rows], order, axis=0)
-        end[rows] = np.take_along_axis(end[rows], order, axis=0)
-    return start, end
-
-
-def slack_ns(duration: I8, settings: RefineSettings) -> I8:
-    """Maximum overlap, ns, at which two children still count as sequential. duration: of their parent, ns.
-
-    `_order_times` limits the overlap further, by the durations of the children.
-    """
-    slack: I8 = np.maximum(settings.slack_ns, (duration * settings.slack_share).astype(np.int64))
-    return slack
-
-
-def _order_times(starts: I8, ends: I8, slack: I8) -> tuple[I8, I8]:
-    """(middles, late starts), ns, shaped as `starts`: times that decide whether row a runs before row b.
-
-    a runs before b iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. This means `end[a] <= start[b]
-    + epsilon` with epsilon = min(slack of the parent, half of the shorter duration of a and b), split so that
-    each side depends on one row only: the overlap may be at most the slack and half of b (late start), and at
-    most half of a (middle, which also ensures that a starts first).
-    """
-    half = np.maximum(ends - starts, 0) >> 1
-    late_starts = starts + np.minimum(slack, half)
-    return np.maximum(ends - half, starts), late_starts
-
-
-def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int) -> I1:
-    """int8[requests]: relation of rows `first` and `second`: FIRST_SECOND, SECOND_FIRST or PARALLEL.
-
-    starts, ends: int64[rows, requests], ns. slack: int64[requests], `slack_ns` of the rows' parent, ns.
-    """
-    middles, late_starts = _order_times(starts, ends, slack)
-    after = (middles[second] <= starts[first]) & (ends[second] <= late_starts[first])
-    before = (middles[first] <= starts[second]) & (ends[first] <= late_starts[second])
-    relation: I1 = np.zeros(starts.shape[1], dtype=np.int8)
-    relation[after] = SiblingRelation.SECOND_FIRST
-    relation[before] = SiblingRelation.FIRST_SECOND  # of two that take no time at one moment, too
-    return relation
-
-
 class _RowTimes(NamedTuple):
-    """Times of children (rows of `Families`) in a batch of requests: int64[cells], ns since the request's
-    start; cells are (row, request)."""
+    """Times of the rows of families in a batch of requests; arrays are [cells]."""
 
     layout: Ragged
     """Layout of the arrays of times: one row per row of `Families` in the batch, one cell per request."""
     base: int
     """Index in `Families` of the batch's first row."""
+    unit: I8
+    """Unit that is the row in the request: calls of one operation by start, equal starts in column order."""
     start: I8
     end: I8
     middle: I8
-    """int64[cells]: middle of the child's duration; see `_order_times`."""
+    """int64[cells]: middle of the child's duration; see `of`."""
     late_start: I8
-    """int64[cells]: start of the child plus the allowed overlap; see `_order_times`."""
+    """int64[cells]: start of the child plus the allowed overlap; see `of`."""
 
+    @staticmethod
+    def of(kin: Families, groups: Sequence[I8], batch: FlowBatch, settings: RefineSettings) -> _RowTimes:
+        """Times of all rows of a batch. groups: those of `kin`.
 
-def _row_times(kin: Families, groups: Sequence[I8], batch: FlowBatch, settings: RefineSettings) -> _RowTimes:
-    """Times of all rows of a batch; in each request, a parent's calls of one operation are sorted by start,
-    equal starts by column. groups: `kin.groups()`."""
-    trees = kin.trees
-    mine = batch.part(kin.structure)
-    unit = kin.unit[mine]
-    structure = trees.structure[unit]
-    layout = batch.layout(structure)
-    starts, ends = batch.at(structure, trees.start[unit]), batch.at(structure, trees.end[unit])
-    for rows in groups:
-        of = kin.structure[rows[:, 0]]
-        here = batch.part(of)
-        alike = batch.layout(of[here])
-        cells = np.stack([alike.at(layout.first[row - mine.start]) for row in rows[here].T])
-        order = np.argsort(starts[cells], axis=0, kind="stable")
-        for times in (starts, ends):
-            times[cells] = np.take_along_axis(times[cells], order, axis=0)
-    families_ = batch.part(trees.structure[kin.parent])
-    parent = kin.parent[families_]
-    of = trees.structure[parent]
-    slack = slack_ns(batch.at(of, trees.end[parent]) - batch.at(of, trees.start[parent]), settings)
-    slack = slack[layout.at(batch.layout(of).first[kin.family[mine] - families_.start])]
-    return _RowTimes(layout, mine.start, starts, ends, *_order_times(starts, ends, slack))
+        `a` runs before `b` iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. That is S5's `end[a] <=
+        start[b] + epsilon`, epsilon = min(slack of the parent, half of the shorter of both), split so that
+        each side depends on one row only: the overlap may be at most the slack and half of `b` (late start),
+        and at most half of `a` (middle, which also makes `a` the one that starts first).
+        """
+        trees, mine = kin.trees, batch.part(kin.structure)
+        structure = kin.structure[mine]
+        layout = batch.layout(structure)
+        unit = layout.spread(kin.unit[mine])
+        starts = batch.at(structure, trees.start[kin.unit[mine]])
+        ends = batch.at(structure, trees.end[kin.unit[mine]])
+        for rows in groups:
+            of = kin.structure[rows[:, 0]]
+            here = batch.part(of)
+            alike = batch.layout(of[here])
+            cells = np.stack([alike.at(layout.first[row - mine.start]) for row in rows[here].T])
+            order = np.argsort(starts[cells], axis=0, kind="stable")
+            for values in (unit, starts, ends):
+                values[cells] = np.take_along_axis(values[cells], order, axis=0)
+        families_ = batch.part(trees.structure[kin.parent])
+        parent = kin.parent[families_]
+        of = trees.structure[parent]
+        duration = batch.at(of, trees.end[parent]) - batch.at(of, trees.start[parent])
+        slack = np.maximum(settings.slack_ns, (duration * settings.slack_share).astype(np.int64))
+        slack = slack[layout.at(batch.layout(of).first[kin.family[mine] - families_.start])]
+        half = np.maximum(ends - starts, 0) >> 1
+        late_starts = starts + np.minimum(slack, half)
+        return _RowTimes(layout, mine.start, unit, starts, ends, np.maximum(ends - half, starts), late_starts)
+
+    def cells(self, here: Ragged, rows: I8) -> I8:
+        """Cells of rows; here: layout with a row for each of `rows`."""
+        return here.at(self.layout.first[rows - self.base])
+
+    def order(self, a: I8, b: I8) -> tuple[B1, B1]:
+        """(cell `a` runs before `b`, `b` before `a`); of two that take no time at one moment the first."""
+        leads = (self.middle[a] <= self.start[b]) & (self.end[a] <= self.late_start[b])
+        follows = (self.middle[b] <= self.start[a]) & (self.end[b] <= self.late_start[a])
+        return leads, follows & ~leads
 
 
 def order_evidence(
     categories: Sequence[StoredCategory],
-    times: Sequence[I8],
     kin: Families,
     settings: RefineSettings,
     n_apart: int,
@@ -340,16 +306,87 @@ def order_evidence(
     structure, groups = kin.structure, list(kin.groups())
 
     def order(batch: FlowBatch, pairs: slice) -> tuple[B1, B1]:
-        row = _row_times(kin, groups, batch, settings)
+        rows = _RowTimes.of(kin, groups, batch, settings)
         here = batch.layout(structure[kin.first[pairs]])
-        a, b = (here.at(row.layout.first[side[pairs] - row.base]) for side in (kin.first, kin.second))
-        leads = (row.middle[a] <= row.start[b]) & (row.end[a] <= row.late_start[b])
-        follows = (row.middle[b] <= row.start[a]) & (row.end[b] <= row.late_start[a])
-        return leads, follows & ~leads
+        return rows.order(*(rows.cells(here, side[pairs]) for side in (kin.first, kin.second)))
 
     of = kin.family[kin.first]
     key = np.stack((kin.keys_number[of], kin.parent_key[of], kin.key[kin.first], kin.key[kin.second]), axis=1)
-    return ask(categories, times, Asked(structure[kin.first], key), n_apart, 2, order, cells)
+    return ask(categories, Asked(structure[kin.first], key), n_apart, 2, order, cells)
+
+
+def deciding_alone(kin: Families, relation: I1, shapes: U8) -> dict[int, I8]:
+    """Structure -> places at which each request decides: pairs without consensus, and rows of one operation,
+    related to others, whose calls differ in shape.
+
+    A place is a row of the structure, or its number of rows + one of its pairs. relation: [pairs]; shapes:
+    [units] equal for interchangeable subtrees.
+    """
+    related = np.zeros(len(kin.unit), dtype=np.bool_)
+    related[kin.first[relation != 0]] = related[kin.second[relation != 0]] = True
+    pair = np.flatnonzero(relation >= SiblingRelation.BY_TRACE)
+    rows, group = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    for alike in kin.groups():
+        shape = shapes[kin.unit[alike]]
+        differ = alike[related[alike].any(axis=1) & (shape != shape[:, :1]).any(axis=1)]
+        rows, group = np.append(rows, differ), np.append(group, np.repeat(differ[:, 0], differ.shape[1]))
+    at_row = np.concatenate((rows, kin.first[pair]))
+    structure, n = kin.structure[at_row], np.arange(kin.trees.n_structures + 1)
+    first_row, first_pair = np.searchsorted(kin.structure, n), np.searchsorted(kin.structure[kin.first], n)
+    place = np.concatenate((rows, np.diff(first_row)[kin.structure[kin.first[pair]]] + pair))
+    place -= np.where(np.arange(len(place)) < len(rows), first_row[structure], first_pair[structure])
+    # A family's rows by group, then its pairs.
+    order = np.lexsort((place, np.append(group, np.full(len(pair), len(kin.unit))), kin.family[at_row]))
+    found, begin = np.unique(structure[order], return_index=True)
+    return dict(zip(found.tolist(), np.split(place[order], begin)[1:], strict=True))
+
+
+def decided_alone(
+    categories: Sequence[StoredCategory],
+    kin: Families,
+    relation: I1,
+    places: Sequence[I8],
+    settings: RefineSettings,
+    cells: int = FEW_CELLS,
+) -> list[I8]:
+    """[structures] of [places, requests] decisions: unit, counted in its structure, that is the row; or
+    relation of the pair.
+
+    categories, kin, relation: of the structures whose requests decide at `places`, those of `deciding_alone`.
+    """
+    number, groups = np.arange(len(places) + 1), list(kin.groups())
+    of = np.repeat(number[:-1], [len(one) for one in places])
+    first_row, first_pair = (
+        np.searchsorted(one, number) for one in (kin.structure, kin.structure[kin.first])
+    )
+    at = np.concatenate(places) + first_row[of]
+    is_row = at < first_row[of + 1]
+    at = np.where(is_row, at, at - first_row[of + 1] + first_pair[of])
+    found = Ragged.of(np.array([one.n_requests for one in categories])[of])
+    decided, done = np.empty(found.n_cells, dtype=np.int64), np.zeros(len(places), dtype=np.int64)
+    width = np.diff(first_row) + np.bincount(of, minlength=len(places))
+    width += np.array([len(one.node_ns) for one in categories])
+    for batch in flow_batches(categories, width, cells):
+        times = _RowTimes.of(kin, groups, batch, settings)
+        here = np.arange(len(of))[batch.part(of)]
+        rows, pairs = here[is_row[here]], here[~is_row[here]]
+        of_row, of_pair = (batch.layout(of[chosen]) for chosen in (rows, pairs))
+        to_row, to_pair = (
+            layout.at(found.first[chosen] + done[of[chosen]])
+            for layout, chosen in ((of_row, rows), (of_pair, pairs))
+        )
+        unit = times.unit[times.cells(of_row, at[rows])]
+        decided[to_row] = unit - of_row.spread(kin.trees.first[of[rows]])
+        a, b = (times.cells(of_pair, side[at[pairs]]) for side in (kin.first, kin.second))
+        leads, follows = times.order(a, b)
+        # Of sequential components the start alone tells which comes first.
+        goes = of_pair.spread(relation[at[pairs]] == SiblingRelation.SEQUENTIAL)
+        leads = np.where(goes, times.start[a] <= times.start[b], leads)
+        ordered = np.where(follows | goes, SiblingRelation.SECOND_FIRST, SiblingRelation.PARALLEL)
+        decided[to_pair] = np.where(leads, SiblingRelation.FIRST_SECOND, ordered)
+        done[batch.first : batch.past] += batch.n_of
+    parts = np.split(decided, found.first[np.searchsorted(of, number[1:-1])])
+    return [part.reshape(len(one), -1) for part, one in zip(parts, places, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

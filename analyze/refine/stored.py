@@ -6,35 +6,29 @@ request: rows are grouped by one sort, and a category's matrices are slices of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from analyze.cache_blocks import blocks
+from analyze.cache_blocks import CACHE_CELLS, uneven_blocks
 from analyze.numbering import coded
 from analyze.population import NO_FAILURES, Codes, RecordedFailures
 from schemas.arrays import F8, I4, I8, U1
 from schemas.errors import LakeError
-from stitch.columnar.runs import whole
+from stitch.columnar.runs import inverse, list_lengths, offsets, whole
 from stitch.graph.placed import END, START
 from stitch.graph.template import Template
 from stitch.readings import templates_of
 
-_COLUMNS = [
-    "request_id",
-    "start_ns",
-    "category",
-    "offset_ns",
-    "host",
-    "weight",
-    "status",
-    "error_position",
-    "error_class",
-    "sample",
-]
+_REQUEST_COLUMNS = ["request_id", "start_ns", "weight", "status", "error_position", "error_class", "sample"]
+
+
+Columns = npt.NDArray[np.integer[Any]]
+"""Numbers of stored nodes."""
 
 
 class Operation(NamedTuple):
@@ -63,7 +57,8 @@ class StoredCategory:
     """Key of the structure in the lake: the flows' `category`."""
     structure: Template
     node_ns: I8
-    """int64[nodes, requests]: time of each node, ns since the request's start; C order."""
+    """int64[nodes, requests]: time of each node, ns since the request's start; C order. Skew is corrected
+    by `shift`."""
     host: Codes
     """[nodes, requests]: index into `FlowMatrices.hosts`; -1: unknown host. A view: do not write to it."""
     start_ns: I8
@@ -78,6 +73,8 @@ class StoredCategory:
     positions: tuple[int, ...] | None = None
     """For the work of a message, split off as a separate request: the node numbers that the work has in the
     stored structure. None: `structure` is the stored structure itself."""
+    shift: I8 | None = None
+    """int64[nodes, requests]: ns added by the skew correction, before branches were moved; None: none."""
 
     @property
     def n_requests(self) -> int:
@@ -87,7 +84,44 @@ class StoredCategory:
     @property
     def has_spans(self) -> bool:
         """True if the nodes are starts and ends of spans, False if they are activity records."""
-        return any(side in (START, END) for side in self.structure.side)
+        return START in self.structure.side or END in self.structure.side
+
+    def of_rows(self, chosen: I8) -> StoredCategory:
+        """Some of the requests. chosen: their rows, ascending."""
+        failures = self.failures
+        at = np.minimum(np.searchsorted(chosen, failures.row), len(chosen) - 1)
+        kept = chosen[at] == failures.row
+        return replace(
+            self,
+            node_ns=self.node_ns[:, chosen],
+            host=self.host[:, chosen],
+            start_ns=self.start_ns[chosen],
+            weight=self.weight[chosen],
+            sample=self.sample[chosen],
+            status=self.status[chosen],
+            request_id=self.request_id.take(pa.array(chosen)),
+            failures=RecordedFailures(
+                at[kept].astype(np.int32), failures.position[kept], failures.error[kept]
+            ),
+            shift=None if self.shift is None else self.shift[:, chosen],
+        )
+
+    def moved(self, came: Columns) -> tuple[StoredCategory, I8]:
+        """Move times, hosts and failures between interchangeable branches; and [nodes, requests] where each
+        node went. came: [nodes, requests] node from which the cell's content comes."""
+        went = np.empty(came.shape, dtype=np.int64)
+        np.put_along_axis(went, came, np.arange(len(came))[:, None], axis=0)
+        failures = self.failures
+        position = went[failures.position, failures.row].astype(np.int32)
+        return (
+            replace(
+                self,
+                node_ns=np.take_along_axis(self.node_ns, came, axis=0),
+                host=np.take_along_axis(self.host, came, axis=0),
+                failures=RecordedFailures(failures.row, position, failures.error),
+            ),
+            went,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,45 +146,101 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
     """
     if flows.num_rows == 0:
         return FlowMatrices((), (), (), (), n_samples)
-    flows = flows.select(_COLUMNS).combine_chunks()
     codes, words = coded(flows["category"])
-    keys = words.to_pylist()
+    keys, known = words.to_pylist(), read_structures(structures)
+    n_of = np.bincount(codes, minlength=len(keys))
+    used = np.flatnonzero(n_of).tolist()
+    if missing := [keys[code] for code in used if keys[code] not in known]:
+        raise LakeError(
+            f"Category {missing[0]} has no structure in its windows.", remedy="Run flowdiff fsck."
+        )
+    n_nodes = np.zeros(len(keys), dtype=np.int64)
+    n_nodes[used] = [known[keys[code]].n_nodes for code in used]
+    n_times, n_hosts = (
+        np.concatenate([list_lengths(chunk) for chunk in flows[name].chunks])
+        for name in ("offset_ns", "host")
+    )
+    if not np.array_equal(n_times, n_hosts):
+        raise LakeError("Flows with unlike numbers of node times and hosts.", remedy="Run flowdiff fsck.")
+    if (wrong := codes[n_times != n_nodes[codes]]).size:
+        raise LakeError(
+            f"A flow of category {keys[wrong[0]]} has other than {n_nodes[wrong[0]]} nodes.",
+            remedy="Run flowdiff fsck.",
+        )
     order = row_order(
         codes.astype(np.int64) * n_samples + flows["sample"].to_numpy(),
         flows["start_ns"].to_numpy(),
         flows["request_id"],
     )
+    first, first_cell = offsets(n_of), offsets(n_of * n_nodes)
+    column = inverse(order) - first[codes]
+    times, hosts, host_words = _cells(flows, first_cell[codes] + column, n_of[codes], n_nodes[codes])
+    rows = flows.select(_REQUEST_COLUMNS)
     if not np.array_equal(order, np.arange(len(order))):
-        flows = flows.take(pa.array(order)).combine_chunks()
-        codes = codes[order]
-    known = read_structures(structures)
-    host_list = whole(flows["host"])
-    host_codes, hosts = coded(pa.chunked_array([host_list.flatten()]))
-    failures, errors = _failures(flows)
-    statuses, status_words = coded(flows["status"])
-    offsets = whole(flows["offset_ns"])
-    bounds = offsets.offsets.to_numpy().astype(np.int64)
-    if not np.array_equal(bounds - bounds[0], _bounds_of(host_list)):
-        raise LakeError("Flows with unlike numbers of node times and hosts.", remedy="Run flowdiff fsck.")
-    columns = _Columns(
-        values=offsets.flatten().to_numpy(),
-        # The smallest type that holds them, -1 and the number of words.
-        hosts=host_codes.astype(np.min_scalar_type(-len(hosts) - 1)),
-        bounds=bounds - bounds[0],
-        start_ns=flows["start_ns"].to_numpy(),
-        weight=flows["weight"].to_numpy(),
-        sample=flows["sample"].to_numpy(),
-        status=statuses,
-        request_id=whole(flows["request_id"]),
-        failures=failures,
-    )
+        rows = rows.take(pa.array(order))
+    failures, errors = _failures(rows)
+    statuses, status_words = coded(rows["status"])
+    start_ns, weight, sample = (rows[name].to_numpy() for name in ("start_ns", "weight", "sample"))
+    request_id = whole(rows["request_id"])
+    categories = []
+    for code in used:
+        mine, cells = slice(*first[code : code + 2].tolist()), slice(*first_cell[code : code + 2].tolist())
+        shape = int(n_nodes[code]), int(n_of[code])
+        categories.append(
+            StoredCategory(
+                key=keys[code],
+                structure=known[keys[code]],
+                node_ns=times[cells].reshape(shape),
+                host=hosts[cells].reshape(shape),
+                start_ns=start_ns[mine],
+                weight=weight[mine],
+                sample=sample[mine],
+                status=statuses[mine],
+                request_id=request_id.slice(mine.start, shape[1]),
+                failures=_checked(failures.of_rows(mine), keys[code], shape[0]),
+            )
+        )
     return FlowMatrices(
-        tuple(_slices(codes, keys, known, columns)),
-        tuple(hosts.to_pylist()),
+        tuple(categories),
+        tuple(host_words.to_pylist()),
         tuple(status_words.to_pylist()),
         tuple(errors.to_pylist()),
         n_samples,
     )
+
+
+def _cells(flows: pa.Table, first: I8, step: I8, n_nodes: I8) -> tuple[I8, Codes, pa.StringArray]:
+    """([cells] times, [cells] host codes, hosts) of all matrices, one after another.
+
+    first, step: [rows] cell of the flow's first node, and distance of its nodes' cells; n_nodes: [rows].
+    Lists go to their cells a block of rows at a time: copies of whole columns would take new memory, which
+    costs more than to compute in it.
+    """
+    times = np.empty(int(n_nodes.sum()), dtype=np.int64)
+    batches = flows.select(["offset_ns", "host"]).to_batches()
+    coded_hosts = [
+        of if pa.types.is_dictionary(of.type) else of.dictionary_encode()
+        for of in (batch["host"].flatten() for batch in batches)
+    ]
+    words = pc.unique(pa.concat_arrays([of.dictionary for of in coded_hosts]))
+    words = words.take(pc.array_sort_indices(words))
+    # The smallest type that holds them, -1 and the number of words.
+    hosts: Codes = np.empty(len(times), dtype=np.min_scalar_type(-len(words) - 1))
+    at = 0
+    for batch, of in zip(batches, coded_hosts, strict=True):
+        rows, at = slice(at, at + batch.num_rows), at + batch.num_rows
+        size = n_nodes[rows]
+        code = pc.index_in(of.dictionary, value_set=words).to_numpy().astype(hosts.dtype)
+        code = np.append(code, hosts.dtype.type(-1))
+        index = of.indices.fill_null(len(code) - 1).to_numpy()
+        ns, begin = batch["offset_ns"].flatten().to_numpy(), offsets(size)
+        for block in uneven_blocks(size, CACHE_CELLS):
+            here = slice(begin[block.start], begin[block.stop])
+            mine = slice(rows.start + block.start, rows.start + block.stop)
+            node = np.arange(here.start, here.stop) - np.repeat(begin[:-1][block], size[block])
+            cell = np.repeat(first[mine], size[block]) + np.repeat(step[mine], size[block]) * node
+            times[cell], hosts[cell] = ns[here], code[index[here]]
+    return times, hosts, words
 
 
 def _failures(flows: pa.Table) -> tuple[RecordedFailures, pa.StringArray]:
@@ -168,64 +258,12 @@ def _failures(flows: pa.Table) -> tuple[RecordedFailures, pa.StringArray]:
     return RecordedFailures(row, positions.flatten().to_numpy(), codes), words
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Columns of the sorted flows; list columns (node times, hosts) are flattened, with offsets `bounds`."""
-
-    values: I8
-    hosts: Codes
-    bounds: I8
-    start_ns: I8
-    weight: F8
-    sample: U1
-    status: I4
-    request_id: pa.StringArray
-    failures: RecordedFailures
-
-
-def _slices(
-    codes: I4, keys: list[str], known: dict[str, Template], columns: _Columns
-) -> Iterator[StoredCategory]:
-    edges = np.flatnonzero(np.diff(codes)) + 1
-    for start, end in zip([0, *edges.tolist()], [*edges.tolist(), len(codes)], strict=True):
-        key = keys[codes[start]]
-        if key not in known:
-            raise LakeError(f"Category {key} has no structure in its windows.", remedy="Run flowdiff fsck.")
-        n_nodes = known[key].n_nodes
-        if np.any(np.diff(columns.bounds[start : end + 1]) != n_nodes):
-            raise LakeError(
-                f"A flow of category {key} has other than {n_nodes} nodes.", remedy="Run flowdiff fsck."
-            )
-        cells = slice(columns.bounds[start], columns.bounds[end])
-        yield StoredCategory(
-            key=key,
-            structure=known[key],
-            node_ns=_turned(columns.values[cells].reshape(end - start, n_nodes)),
-            host=columns.hosts[cells].reshape(end - start, n_nodes).T,
-            start_ns=columns.start_ns[start:end],
-            weight=columns.weight[start:end],
-            sample=columns.sample[start:end],
-            status=columns.status[start:end],
-            request_id=columns.request_id.slice(start, end - start),
-            failures=_checked(columns.failures.of_rows(slice(start, end)), key, n_nodes),
-        )
-
-
 def _checked(failures: RecordedFailures, key: str, n_nodes: int) -> RecordedFailures:
     if len(failures.position) and not 0 <= failures.position.min() <= failures.position.max() < n_nodes:
         raise LakeError(
             f"A flow of category {key} fails at a node it does not have.", remedy="Run flowdiff fsck."
         )
     return failures
-
-
-def _turned(rows: I8) -> I8:
-    """Transpose [rows, columns] to [columns, rows] in C order, block by block to stay within the CPU
-    cache."""
-    turned = np.empty(rows.shape[::-1], dtype=np.int64)
-    for block in blocks(*rows.shape):
-        turned[:, block] = rows[block].T
-    return turned
 
 
 def _bounds_of(lists: pa.ListArray) -> I8:

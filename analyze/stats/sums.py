@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.arrays import B1, F8, I8
+from stitch.columnar.runs import run_starts
 
 Integer = TypeVar("Integer", bound=np.integer[Any])
 Number = TypeVar("Number", bound=np.number[Any])
@@ -25,11 +26,13 @@ def keyed_sums(
     the distinct keys, columns of the sums), ascending by key. O(rows log rows).
     """
     key = _packed(keys)
+    if (key[1:] > key[:-1]).all():
+        return [*keys], [*values]
     order: I8 | None = None
-    if len(key) and not (key[1:] > key[:-1]).all():
+    if not (key[1:] >= key[:-1]).all():
         order = np.argsort(key, kind="stable")
         key = key[order]
-    starts = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1]))) if len(key) else np.zeros(0, int)
+    starts = np.flatnonzero(run_starts(key))
     first = starts if order is None else order[starts]
     if len(starts) == len(key):
         return [column[first] for column in keys], [column[first] for column in values]

@@ -87,9 +87,8 @@ def consensus(
 ) -> dict[tuple[frozenset[Key], Key, Key], str]:
     """What the refinement decides, in the oracle's words."""
     matrices = group_flows(flows, structures, 2)
-    times = [category.node_ns for category in matrices.categories]
     kin = families(trees_of(matrices), 99)
-    votes = order_evidence(matrices.categories, times, kin, SMALL, 2, cells)
+    votes = order_evidence(matrices.categories, kin, SMALL, 2, cells)
     names = [(f"{key.operation.component}/{key.operation.point}", key.occurrence) for key in kin.children]
     decided = decide_order(votes, kin.children, SMALL, ["reference", "problem"]).relation.tolist()
     rows = np.split(kin.key, np.cumsum(kin.size)[:-1])
@@ -113,7 +112,7 @@ def test_what_outlives_its_caller_is_the_oracles(kinds: list[list[Call]], cells:
     flows = group_flows(*stored([table(rows)]), 2)
     times = [category.node_ns for category in flows.categories]
     trees = trees_of(flows)
-    left, waited, behind, _ = find_asynchronous(flows, times, trees, ONE, ["reference", "problem"], cells)
+    left, waited, behind, _ = find_asynchronous(flows, trees, ONE, ["reference", "problem"], cells)
     first = trees.first[trees.structure]
     found = []
     for number in range(len(times)):
@@ -161,7 +160,7 @@ def test_trees_of_all_structures_are_those_of_each(requests: list[Call], seed: i
     same(trees, plain)
     same(trees.boundaries(), [tree and boundaries(tree) for tree in plain])
     times = [category.node_ns for category in flows.categories]
-    left, waited, behind, _ = find_asynchronous(flows, times, trees, ONE, ["all"])
+    left, waited, behind, _ = find_asynchronous(flows, trees, ONE, ["all"])
     decided = asynchronous(flows.categories, times, plain, ONE)
     late = [
         tree and leave_behind(tree, *one, keep_ends=whole) for tree, one in zip(plain, decided, strict=True)
@@ -193,10 +192,9 @@ def test_memory_of_what_outlives_its_caller_does_not_grow_with_its_siblings() ->
         for row in request_events(call("a/x", 0, 5_000, *calls), f"{n:032x}", T0 + n)
     ]
     flows = group_flows(*stored([table(rows)]), 2)
-    times = [category.node_ns for category in flows.categories]
     trees = trees_of(flows)
     tracemalloc.start()
-    found = find_asynchronous(flows, times, trees, ONE, ["reference", "problem"], cells)
+    found = find_asynchronous(flows, trees, ONE, ["reference", "problem"], cells)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert np.count_nonzero(found.left) == n_calls
