@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from analyze.cache_blocks import FEW_CELLS, blocks
 from schemas.arrays import B1, I4, I8
 from schemas.lake import SPANS
-from stitch.columnar.runs import group_stably
 
 _MOST_CELLS: Final = 1 << 23
 """Maximum number of (key, word) pairs counted in a table, of 64 MB; more are sorted."""
+_MOST_FLAGS: Final = 1 << 26
+"""Maximum number of (value, request) flags made at once, of 64 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +28,29 @@ class RequestIds:
 
     words: pa.StringArray
     """Distinct ids."""
-    code: I8
-    """[requests] 2 * index into `words`, plus 1 for a request made of spans."""
+    number: I8
+    """[requests] number of the request's id and kind, from 0."""
+    numbers: I4
+    """int32[2, words + 1] number by kind (records, spans) and word; -1 for no request, as in the last
+    column."""
 
-    def codes_of(self, id_words: pa.Array, kind_words: pa.Array) -> tuple[I8, I8]:
-        """([ids], [kinds]) summands whose sum is the request's code (see `code`); below 0: no known request.
-        Arguments: distinct words of a table's `request_id` and `kind`."""
-        place = pc.index_in(id_words, value_set=self.words).fill_null(-1).to_numpy().astype(np.int64)
-        return 2 * place, pc.equal(kind_words.cast(pa.string()), SPANS).to_numpy(zero_copy_only=False).astype(
-            np.int64
-        )
+    def numbers_of(self, id_words: pa.Array, kind_words: pa.Array) -> I4:
+        """int32[kinds, ids] numbers (see `number`); -1 for no known request. Arguments: distinct words of a
+        table's `request_id` and `kind`."""
+        place = pc.index_in(id_words, value_set=self.words).fill_null(-1).to_numpy()
+        of_spans = pc.equal(kind_words.cast(pa.string()), SPANS).to_numpy(zero_copy_only=False)
+        return np.asarray(self.numbers[of_spans.astype(np.int64)][:, place])
 
 
 def request_ids(ids: pa.StringArray, of_spans: B1) -> RequestIds:
     """Number the ids of requests; of_spans: [requests] True if made of spans."""
     coded = ids.dictionary_encode()
-    return RequestIds(coded.dictionary, 2 * coded.indices.to_numpy().astype(np.int64) + of_spans)
+    at = of_spans.astype(np.int64), coded.indices.to_numpy()
+    numbers = np.full((2, len(coded.dictionary) + 1), -1, dtype=np.int32)
+    numbers[at] = 0
+    there = np.flatnonzero(numbers.ravel() == 0)
+    numbers.ravel()[there] = np.arange(len(there))
+    return RequestIds(coded.dictionary, numbers[at].astype(np.int64), numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +107,14 @@ def attribute_values(
     keys, words, n_pairs = said.keys, said.words, len(said.keys) * len(said.words)
     kinds, times = _counted(said.pairs, n_pairs)
     counts = ValueCounts(tuple(keys), words, kinds // len(words), kinds % len(words), times)
-    key, distinct = counts.key, counts.distinct
-    kept = chosen(counts)
-    number = np.full(len(kinds), -1, dtype=np.int32)
-    number[kept] = np.arange(int(kept.sum()))
-    code, request = _numbered(said, kinds, number, n_pairs)
-    order, first = group_stably(code, int(kept.sum()))
-    request = request[order]
-    texts = words.take(pa.array(kinds[kept] % len(words))).to_pylist()
-    found = []
-    flags = np.zeros(2 * len(ids.words), dtype=np.bool_)
-    for at, (begin, end) in enumerate(pairwise(first.tolist())):
-        mine = request[begin:end]
-        flags[mine] = True
-        rows = np.flatnonzero(flags[ids.code])
-        flags[mine] = False
-        which = int(key[kept][at])
-        found.append(AttributeValue(keys[which], str(texts[at]), int(distinct[which]), rows))
-    return found
+    kept = np.flatnonzero(chosen(counts))
+    texts = words.take(pa.array(counts.word[kept])).to_pylist()
+    distinct = counts.distinct.tolist()
+    rows = _rows_of(said, kinds, kept, n_pairs, ids)
+    return [
+        AttributeValue(keys[key], str(text), distinct[key], mine)
+        for key, text, mine in zip(counts.key[kept].tolist(), texts, rows, strict=True)
+    ]
 
 
 class _Said(NamedTuple):
@@ -123,38 +122,42 @@ class _Said(NamedTuple):
 
     keys: list[str]
     words: pa.Array
-    requests: list[I8]
-    """Parts of [rows], codes as in `RequestIds.code`."""
-    pairs: list[I8]
+    requests: list[I4]
+    """Parts of [rows], numbers as in `RequestIds.number`."""
+    pairs: list[npt.NDArray[np.integer]]
     """Parts of [rows], key * len(words) + word."""
 
 
 def _said(table: pa.Table, ids: RequestIds, wants: Callable[[str], bool]) -> _Said | None:
     """Read the rows with a known request and a value; None if the tables have no row."""
     coded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in table.columns]
-    parts = pa.table(coded, names=table.column_names).unify_dictionaries().to_batches()
+    parts = pa.table(coded, names=table.column_names).unify_dictionaries().to_batches(FEW_CELLS)
     if not table.num_rows:
         return None
-    of_id, of_kind = ids.codes_of(*(parts[0][name].dictionary for name in ("request_id", "kind")))
+    numbers = ids.numbers_of(*(parts[0][name].dictionary for name in ("request_id", "kind")))
     keys = [str(word) for word in parts[0]["key"].dictionary.to_pylist()]
     wanted = np.array([wants(key) for key in keys], dtype=np.bool_)
     words, word_parts = _with_numbers(parts)
+    wide = np.int32 if len(keys) * len(words) <= np.iinfo(np.int32).max else np.int64
     requests, pairs = [], []
     for part, word in zip(parts, word_parts, strict=True):
         request, kind, key = (part[name].indices.to_numpy() for name in ("request_id", "kind", "key"))
-        code = of_id[request] + of_kind[kind]
-        there = np.flatnonzero((code >= 0) & (word >= 0) & wanted[key])
-        requests.append(code[there])
-        pairs.append(key[there].astype(np.int64) * len(words) + word[there])
+        number = numbers[kind, request] if len(numbers) > 1 else numbers[0][request]
+        pair = (np.arange(len(keys), dtype=wide) * len(words))[key] + word
+        there = (number >= 0) & (word >= 0) & wanted[key]
+        if not there.all():
+            number, pair = number[there], pair[there]
+        requests.append(number)
+        pairs.append(pair)
     return _Said(keys, words, requests, pairs)
 
 
-def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I8]]:
+def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I4]]:
     """(words, with whole numbers appended as text; parts of [rows] index into the words, -1 for no value)."""
     text_words = parts[0]["text"].dictionary
     codes, found = [], []
     for part in parts:
-        code = part["text"].indices.fill_null(-1).to_numpy().astype(np.int64)
+        code = part["text"].indices.fill_null(-1).to_numpy().copy()
         number = part["num"].to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(code < 0)
         rows = rows[np.isfinite(number[rows]) & (number[rows] == np.rint(number[rows]))]
@@ -167,10 +170,11 @@ def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I8]]:
     return pa.concat_arrays([text_words.cast(pa.string()), said]), codes
 
 
-def _counted(pairs: Sequence[I8], n_pairs: int) -> tuple[I8, I8]:
+def _counted(pairs: Sequence[npt.NDArray[np.integer]], n_pairs: int) -> tuple[I8, I8]:
     """(pairs that occur, ascending; number of rows of each)."""
     if n_pairs > _MOST_CELLS:
-        return np.unique(np.concatenate(pairs), return_counts=True)
+        kinds, times = np.unique(np.concatenate(pairs).astype(np.int64), return_counts=True)
+        return kinds, times
     times = np.zeros(n_pairs, dtype=np.int64)
     for part in pairs:
         np.add.at(times, part, 1)
@@ -178,17 +182,20 @@ def _counted(pairs: Sequence[I8], n_pairs: int) -> tuple[I8, I8]:
     return kinds, times[kinds]
 
 
-def _numbered(said: _Said, kinds: I8, number: I4, n_pairs: int) -> tuple[I4, I8]:
-    """(number of the pair, request) of each row whose pair has a number. number: [kinds] number of each pair
-    in `kinds`, -1 for none."""
+def _rows_of(said: _Said, kinds: I8, kept: I8, n_pairs: int, ids: RequestIds) -> Iterator[I8]:
+    """Yield the requests, ascending, of each of the pairs `kinds[kept]`."""
+    value = np.full(len(kinds), -1, dtype=np.int32)
+    value[kept] = np.arange(len(kept))
     of_pair = None
     if n_pairs <= _MOST_CELLS:
         of_pair = np.full(n_pairs, -1, dtype=np.int32)
-        of_pair[kinds] = number
-    codes, requests = [], []
-    for request, pair in zip(said.requests, said.pairs, strict=True):
-        code = number[np.searchsorted(kinds, pair)] if of_pair is None else of_pair[pair]
-        inside = np.flatnonzero(code >= 0)
-        codes.append(code[inside])
-        requests.append(request[inside])
-    return np.concatenate(codes), np.concatenate(requests)
+        of_pair[kinds] = value
+    n_numbers = int(ids.number.max(initial=-1)) + 1
+    for some in blocks(len(kept), n_numbers, _MOST_FLAGS):
+        flags = np.zeros((some.stop - some.start, n_numbers), dtype=np.bool_)
+        for number, pair in zip(said.requests, said.pairs, strict=True):
+            of_row = value[np.searchsorted(kinds, pair)] if of_pair is None else of_pair[pair]
+            inside = np.flatnonzero((of_row >= some.start) & (of_row < some.stop))
+            flags[of_row[inside] - some.start, number[inside]] = True
+        for mine in flags:
+            yield np.flatnonzero(mine[ids.number])
