@@ -1,11 +1,11 @@
 """Calibration: compare pairs of normal periods of a lake, and count findings.
 
-Every finding of such a pair is false, or a change that counts as normal in this lake. The record gives the
-number of false findings to expect; every report of the lake prints it.
+Every finding between two normal periods is false, or a change that is normal in this lake. The calibration
+record gives the number of false findings to expect; every report of the lake prints it.
 
-Normal windows are those without an obvious incident. Windows are excluded only on gross signs: a mean
-response time or a share of failures far outside of all others. Excluding more would measure how well quiet
-windows are selected, not how often a finding is false.
+*Steady* windows are windows without an obvious incident. A window is excluded only if its mean response time
+or its share of failures is far from the median over all windows. Excluding more windows would measure how
+well quiet windows are selected, not how often a finding is false.
 """
 
 from __future__ import annotations
@@ -37,31 +37,35 @@ from stitch.lake.calibration_files import put_record, records
 from stitch.lake.store import Store
 
 FAR: Final = 5.0
-"""Distance from the median, in robust standard deviations (MAD), beyond which a window is unsteady."""
+"""Distance from the median over windows, in robust standard deviations (MAD), beyond which a window is
+excluded as unsteady (mean response time or share of failures)."""
 LEAST_FACTOR: Final = 1.5
-"""Minimum factor between a window's mean response time and the median over windows for it to be unsteady."""
+"""Minimum factor between a window's mean response time and the median over windows to exclude the window."""
 LEAST_SHARE: Final = 0.05
-"""Minimum difference between a window's share of failures and the median over windows for it to be
-unsteady."""
+"""Minimum difference between a window's share of failures and the median over windows to exclude the
+window."""
 
 
 class WindowLevel(NamedTuple):
-    """Load and health of a window: number of requests, mean response time in ns, and share of failures."""
+    """Load and health of a window."""
 
     window: Window
     requests: float
+    """Number of requests."""
     mean_ns: float
+    """Weighted mean response time, ns; 0 without requests."""
     failed: float
-    """Share of requests that failed, in [0, 1], weighted."""
+    """Weighted share of requests that failed, in [0, 1]; 0 without requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrdinaryPair:
-    """Pair of normal periods to compare, and a history, each as windows."""
+    """Two normal periods to compare with each other, and a history, all as windows in time order."""
 
     reference: tuple[Window, ...]
     problem: tuple[Window, ...]
     history: tuple[Window, ...]
+    """Steady windows nearest in time to the problem, outside of both periods."""
 
 
 def level_of(window: Window, profile: Profile) -> WindowLevel:
@@ -93,11 +97,10 @@ def _near(values: F8, there: B1, least: float) -> B1:
 
 
 def choose_pairs(windows: Sequence[Window], settings: CalibrationSettings) -> list[OrdinaryPair]:
-    """Choose pairs of steady stretches at random by `settings.seed`; all possible pairs if there are fewer
-    than `settings.pairs`.
+    """Choose `settings.pairs` pairs of periods at random, with seed `settings.seed`; all if there are fewer.
 
-    windows: steady windows, in time order. No window between reference and problem is unsteady or missing.
-    O(windows · gap).
+    windows: steady windows, in time order. All windows from the start of a pair's reference to the end of the
+    pair's problem are steady. O(windows · gap).
     """
     n0, n1 = settings.reference_windows, settings.problem_windows
     runs = _runs(windows)
@@ -115,7 +118,7 @@ def choose_pairs(windows: Sequence[Window], settings: CalibrationSettings) -> li
 
 
 def _runs(windows: Sequence[Window]) -> list[tuple[int, int]]:
-    """Index ranges [first, past) of the stretches of adjacent windows."""
+    """Index ranges [first, past) in `windows` of the runs of adjacent windows, without gaps between them."""
     if not windows:
         return []
     cuts = [at for at, (one, other) in enumerate(pairwise(windows), 1) if one.end_ns != other.start_ns]
@@ -139,16 +142,18 @@ PairWatch = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class SteadyWindows:
-    """Steady windows of a lake, in time order, and the number of its unsteady windows."""
+    """Windows of periods, divided into steady ones (near the median over windows) and unsteady ones."""
 
     windows: tuple[Window, ...]
+    """Steady windows, in time order."""
     unsteady: int
+    """Number of unsteady windows, including windows without requests."""
 
 
 def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: PairWatch) -> SteadyWindows:
-    """Find the steady windows that lie entirely within one of the periods.
+    """Find the steady windows among the windows that lie entirely within one of the periods.
 
-    Reads each window's stored profile, or computes and stores it.
+    Reads the stored profile of each window, or computes and stores it. watch: progress callback.
     """
     whole = {
         window: here
@@ -180,10 +185,10 @@ def calibrate(
     created_at: str,
     created_by: str,
 ) -> CalibrationRecord:
-    """Compare pairs of steady stretches within periods of a lake, and count their findings.
+    """Compare pairs of normal periods (`choose_pairs`) within periods of a lake, and count the findings.
 
-    `run` compares a pair, with the method and settings of `chosen`. Deterministic except for `created_*`.
-    Raises PeriodError if there is no pair.
+    run: compares a pair, with the method and settings of `chosen`. created_at, created_by: written into the
+    record; it is deterministic otherwise. Raises PeriodError if there is no pair.
     """
     found = [lakes.sealed_part(period) for period in periods]
     ordinary = ordinary_times(found, refine, watch)
@@ -244,8 +249,8 @@ def _compared(pair: OrdinaryPair, period: Period, lakes: Lakes, run: Run) -> Out
 
 
 def false_findings(outcome: Outcome) -> Counter[str]:
-    """Count an outcome's findings by kind: the findings of its first method, or the method's weighed results
-    if the report has no section of findings."""
+    """Kind of finding -> number, for the first method of an outcome; from `Outcome.weighed` if the method's
+    report has no section of findings."""
     first = outcome.report.methods[0].name
     for section in outcome.report.sections:
         if isinstance(section, FindingsSection) and section.method == first:
@@ -256,8 +261,8 @@ def false_findings(outcome: Outcome) -> Counter[str]:
 
 
 def keep_record(found: LakePeriod, record: CalibrationRecord) -> str:
-    """Write a calibration record into the lake of `found`, as the newest. Returns its path. Raises
-    LakeError."""
+    """Write a calibration record into the lake of `found` and return its path. Raises LakeError if the lake
+    cannot be written."""
     data = f"{record.model_dump_json(indent=1)}\n".encode()
     try:
         return f"{found.lake}/{put_record(found.store, data)}"
@@ -283,8 +288,10 @@ def newest_record(store: Store) -> CalibrationRecord | None:
 
 
 def calibration_sentence(store: Store, chosen: Chosen[Any], refine: RefineSettings) -> str:
-    """Sentence on the false findings to expect, from the lake's newest calibration, for a run with `chosen`
-    and `refine`; empty if there is no calibration of this method."""
+    """Sentence on the number of false findings to expect, from the lake's newest calibration record.
+
+    chosen, refine: settings of the current run; the sentence says so if the calibration had other settings.
+    Empty if the newest record is of another method, or there is none."""
     record = newest_record(store)
     if record is None or record.method != chosen.method.name:
         return ""

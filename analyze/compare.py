@@ -125,7 +125,8 @@ def _preparation(settings: RefineSettings) -> Preparation:
 
 
 def _named_values(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """(name, value as text) of settings, those of nested models as `statistics.slow`."""
+    """Yield (name, value as text) of each setting; a setting of a nested model is named `outer.inner`, for
+    example `statistics.slow`. above: prefix of the names."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _named_values(value, f"{above}{name}.")
@@ -136,8 +137,9 @@ def _named_values(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[
 
 
 def _tables(methods: Sequence[Chosen[Any]], results: Sequence[Result]) -> Mapping[str, pa.Table]:
-    """Merge the tables of all methods by name, with the method's name as first column; tables of one name are
-    concatenated. Raises TypeError if their columns differ."""
+    """Mapping name -> table for the tables of all methods, with an added first column `method`.
+
+    Tables with the same name are concatenated. Raises TypeError if their columns differ."""
     parts: dict[str, list[tuple[str, pa.Table]]] = {}
     for chosen, result in zip(methods, results, strict=True):
         for name, table in result.tables.items():

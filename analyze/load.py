@@ -48,9 +48,9 @@ _FLOW_COLUMNS: Final = [
 _CODED_COLUMNS: Final = ["category", "host.list.element", "status", "error_class.list.element"]
 _PARAM_TEXTS: Final = ("request_id", "kind", "key", "text")
 MOST_SAMPLES: Final = 256
-"""Maximum number of samples loaded together: a sample's code is one byte.
+"""Maximum number of samples loaded together: a sample index is stored in one byte.
 
-To search many windows for a change, load them as one sample and tell windows apart by `start_ns`.
+To search many windows for a change, load them as one sample and distinguish windows by `start_ns`.
 """
 
 
@@ -69,12 +69,13 @@ def load_population(
     history: Sequence[tuple[str, LakePeriods]] = (),
     folded: Sequence[FoldedNames] = (),
 ) -> Loaded:
-    """Load and refine samples, each (name, period or periods), together with the samples of a history.
+    """Load the requests of samples and refine them together with the samples of a history.
 
-    folded: name foldings made for another population, to be applied here as well. Samples may lie in
-    different lakes, and may overlap (see `refuse_overlap`); the periods of one sample share no instant. A
-    history sample without requests is left out. Raises PeriodError if a sample has no request, ConfigError
-    for more than MOST_SAMPLES, LakeError if files are inconsistent.
+    samples, history: (name, period or periods) of each sample. Samples may be in different lakes, and may
+    overlap (see `refuse_overlap`); the periods of one sample must not overlap. History samples without
+    requests are left out. folded: folding of names (ids replaced by `#`) that was found for another
+    population, to be applied here as well. Raises PeriodError if a sample has no request, ConfigError for
+    more than MOST_SAMPLES samples, LakeError if files are inconsistent.
     """
     if (n_asked := len(samples) + len(history)) > MOST_SAMPLES:
         raise ConfigError(f"{n_asked} samples are too many; {MOST_SAMPLES} is the most.")
@@ -135,8 +136,8 @@ def load_population(
 
 
 def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
-    """Read the flows of a sample's periods. Raises PeriodError, with the cause, if no flow matches in any of
-    them."""
+    """Read the flows of a sample's periods that match the filter. Raises PeriodError, with the cause, if no
+    flow does."""
     tables = []
     refused: PeriodError | None = None
     for part in parts:
@@ -152,7 +153,7 @@ def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
 
 
 def no_request(parts: Sequence[LakePeriod]) -> PeriodError:
-    """Error for a sample of which no request matches its filter, with names that there are."""
+    """Error to raise for a sample in which no request matches the filter. parts: periods of the sample."""
     from analyze.sql.filters import unknown_name
 
     where = parts[0].period.where
@@ -164,9 +165,9 @@ def no_request(parts: Sequence[LakePeriod]) -> PeriodError:
 
 
 def told_samples(asked: Sequence[tuple[str, Sequence[LakePeriod]]]) -> tuple[Sample, ...]:
-    """Make a `Sample` for each (name, periods); texts name the lake if there are several lakes.
+    """Make a `Sample` for each (name, periods). If there are several lakes, `Sample.text` names the lake.
 
-    A lake's text is the last part of its path, or the whole path if two lakes share the last part.
+    The name of a lake is the last part of its path, or the whole path if two lakes share the last part.
     """
     lakes = list(dict.fromkeys(part.lake for _, parts in asked for part in parts))
     ends = [lake.rstrip("/").rpartition("/")[2] for lake in lakes]
@@ -182,7 +183,7 @@ def told_samples(asked: Sequence[tuple[str, Sequence[LakePeriod]]]) -> tuple[Sam
 
 
 def sample_of(name: str, parts: Sequence[LakePeriod]) -> Sample:
-    """Make the `Sample` that consists of several periods, which share one filter."""
+    """`Sample` called `name` that consists of several periods, all with the same filter."""
     periods = [part.period for part in parts]
     where = periods[0].where
     ordered = sorted(parts, key=lambda part: (part.period.start_ns, part.period.end_ns))
@@ -207,16 +208,17 @@ def _params_of(
     requests: pa.Array | None = None,
     as_codes: bool = False,
 ) -> pa.Table:
-    """Read parameters of a loaded sample. samples: periods by sample code; sample: the code. See
-    `ReadParams`."""
+    """Read parameters of a loaded sample; see `ReadParams`. samples: periods of each sample; sample: index of
+    the sample to read."""
     return read_params(samples[sample], keys=keys, requests=requests, as_codes=as_codes)
 
 
 def _operations_of(
     periods: Sequence[LakePeriod], folding: Folding, keys: Sequence[str], /
 ) -> Mapping[str, tuple[str, ...]]:
-    """Operations of stored structures by structure key; see `Population.stored_operations`. Files are read
-    until every key is found."""
+    """Key of a stored structure -> operations of its nodes; see `Population.stored_operations`.
+
+    Reads files of the periods until every key is found."""
     known: dict[str, tuple[str, ...]] = {}
     for found, path in ((period, path) for period in periods for path in period.structures):
         open_keys = [key for key in keys if key not in known]
@@ -240,11 +242,11 @@ def read_params(
     requests: pa.Array | None = None,
     as_codes: bool = False,
 ) -> pa.Table:
-    """Read the parameters of requests in the periods' windows, file by file.
+    """Read the parameters of requests in the windows that the periods overlap, file by file.
 
-    keys, requests: only these keys, only requests with these ids; None: all. as_codes: texts as dictionaries,
-    and only the columns of PARAMS_AS_CODES. Row groups without a wanted key or request are skipped. Like
-    `ReadParams`. Raises LakeError.
+    keys: names of parameters to read, None: all; requests: ids of requests to read, None: all. as_codes:
+    return only the columns of PARAMS_AS_CODES, with texts as dictionaries. Row groups without a wanted key or
+    request are skipped. See also `ReadParams`. Raises LakeError if a file cannot be read.
     """
     among: dict[str, pa.Array] = {}
     if keys is not None:
@@ -274,10 +276,11 @@ def read_stored(
     among: Mapping[str, pa.Array] | None = None,
     started: tuple[int, int] | None = None,
 ) -> pa.Table:
-    """Read columns (default: all) and rows (default: all) of a Parquet file of a lake.
+    """Read columns and rows of a Parquet file of a lake.
 
-    as_codes: Parquet column paths to read as dictionaries instead of text; among: column -> allowed texts;
-    started: range of `start_ns`, as in `read_rows`. Raises LakeError if the file is missing, cut or damaged.
+    columns: names of columns, None: all. as_codes: Parquet column paths to read as dictionaries instead of
+    text. among: column -> allowed texts, other rows are left out; None: all rows. started: range of
+    `start_ns`, as in `read_rows`; None: all rows. Raises LakeError if the file is missing, cut or damaged.
     """
     found.fetch([path])
     return read_rows(
@@ -297,8 +300,8 @@ def read_stored_structures(
     columns: Sequence[str] | None = None,
     categories: pa.Array | None = None,
 ) -> pa.Table:
-    """Read columns of STRUCTURES_SCHEMA (default: all) from a file of structures; categories: keys of the
-    structures to read (default: all). Raises LakeError."""
+    """Read a file of structures. columns: names of columns of STRUCTURES_SCHEMA; categories: keys of
+    structures; None: all. Raises LakeError if the file is missing, cut or damaged."""
     found.fetch([path])
     return read_structures(path, columns, lake=found.lake, name=found.name_of(path), categories=categories)
 
@@ -313,10 +316,10 @@ def read_flows(found: LakePeriod) -> pa.Table:
 def read_flow_files(
     found: LakePeriod, columns: Sequence[str], *, as_codes: Sequence[str] = ()
 ) -> Iterator[tuple[Path, pa.Table]]:
-    """Yield (file, flows of the file that lie in the period and match its filter); `columns` must include
-    `start_ns`.
+    """Yield (path of a file, flows in the file that lie in the period and match the period's filter).
 
-    as_codes: Parquet column paths to be read as dictionaries instead of text.
+    columns: names of columns, which must include `start_ns`. as_codes: Parquet column paths to be read as
+    dictionaries instead of text.
     """
     found.fetch(found.flows)
     rows = _matching_rows(found)
@@ -335,8 +338,8 @@ def read_flow_files(
 
 
 def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
-    """Row numbers, by flow file, of the flows that pass the period's filter; None without a filter. Raises
-    PeriodError if the filter names an unknown key."""
+    """Path of a flow file -> int64[n] row numbers of the flows that match the period's filter; None without a
+    filter. Raises PeriodError if the filter names an unknown key."""
     where = found.period.where
     if where is None:
         return None

@@ -24,7 +24,8 @@ class Numbering(dict[K, int]):
 
 
 def first_numbered(keys: I8) -> tuple[I8, I8]:
-    """([rows] number of each row's key, in the order of first rows; [numbers] first row with the key)."""
+    """Number distinct keys in order of first occurrence: (int64[rows] number of each row's key, int64[keys]
+    first row with the key)."""
     _, first, code = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return inverse(order)[code], first[order]

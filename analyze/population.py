@@ -1,4 +1,4 @@
-"""Population that an analysis works on: for each category one graph and a matrix of times [nodes,
+"""The input of analyses: requests by category, each with one graph and a matrix of times [nodes,
 requests]."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
 OK: Final = "ok"
-"""Status of a request's root span that did not fail."""
+"""Status of a request whose root span did not fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Sample:
     name: str
     """Name of the sample: `reference`, `problem`, a block of history, a version, …"""
     text: str = ""
-    """Text of the sample's period for people, in UTC."""
+    """Period of the sample as text for display, in UTC."""
     start_ns: int = 0
     """Start of the period, ns since the epoch."""
     end_ns: int = 0
@@ -49,9 +49,10 @@ class Sample:
     where: str = ""
     """Filter expression that narrows the sample; empty for none."""
     ranges: tuple[tuple[int, int], ...] = ()
-    """Half-open ranges that make up the sample, ascending, disjoint; empty: `start_ns` to `end_ns`."""
+    """Ranges [start, end) that make up the sample, ns since the epoch, ascending, disjoint; empty: the range
+    [`start_ns`, `end_ns`)."""
     recorded: tuple[tuple[Recorded, ...], ...] = ()
-    """For each of `ranges`, the recordings that overlap it; empty: unknown."""
+    """For each range in `ranges` the recordings that overlap it; empty: unknown."""
 
     @property
     def length_ns(self) -> int:
@@ -64,7 +65,7 @@ PAIR: Final = (Sample("reference"), Sample("problem"))
 
 
 class GraphNode(NamedTuple):
-    """One node of a refined graph. A tuple, because tens of thousands are made in a comparison."""
+    """Node of a refined graph. A tuple, because a comparison creates tens of thousands."""
 
     component: str
     point: str
@@ -73,8 +74,8 @@ class GraphNode(NamedTuple):
     host: str = ""
     """Host of the node if the label policy includes hosts; otherwise empty."""
     side: int = POINT
-    """Side of a span that the node is: START or END; POINT for a point in time. Values of
-    `stitch.graph.placed`."""
+    """START or END for a side of a span, POINT for an event without duration (constants of
+    `stitch.graph.placed`)."""
 
     @property
     def operation(self) -> str:
@@ -100,14 +101,14 @@ class GraphNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Nesting:
-    """Spans that the nodes of a graph belong to; arrays are [nodes]."""
+    """Nesting of spans in a graph: to which span each node belongs, and that span's parent."""
 
     owner: I4
-    """For each node the index of the start of its span; for a point inside a span the node's own index."""
+    """int32[nodes]: node at which the node's span starts; for a point inside a span the node itself."""
     parent: I4
-    """Node index of the start of the parent of each node's span; -1 for the root span."""
+    """int32[nodes]: node at which the parent of the node's span starts; -1 for the root span."""
     kind: U1
-    """`EventKind` of the event that each node stands for."""
+    """uint8[nodes]: `EventKind` of the event that the node stands for."""
 
 
 class LeftBehind(NamedTuple):
@@ -122,18 +123,18 @@ class LeftBehind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordedFailures:
-    """Failed nodes of a category's requests, sorted by (row, position); arrays are int32[failures]."""
+    """Failed nodes of a category's requests, sorted by (row, position)."""
 
     row: I4
-    """Index of the request in its category."""
+    """int32[failures]: index of the request in its category."""
     position: I4
-    """Index, in the refined graph, of the failed node (of its start, for a failed span). Failures of removed
-    nodes are dropped."""
+    """int32[failures]: failed node of the graph; for a failed span the node at which it starts. Failures of
+    nodes that the refinement removed are dropped."""
     error: I4
-    """Index of the error class in `Population.errors`."""
+    """int32[failures]: index of the error class in `Population.errors`; -1 if unknown."""
 
     def of_rows(self, rows: slice) -> RecordedFailures:
-        """Select the failures of a slice of requests; rows are renumbered from 0."""
+        """Select the failures of a range of requests; `row` of the result counts from the range's start."""
         start, stop, _ = rows.indices(np.iinfo(np.int32).max)
         first, past = np.searchsorted(self.row, (start, stop))
         return RecordedFailures(
@@ -145,8 +146,8 @@ NO_FAILURES: Final = RecordedFailures(np.zeros(0, np.int32), np.zeros(0, np.int3
 
 
 class GraphText:
-    """Canonical text of a graph, computed at the first access, as most graphs are never shown (10 µs per
-    node)."""
+    """Canonical text of a graph, computed at the first access (10 µs per node), as most graphs are never
+    shown."""
 
     def __init__(self, template: Callable[[], Template]) -> None:
         self._template = template
@@ -158,7 +159,7 @@ class GraphText:
 
     @property
     def canonical(self) -> str:
-        """Canonical text of the graph, for people."""
+        """Canonical text of the graph, for display."""
         return self._texts[0]
 
     @property
@@ -182,7 +183,7 @@ class Graph:
     edges: I4
     """int32[edges, 2]: node indices (src, dst) of each edge, sorted by (dst, src)."""
     responses: I4
-    """Indices of the nodes that may send the response."""
+    """int32[n]: nodes at which the response may be sent."""
     text: GraphText = field(compare=False)
     nesting: Nesting | None = None
     """Nesting of spans; None for activity records. Not part of the key: if requests with different nestings
@@ -205,12 +206,12 @@ class Graph:
 
 
 class Source(NamedTuple):
-    """Stored structure that a request was read from, and the nodes of it that belong to the request."""
+    """Stored structure that a request was read from, and which nodes of the structure the request has."""
 
     key: str
     positions: tuple[int, ...] | None = None
-    """Indices, ascending, of the stored structure's nodes that belong to the request (one started by a
-    message); None: all nodes."""
+    """Nodes of the stored structure that belong to the request, ascending, for the request of a message; None
+    for other requests, which have all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +220,9 @@ class Category:
 
     graph: Graph
     node_ns: I8
-    """int64[nodes, requests] time of each node in each request, ns since the request's start; C order, so
-    that the times of one node are contiguous. Clamped and skew-corrected by the refinement: along every edge
-    dst >= src."""
+    """int64[nodes, requests]: time of each node in each request, ns since the request's start; C order, so
+    that the times of one node are contiguous. Corrected for clock skew and clipped so that along every edge
+    the time does not decrease."""
     response_ns: I8
     """int64[requests]: response times, ns."""
     start_ns: I8
@@ -239,26 +240,29 @@ class Category:
     skewed_edges: B1
     """bool[edges]: True for edges whose times were changed in any request by a skew correction or a clamp."""
     host: Codes | None = None
-    """[nodes, requests] index of each node's host in `Population.hosts`, -1 for unknown; permuted like
-    `node_ns` if interchangeable branches were sorted. Do not write: a broadcast view if all requests have the
-    same hosts. None: hosts were not loaded (population made by hand)."""
+    """[nodes, requests]: index in `Population.hosts` of each node's host, -1 for unknown; permuted like
+    `node_ns` if interchangeable branches were sorted. Do not write to it: it may be a broadcast view. None:
+    hosts were not loaded (population made by hand)."""
     failures: RecordedFailures = NO_FAILURES
     """Failed nodes of all requests of the category."""
     sources: tuple[Source, ...] = ()
     """Distinct sources of the category's requests, ascending; empty: all come from `stored[0]`, with all
     nodes."""
     source: I4 | None = None
-    """int32[requests]: index of each request's source in `sources`; None: all 0."""
+    """int32[requests]: index in `sources` of each request's source; None: 0 for all requests."""
     origin: I4 | None = None
-    """int32[requests]: index of each request's set of removed children in `left_behind`; None: all 0."""
+    """int32[requests]: index in `left_behind` of the children removed from each request; None: 0 for all
+    requests."""
     left_behind: tuple[tuple[LeftBehind, ...], ...] = ()
-    """Distinct sets of children that the refinement removed, each sorted, ascending: one per stored
-    structure, or several if interchangeable branches were sorted. Empty: nothing was removed."""
+    """Distinct sets of deferred children (no response waits for them) that the refinement removed from
+    requests; requests of one graph may have different sets. Sets and elements are sorted. Empty: nothing was
+    removed."""
     first_row: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """First row of sample 0, 1, … up to the last sample with requests; then the number of requests."""
+    """Index of the first request of sample 0, 1, … up to the last sample with requests; then the number of
+    requests."""
 
     def __post_init__(self) -> None:
-        """Find the rows of each sample."""
+        """Compute `first_row`."""
         last = int(self.sample[-1]) if len(self.sample) else -1
         first = self.sample.searchsorted(np.arange(last + 1).astype(self.sample.dtype))
         object.__setattr__(self, "first_row", (*first.tolist(), len(self.sample)))
@@ -269,7 +273,7 @@ class Category:
         return len(self.sample)
 
     def rows(self, sample: int) -> slice:
-        """Slice of the category's requests that belong to a sample (its index)."""
+        """Range of the category's requests that belong to sample number `sample`."""
         if sample + 1 < len(self.first_row):
             return slice(self.first_row[sample], self.first_row[sample + 1])
         return slice(len(self.sample), len(self.sample))
@@ -304,12 +308,14 @@ class ReadParams(Protocol):
         requests: pa.Array | None = None,
         as_codes: bool = False,
     ) -> pa.Table:
-        """Read the parameters of one sample's period: rows of PARAMS_AS_TEXT, in file order.
+        """Read the parameters in one sample's period: a table with the columns of PARAMS_AS_TEXT, in file
+        order.
 
-        sample: its index. keys: only these parameters; requests: only requests with these ids (text); None:
-        all. as_codes: rows of PARAMS_AS_CODES, which takes a third of the time if all are read. The rows may
-        include requests that the sample's filter excludes, and requests with the same id but the other kind
-        (compare `Graph.kind` with the column `kind`). Raises LakeError if a file cannot be read.
+        sample: index of the sample. keys: names of parameters to read, None: all. requests: ids (text) of
+        requests to read, None: all. as_codes: return the columns of PARAMS_AS_CODES, which takes a third of
+        the time if everything is read. The table may include requests that the sample's filter excludes, and
+        requests of the other kind with the same id (compare `Graph.kind` with the column `kind`). Raises
+        LakeError if a file cannot be read.
         """
         ...
 
@@ -328,21 +334,22 @@ def no_params(
 
 
 class ClockMove(NamedTuple):
-    """Pair of hosts whose clocks moved against each other during the samples."""
+    """Change of the clock offset between two hosts during the samples."""
 
     host: str
     other: str
     by_ns: int | None
-    """Size of the move of `other` against `host`, ns; None: the clocks drift, or too few requests show it."""
+    """Change of the clock offset of `other` against `host`, ns; None: unknown, as the clocks drift or too few
+    calls show it."""
 
 
 class FoldedNames(NamedTuple):
-    """Folding of too many distinct names into fewer, done before the graphs were made."""
+    """Folding that was applied to too many distinct names: ids in the names are replaced by `#`."""
 
     component: str | None
-    """Component whose operations were folded; None: the names of components were folded."""
+    """Component whose operation names were folded; None: the names of components were folded."""
     level: int
-    """Level of folding, see `analyze.refine.name_folding`."""
+    """Level of folding: number of kinds of ids that are replaced, see `analyze.refine.name_folding`."""
     left: int
     """Number of distinct names after the folding."""
     example: tuple[str, str]
@@ -360,20 +367,20 @@ class Population:
     """Sentences for the data-quality section, for example skew between two hosts."""
     samples: tuple[Sample, ...] = PAIR
     statuses: tuple[str, ...] = ()
-    """Words that `Category.status` indexes, ascending."""
+    """Statuses of requests, ascending; `Category.status` holds indices into them."""
     hosts: tuple[str, ...] = ()
-    """Names of hosts that `Category.host` indexes, ascending."""
+    """Host names, ascending; `Category.host` holds indices into them."""
     errors: tuple[str, ...] = ()
-    """Error classes that `RecordedFailures.error` indexes, ascending."""
+    """Error classes, ascending; `RecordedFailures.error` holds indices into them."""
     skew_notes: tuple[str, ...] = ()
-    """Sentences of `notes` that concern clocks."""
+    """The sentences of `notes` that concern clock skew."""
     asynchrony_notes: tuple[str, ...] = ()
-    """Sentences of `notes` that concern asynchronous calls."""
+    """The sentences of `notes` that concern asynchronous calls."""
     clock_moves: tuple[ClockMove, ...] = ()
-    """Pairs of hosts whose clocks moved during the compared samples: times between these hosts are no
-    evidence."""
+    """Pairs of hosts whose clock offset changed during the compared samples, so that latencies between them
+    must not be compared."""
     incomplete: tuple[tuple[int, int], ...] = ()
-    """For each sample (number of flows with signs of an undelivered event, number of flows); empty:
+    """For each sample (number of flows in which an event seems to be missing, number of all flows); empty:
     unknown."""
     weight_known: tuple[float, ...] = ()
     """For each sample the share of flows with a recorded sampling probability, in [0, 1]; empty: no flows, or
@@ -392,14 +399,14 @@ class Population:
     """
 
     def has_requests(self, sample: int) -> bool:
-        """True if a sample (its index) has a request that can be tested."""
+        """True if sample number `sample` has at least one request that tests may use."""
         return any(c.rows(sample).stop > c.rows(sample).start for c in self.categories)
 
     def columns(self, sample: int, *names: str, asked: bool = False) -> list[npt.NDArray[Any]]:
-        """Columns of the requests of a sample (`start_ns`, `response_ns`, `weight`), concatenated over
-        categories.
+        """Columns of the requests of sample number `sample`, each concatenated over categories. O(requests).
 
-        asked: without requests that were started by messages, for which no caller waits. O(requests).
+        names: attributes of `Category`, for example `start_ns`, `response_ns`, `weight`. asked: True to leave
+        out the requests of messages, for which no caller waits.
         """
         parts = [(c, c.rows(sample)) for c in self.categories if not (asked and is_message(c.graph.root))]
         none = {"weight": np.zeros(0)}
@@ -423,7 +430,8 @@ class Population:
         return roots, np.array([number[category.graph.root] for category in self.categories], np.int64)
 
     def of_samples(self, first: int, past: int) -> Population:
-        """Population of only the samples `first` to `past` (exclusive), with the same graphs and keys."""
+        """Population with only the samples `first` to `past` - 1; samples are renumbered from 0. Graphs and
+        keys do not change."""
 
         def params(
             sample: int,
@@ -451,8 +459,7 @@ class Population:
 
 
 def _rows_of(category: Category, first: int, past: int) -> Category:
-    """Category with only the requests of samples `first` to `past` (exclusive); sample codes are renumbered
-    from 0."""
+    """Category with only the requests of samples `first` to `past` - 1; samples are renumbered from 0."""
     rows = slice(category.rows(first).start, category.rows(past - 1).stop)
     host, source, origin = category.host, category.source, category.origin
     return replace(
@@ -478,7 +485,7 @@ def _cut(host: Codes, rows: slice) -> Codes:
 
 
 def no_testable_request(name: str) -> PeriodError:
-    """Error for a comparison in which the sample `name` has no testable request."""
+    """Error to raise if the sample called `name` has no request that tests may use."""
     return PeriodError(
         f"No request of the {name} period can be tested.",
         remedy="Take a longer period; `flowdiff windows` lists what was left out as damaged.",

@@ -1,6 +1,6 @@
-"""Periods of lakes: their windows and files, found by manifests without opening any file.
+"""Find the windows and files of periods of lakes, from manifests, without opening any data file.
 
-A sample is one period or several (`LakePeriods`). `Lakes` finds them; everything found in one lake comes from
+A sample is one period or several (`LakePeriods`). `Lakes` finds periods; all results for one lake come from
 one snapshot, even if an import runs meanwhile.
 """
 
@@ -44,41 +44,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LakePeriod:
-    """A period of an existing lake, with bounds fitted to windows and its files listed."""
+    """Period of an existing lake, with the windows that it overlaps and the files of these windows."""
 
     period: Period
     root: Path
-    """Folder of the lake, or of its local copies."""
+    """Folder of the lake; for a lake in a bucket the folder with local copies of its files."""
     window_ns: int
-    """Length of a window of the lake."""
+    """Length of a window of the lake, ns."""
     flows: tuple[Path, ...]
+    """Paths of the windows' files of flows."""
     structures: tuple[Path, ...]
+    """Paths of the windows' files of structures."""
     params: tuple[Path, ...]
+    """Paths of the windows' files of parameters."""
     dead_letters: tuple[Path, ...] = ()
-    """Dead letters of the whole lake: unreadable records have no time."""
+    """Paths of all dead-letter files of the lake, of any period: unreadable records have no time."""
     pending: int = 0
-    """Commits not published yet; none of their files is listed."""
+    """Number of commits that are not published yet; their files are not listed."""
     sums: Mapping[Path, str] = field(default_factory=dict)
-    """SHA-256 of each listed file, hex, from its commit."""
+    """Path of each listed file -> SHA-256 of its content in hex, as in its commit."""
     windows: tuple[Window, ...] = ()
-    """Windows whose files are listed, in time order."""
+    """Windows that the period overlaps, in time order."""
     n_flows: tuple[int, ...] = ()
-    """[windows] number of flows."""
+    """Number of flows of each of `windows`; empty if files are not listed."""
     unsealed: int = 0
-    """Number of windows that may still grow: their files are provisional."""
+    """Number of windows in `windows` that are not sealed: more flows may come, and their files are
+    provisional."""
     recorded: tuple[Recorded, ...] = ()
-    """Recordings that the period touches, in sealed windows only; empty: unknown."""
+    """Recordings that the period overlaps, from sealed windows only; empty: unknown."""
     copies: Copies | None = None
-    """Downloader of a bucket's files to `root`; None for a lake in a folder."""
+    """Downloader of files from a bucket to `root`; None for a lake in a folder."""
 
     @property
     def lake(self) -> str:
-        """Name of the lake, for messages and for opening it again."""
+        """Path or address of the lake, for messages and for opening it again."""
         return str(self.root) if self.copies is None else self.copies.lake
 
     @property
     def has_whole_windows(self) -> bool:
-        """Tell whether the period leaves out no part of the windows whose files are listed."""
+        """True if each of `windows` lies entirely within the period."""
         first, last = (self.windows or (None,))[0], (self.windows or (None,))[-1]
         return (first is None or self.period.start_ns <= first.start_ns) and (
             last is None or last.end_ns <= self.period.end_ns
@@ -86,11 +90,11 @@ class LakePeriod:
 
     @property
     def store(self) -> Store:
-        """Store of the lake itself, not of its copies."""
+        """Store that holds the lake: its folder or its bucket, not the local copies."""
         return LocalStore.at(self.root) if self.copies is None else self.copies.store
 
     def fetch(self, paths: Iterable[Path]) -> None:
-        """Download listed files and tables of reports, all at once, so that they can be read at their paths.
+        """Download listed files or tables of reports, so that they can be read at their `paths`.
 
         No effect for a lake in a folder. Raises LakeError if a file cannot be downloaded.
         """
@@ -101,24 +105,25 @@ class LakePeriod:
             self.copies.fetch_tables(name for path, name in names.items() if path not in self.sums)
 
     def name_of(self, path: Path) -> str:
-        """Name of a file within the lake, for messages."""
+        """Name of a file relative to the lake's root, for messages."""
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
 
     def report_files(self) -> list[Path]:
-        """Tables of the lake's finished reports, by path; call `fetch` before reading them."""
+        """Paths of the tables of the lake's finished reports, sorted; call `fetch` before reading them."""
         if self.copies is not None:
             return sorted(self.copies.report_files())
         return [path for folder in self.report_folders() for path in _report_tables(folder)]
 
     def report_folders(self) -> list[Path]:
-        """Folders of the lake's finished reports, by id."""
+        """Folders of the lake's finished reports, sorted; the name of a folder is the report's id."""
         if self.copies is not None:
             return sorted({path.parent for path in self.copies.report_files()})
         return sorted(path.parent for path in (self.root / REPORTS).glob(f"[!.]*/{REPORT_END}"))
 
 
 def _report_tables(folder: Path) -> list[Path]:
-    """Tables of a report, including ones listed in checksums but missing: reading a missing one raises."""
+    """Paths of the tables of a report, including tables that are listed in its checksums but missing, so that
+    reading a missing table raises an error."""
     there = {path.name for path in folder.iterdir()}
     written = {name for sums in sums_among(there) for name in read_sums(mapped(folder / sums))}
     return [
@@ -128,50 +133,55 @@ def _report_tables(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class PeriodCounts:
-    """Counts, from commits, of the windows that a period touches; each window counts as a whole."""
+    """Numbers of requests, read from commits, in the windows that a period overlaps.
+
+    Each window counts as a whole, even if the period overlaps only a part of it."""
 
     found: LakePeriod
-    """Period that was counted; its list of files is empty, as counts come from commits."""
+    """Period that was counted, without files, as the numbers come from commits."""
     windows: pa.Table
-    """Table of windows, one row each, with WINDOW_COUNTS_SCHEMA."""
+    """Numbers by window: one row per window, with WINDOW_COUNTS_SCHEMA."""
     flags: Mapping[Quality, int]
-    """Requests by quality flag; only flags that occur."""
+    """Quality flag -> number of requests with the flag, in all windows counted; only flags that occur."""
     earlier: int
-    """Number of earlier windows of the period, which were not counted."""
+    """Number of windows of the period that were not counted: the earliest ones, beyond `at_most`."""
 
 
 LakePeriods = LakePeriod | Sequence[LakePeriod]
-"""Extent of a sample: one period, or several that share no instant (see `Lakes.ranges`)."""
+"""Periods that make up a sample: one, or several that do not overlap (see `Lakes.ranges`)."""
 
 
 def parts_of(found: LakePeriods) -> tuple[LakePeriod, ...]:
-    """Periods of a sample."""
+    """Periods of a sample as a tuple, also if there is only one."""
     return (found,) if isinstance(found, LakePeriod) else tuple(found)
 
 
 class Lakes:
-    """Lakes named by periods, each opened once."""
+    """Lakes that periods refer to; each lake is opened once, at the first use."""
 
     def __init__(self, default: str | None = None, *, provisional: Path | None = None) -> None:
         """Set the default lake and the mode of reading.
 
-        default: lake of periods that name none. provisional: folder for files of windows that live lanes hold
-        open; with it, periods may touch unsealed windows and get the flows known so far.
+        default: lake of periods that do not name one. provisional: folder into which flows of unsealed
+        windows, so far held by live lanes, are written; with it, periods may overlap unsealed windows and get
+        the flows known so far. None: only sealed windows can be read.
         """
         self._default = default
         self._provisional = provisional
         self._opened: dict[Path, _Opened] = {}
-        """Opened lakes by real path of the root."""
+        """Real path of a lake's root -> opened lake."""
 
     def manifest(self, period: Period) -> Manifest:
         """Manifest of the period's lake.
 
-        Raises PeriodError where no lake is named, LakeError where there is none.
+        Raises PeriodError if neither the period nor the default names a lake, LakeError if the lake does not
+        exist.
         """
         return self._open(period).manifest
 
     def find(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
-        """Find the windows and files of one period; see `resolve`."""
+        """Find the windows and files of one period, dead letters included. Parameters and errors: see
+        `resolve`."""
         lake = self._whole(period)
         windows = self._windows(period, may_be_empty=may_be_empty)
         (found,) = self.listed([(fitted(period, windows), windows)])
@@ -183,7 +193,7 @@ class Lakes:
         )
 
     def bounds(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
-        """Find the windows of one period, without listing their files; see `resolve`."""
+        """Find the windows of one period without listing files. Parameters and errors: see `resolve`."""
         lake = self._whole(period)
         windows = self._windows(period, may_be_empty=may_be_empty)
         return _without_files(replace(fitted(period, windows), lake=lake.name), lake, windows)
@@ -191,10 +201,10 @@ class Lakes:
     def counts(
         self, period: Period, *, may_be_empty: bool = False, at_most: int | None = None
     ) -> PeriodCounts:
-        """Count the flows of the windows that a period touches, each window as a whole; see `resolve`.
+        """Count the flows of the windows that a period overlaps, each window as a whole.
 
-        at_most: count only so many windows, the last ones. The counts are in commits: no file of the lake is
-        opened.
+        at_most: maximum number of windows, the latest ones; None: no limit. Numbers are read from commits: no
+        data file is opened. Other parameters and errors: see `resolve`.
         """
         lake = self._whole(period)
         windows = self._windows(period, may_be_empty=may_be_empty)
@@ -212,9 +222,11 @@ class Lakes:
         return PeriodCounts(found, by_window(files), by_flag(files), earlier)
 
     def dated(self, text: str) -> str:
-        """List of ranges, with times of day as instants of the latest day of their lake that has them.
+        """Complete the times of day in a text of periods (`LAKE@RANGE,RANGE,…`) by the date: of the latest
+        day, before the end of the lake's last sealed window, that has the time.
 
-        Raises PeriodError for a lake without sealed windows, or none; LakeError where there is none.
+        Raises PeriodError if no lake is named or the lake has no sealed window, LakeError if it does not
+        exist.
         """
         parts, lake = [], None
         for part in text.split(","):
@@ -226,33 +238,35 @@ class Lakes:
         return ",".join(parts)
 
     def ranges(self, periods: Sequence[Period]) -> tuple[LakePeriod, ...]:
-        """Find the extent of a sample of several periods: periods that touch or overlap are merged, so that
-        nothing counts twice. Dead letters are not listed.
+        """Find the windows and files of a sample that consists of several periods.
 
-        Raises PeriodError if one of the periods has no window, or an unsealed one.
+        Periods that are adjacent or overlap are merged, so that no request counts twice. Dead letters are not
+        listed. Raises PeriodError if one of the periods has no window, or an unsealed window.
         """
         whole = [replace(fitted(p, self._windows(p)), lake=self._whole(p).name) for p in periods]
         return tuple(self.listed([(period, self._windows(period)) for period in united(whole)]))
 
     def sealed(self, period: Period) -> list[Window]:
-        """Sealed windows that a period touches, in time order; unsealed ones are skipped.
+        """Sealed windows that a period overlaps, in time order; unsealed windows are skipped.
 
-        Raises PeriodError where there is none.
+        Raises PeriodError if there is no sealed window.
         """
         lake = self._open(period)
         near = [entry.window for entry in lake.entries(period) if entry.sealed]
         return near or windows_of(period, [entry.window for entry in lake.entries() if entry.sealed])
 
     def sealed_part(self, period: Period) -> LakePeriod:
-        """Sealed part of a period. Raises PeriodError if it has no sealed window."""
+        """The part of a period that lies in sealed windows, with its files. Raises PeriodError if there is no
+        sealed window."""
         windows = self.sealed(period)
         (found,) = self.listed([(fitted(period, windows), windows)])
         return found
 
     def listed(self, parts: Sequence[tuple[Period, Sequence[Window]]]) -> list[LakePeriod]:
-        """List the files of given windows for several periods; dead letters are not listed.
+        """List the files of periods whose windows are known. Dead letters are not listed.
 
-        The manifest of a lake is queried once for all its periods. Raises LakeError if a file is missing.
+        parts: (period, windows that it overlaps). The manifest of a lake is queried once for all periods of
+        that lake. Raises LakeError if a file is missing.
         """
         lakes = [self._open(period) for period, _ in parts]
         asked: dict[str, set[Window]] = {lake.name: set() for lake in lakes}
@@ -265,7 +279,7 @@ class Lakes:
         ]
 
     def root(self, period: Period) -> Path:
-        """Real path of the folder with the files of the period's lake."""
+        """Real path of the folder that holds the files of the period's lake (or their local copies)."""
         return self._open(period).place.root.resolve()
 
     def _windows(self, period: Period, *, may_be_empty: bool = False) -> list[Window]:
@@ -285,7 +299,8 @@ class Lakes:
         return windows_of(period, sealed, unsealed)
 
     def _whole(self, period: Period) -> _Opened:
-        """The period's lake, refused if commits of the period are lost. Raises what `manifest` raises."""
+        """The period's lake. Raises LakeError also if commits with data of the period are lost; other errors
+        as `manifest`."""
         lake = self._open(period)
         lake.manifest.refuse_lost_commits(period.start_ns, period.end_ns)
         return lake
@@ -305,18 +320,20 @@ class Lakes:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """An opened lake with its manifest, and files of live lanes."""
+    """Opened lake: a snapshot of its manifest, and provisional files of its live lanes."""
 
     name: str
-    """Name by which the lake was first given."""
+    """Path or address of the lake, as it was first given."""
     place: LakePlace
     manifest: Manifest
     starts_ns: I8
-    """[windows] ascending starts of the sealed windows with flows."""
+    """int64[windows]: starts of all sealed windows with flows, Unix ns, ascending."""
     provisional: tuple[ProvisionalFile, ...] = ()
+    """Files with the flows that live lanes hold for unsealed windows; empty if these are not to be read."""
 
     def unbuilt(self, period: Period) -> list[Window]:
-        """First window of a period that may be in the log of live lanes, behind what is sealed."""
+        """First window of a period after the last sealed one, whose flows live lanes may still hold in their
+        log; empty if the lake has no live lanes, or if the period ends before that window."""
         sealed_to_ns, length_ns = self.manifest.sealed_to_ns, self.manifest.info.window_length_ns
         if sealed_to_ns is None or period.end_ns <= sealed_to_ns:
             return []
@@ -324,11 +341,11 @@ class _Opened:
 
     @property
     def is_empty(self) -> bool:
-        """True if the lake has no window at all."""
+        """True if the lake has no window, sealed or not."""
         return not self.provisional and pc.max(self.manifest.listing["window_ns"]).as_py() is None
 
     def entries(self, period: Period | None = None) -> list[WindowEntry]:
-        """Windows that a period touches (None: all), in order of time."""
+        """Windows that a period overlaps, sealed or not, in time order. period: None for all windows."""
         manifest = self.manifest
         found = manifest.windows() if period is None else manifest.windows(period.start_ns, period.end_ns)
         held = {file.window for file in self.provisional if period is None or period.holds(file.window)}
@@ -340,7 +357,7 @@ class _Opened:
 
 
 def _manifest(place: LakePlace) -> Manifest:
-    """Open a manifest. Raises LakeError, also if a bucket cannot be read."""
+    """Open the manifest of a lake. Raises LakeError if there is no lake, or if a bucket cannot be read."""
     try:
         return open_manifest(place.store, place.name, place.copies)
     except OSError as error:
@@ -350,11 +367,13 @@ def _manifest(place: LakePlace) -> Manifest:
 
 
 _SNAPSHOTS: Final = 5
-"""Attempts to read the files of live lanes before one of them commits and deletes these files."""
+"""Maximum number of attempts to read the files of live lanes; an attempt fails if a lane commits meanwhile,
+which deletes files."""
 
 
 def _opened(name: str, place: LakePlace, provisional: Path | None) -> _Opened:
-    """Open a lake, with files of its live lanes if a folder for them is given."""
+    """Open a lake. provisional: folder into which the flows held by live lanes are written; None: these are
+    not read."""
     manifest = _manifest(place)
     if provisional is None:
         return _Opened(name, place, manifest, manifest.starts_ns())
@@ -376,7 +395,7 @@ _Listed = tuple[Path, "LakeFile | ProvisionalFile"]
 
 
 def _files(lake: _Opened, windows: Iterable[Window]) -> dict[Window, list[_Listed]]:
-    """Files of some windows, each with its path. Raises LakeError if one is missing."""
+    """Window -> (path, entry) of each of its files. Raises LakeError if a window's file is missing."""
     root = lake.place.root
     found: dict[Window, list[_Listed]] = {
         window: [(inside(root, file.name), file) for file in files]
@@ -391,7 +410,7 @@ def _files(lake: _Opened, windows: Iterable[Window]) -> dict[Window, list[_Liste
 def _listed(
     period: Period, lake: _Opened, windows: Sequence[Window], files: Mapping[Window, Sequence[_Listed]]
 ) -> LakePeriod:
-    """Period with the files of `windows`."""
+    """`LakePeriod` with the files of `windows`. files: result of `_files` for at least these windows."""
     own = [listed for window in windows for listed in files[window]]
     flows, structures, params = (
         tuple(path for path, file in own if file.table == table) for table in WINDOW_TABLES
@@ -409,7 +428,7 @@ def _listed(
 
 
 def _without_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
-    """Period with its windows, without files."""
+    """`LakePeriod` with `windows` but without files."""
     manifest = lake.manifest
     return LakePeriod(
         period,
@@ -441,16 +460,17 @@ def resolve(
 ) -> LakePeriod:
     """Find the windows and files of one period.
 
-    may_be_empty: a lake that has no window at all gives a period without flows. provisional: see `Lakes`.
-    Raises PeriodError if no lake is named or no sealed window lies in the period (or an unsealed one does),
-    LakeError if there is no lake or a file of its last commit is lost.
+    may_be_empty: True to return a period without files for a lake that has no windows, instead of raising
+    PeriodError. provisional: see `Lakes`; None: only sealed windows can be read. Raises PeriodError if no
+    lake is named, if the period overlaps no sealed window, or if it overlaps an unsealed window; LakeError if
+    there is no lake, or a file of its last commit is lost.
     """
     lakes = Lakes(default_lake, provisional=provisional)
     return lakes.find(period, may_be_empty=may_be_empty)
 
 
 def notes(periods: Iterable[LakePeriod]) -> list[str]:
-    """Warnings on data that readers of some periods do not get: one sentence a lake and cause."""
+    """Warnings on data that is missing or provisional in the periods: one sentence per lake and cause."""
     changes = [
         (part.root.resolve(), note(part)) for note in (_pending_note, _provisional_note) for part in periods
     ]
@@ -458,7 +478,7 @@ def notes(periods: Iterable[LakePeriod]) -> list[str]:
 
 
 def _pending_note(found: LakePeriod) -> str | None:
-    """Sentence on data withheld by an interrupted import; None if there is none."""
+    """Sentence on commits of an interrupted import that are not published yet; None if there are none."""
     if not found.pending:
         return None
     commits = "1 commit is" if found.pending == 1 else f"{found.pending} commits are"
@@ -466,7 +486,7 @@ def _pending_note(found: LakePeriod) -> str | None:
 
 
 def _provisional_note(found: LakePeriod) -> str | None:
-    """Sentence on unsealed windows of a period; None if there are none."""
+    """Sentence on the period's unsealed windows; None if all are sealed."""
     if not found.unsealed:
         return None
     windows = "1 window is" if found.unsealed == 1 else f"{found.unsealed} windows are"
@@ -477,10 +497,10 @@ def _provisional_note(found: LakePeriod) -> str | None:
 
 
 def refuse_overlap(samples: Sequence[LakePeriods]) -> None:
-    """Refuse overlapping samples, whose common requests would be compared with themselves.
+    """Raise PeriodError if samples overlap: their common requests would be compared with themselves.
 
-    Two samples of one lake may overlap in time only if each has a filter of its own (two versions in the same
-    hour); whether the filters separate the requests is not checked. Raises PeriodError.
+    Two samples of one lake may overlap in time only if their filters differ (two versions in the same hour);
+    it is not checked that no request passes both filters.
     """
     parts = [part for sample in samples for part in parts_of(sample)]
     places = {root: root.resolve() for root in {part.root for part in parts}}

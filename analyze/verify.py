@@ -25,16 +25,16 @@ from stitch.lake.encoding import still_at, unreadable
 HASHERS: Final = 2
 """Number of hashing threads; hashing releases the interpreter lock."""
 REMEMBERED: Final = 65_536
-"""Maximum number of checksums cached in memory, some 20 MB; a file whose entry was dropped is hashed
-again."""
+"""Maximum number of verified files remembered in memory, some 20 MB; a file that is no longer remembered is
+hashed again."""
 
 
 def verify(found: LakePeriod, paths: Iterable[Path]) -> None:
-    """Check files against the lake's checksums; raise LakeError, naming the file, if one is missing, cut or
-    changed.
+    """Check files against the lake's checksums. Raises LakeError, with the name of the file, if a file is
+    missing, cut or changed.
 
-    Paths that the manifest does not list (files of reports, which are small) are read whole instead, with
-    verification of their page checksums.
+    Files that the manifest does not list (of reports, which are small) are read completely instead, which
+    verifies their page checksums.
     """
     paths = [*paths]
     found.fetch(paths)  # which verifies what it brings

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 _LEAST_FOR_REQUESTS = 64 << 20
-"""Minimum memory for requests, bytes, with which a comparison starts: enough for 600,000 nodes."""
+"""Minimum memory for requests, bytes, for a comparison to start: enough for 600,000 nodes."""
 _BESIDE_REQUESTS = 160 << 20
-"""Memory, bytes, that is not for requests: code that is loaded later, and statistics while they are summed
-and tested.
+"""Memory, bytes, reserved for other uses than requests: code that is loaded later, and statistics while they
+are summed and tested.
 
 With 1,600 categories the statistics took 128 MB where they are stored in the lake, and as much where windows
 are read in slices, however small.
@@ -33,7 +33,7 @@ are read in slices, however small.
 
 
 def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
-    """Raise ConfigError, before anything is read, if a method does not take this number of samples.
+    """Raise ConfigError, before anything is read, if a method does not accept as many samples as `names` has.
 
     remedy: how to specify samples in the command at hand.
     """
@@ -51,7 +51,7 @@ def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], reme
 
 
 def unseen(_: str) -> AbstractContextManager[None]:
-    """Context manager for a step (`stage` of `analysed`) that displays nothing."""
+    """Context manager for a step that displays nothing: the default `stage` of `analysed`."""
     return nullcontext()
 
 
@@ -119,9 +119,9 @@ def memory_for_requests(memory: int) -> int:
 
 def with_trace_url(outcome: Outcome, lake: str, url: str | None) -> Outcome:
     """Outcome whose request ids link to `url`; None: to the `trace_url` in the lake's `flowdiff.json`, if it
-    has one.
+    is set.
 
-    Raises ConfigError if it is not the address of a trace.
+    Raises ConfigError if the URL is not the address of a trace.
     """
     if url is None:
         from stitch.lake.layout import read_info

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from ingest.source import LogPart
+    from stitch.drivers.build.kept_events import KeptBuild
     from stitch.drivers.import_settings import ImportSettings, ImportSummary
 
 
@@ -110,6 +111,32 @@ def import_progress(*, shown: bool = True) -> Iterator[_Bar]:
         yield _Bar(bar)
 
 
+def build_kept_events(lake: str, memory_bytes: int) -> KeptBuild:
+    """Build the windows of events that imports kept, unless another process builds. Raises LakeError."""
+    from flowdiff.cli.upkeep import upkeep
+    from stitch.drivers.build.build_settings import BuildSettings
+    from stitch.drivers.build.kept_events import build_kept
+    from stitch.drivers.live.election import election
+    from stitch.drivers.live.live_settings import LiveSettings
+    from stitch.scratch import Scratch
+
+    live = LiveSettings()
+    settings = BuildSettings(memory_bytes=memory_bytes)
+    with upkeep(lake, "Building", "1h") as run, Scratch() as scratch:
+        chosen = election(run.store, lake, run.owner, live.build_lease_ns)
+        return build_kept(run, scratch, settings, chosen)
+
+
+def kept_rows(built: KeptBuild) -> list[tuple[str, str]]:
+    """(Name, formatted count) of what was built from kept events."""
+    rows = [
+        ("events in them", built.events),
+        ("windows that wait for live lanes", built.waiting),
+        ("late events (kept under late/)", built.late),
+    ]
+    return [(name, f"{count:,}") for name, count in rows if count]
+
+
 def summary_rows(summary: ImportSummary) -> list[tuple[str, str]]:
     """(Name, formatted count) of each counter that is not zero, and of events, flows and windows."""
     counters = summary.counters
@@ -122,6 +149,7 @@ def summary_rows(summary: ImportSummary) -> list[tuple[str, str]]:
         ("bytes written", summary.bytes_written),
         ("duplicate events", counters.events_duplicate),
         ("flows already in the lake", counters.flows_duplicate),
+        ("events kept", counters.events_logged),
         ("late flows (kept under late/)", counters.flows_late),
         *((f"rejected: {reason}", count) for reason, count in counters.rejects.items()),
         *((f"oddity: {name}", count) for name, count in counters.oddities.items()),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from analyze.scope import LakePeriod
 
 SQL_SECONDS = 300.0
-"""Default limit of a query's computing time, s."""
+"""Default limit of a query's computing time, s; longer queries are killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,26 +124,34 @@ class Lake:
         *,
         format: str | None = None,
         columns: Mapping[str, str] | None = None,
+        keep_events: bool = False,
         progress: bool = False,
     ) -> Imported:
         """Import trace files (names or globs), or messages of topics, named as in `flowdiff import`; or a
         table of spans that Arrow can read (DataFrame).
 
         columns: for tables and Parquet files, as `--column`: {"trace_id": "tid", "time_unit": "ms"}. A
-        missing lake is created. Importing the same input again changes nothing. Raises LakeError, InputError,
+        missing lake is created. Importing the same input again changes nothing. keep_events: as
+        `--keep-events`, to join requests that are cut over imports. Raises LakeError, InputError,
         ConfigError, UnknownFormatError.
         """
         if hasattr(files, "__arrow_c_stream__"):
             with _as_parquet(files) as path:
-                return self.import_(path, columns=columns, progress=progress)
+                return self.import_(path, columns=columns, keep_events=keep_events, progress=progress)
         from flowdiff.cli.version import owner_name, version
-        from flowdiff.importing import expanded, import_progress, reaching_topics, span_columns
+        from flowdiff.importing import (
+            build_kept_events,
+            expanded,
+            import_progress,
+            reaching_topics,
+            span_columns,
+        )
         from stitch.drivers.batch import import_into
         from stitch.drivers.import_settings import ImportSettings
 
         given = [files] if isinstance(files, str | Path) else list(cast("Sequence[str | Path]", files))
         names = [str(name) for name in given]
-        chosen = ImportSettings(format=format, columns=span_columns(columns or {}))
+        chosen = ImportSettings(format=format, columns=span_columns(columns or {}), keep_events=keep_events)
         settings = reaching_topics(chosen, names, None)
         with import_progress(shown=progress) as bar:
             summary = import_into(
@@ -155,6 +163,9 @@ class Lake:
                 stdin=sys.stdin.buffer,
                 progress=bar,
             )
+        if keep_events:
+            built = build_kept_events(self.name, settings.memory_bytes)
+            summary = summary.model_copy(update={"windows": built.windows})
         return Imported(summary)
 
     def compare(
@@ -171,7 +182,8 @@ class Lake:
         refine: Mapping[str, Any] | RefineSettings | None = None,
         progress: bool = False,
     ) -> Analysis:
-        """Compare two periods; returns what changed. history: baseline periods; settings: the method's.
+        """Compare two periods; returns what changed. history: baseline periods; settings: of the method, name
+        -> value.
 
         Raises PeriodError, ConfigError, LakeError.
         """
@@ -215,7 +227,10 @@ class Lake:
         return self.analyse("clusters", period, **options)
 
     def browse(self, period: Periods | None = None, **options: Any) -> Analysis:
-        """Overview of one period. Options as in `analyse`."""
+        """Describe one period: response times, typical requests, load, call sites.
+
+        Options as in `analyse`.
+        """
         return self.analyse("browse", period, **options)
 
     def distalyze(self, reference: Periods, problem: Periods, **options: Any) -> Analysis:
@@ -265,7 +280,7 @@ class Lake:
 
 
 def opened(name: str, *, create: bool) -> Lake:
-    """Open a lake by name. Raises LakeError if it does not exist, unless `create`."""
+    """Open a lake by name. create: allow a missing lake. Raises LakeError if it is missing otherwise."""
     if not create:
         from analyze.scope import Lakes
 
@@ -336,8 +351,9 @@ def _attached(name: str, given: object) -> Any:
 
 
 def _settings(model: Any, given: Mapping[str, Any] | None) -> Any:
-    """Make settings from name -> value, with defaults for the rest. Raises ConfigError, which names an
-    invalid one.
+    """Make settings from name -> value; settings that are not given have defaults.
+
+    Raises ConfigError, which names an invalid setting.
     """
     from pydantic import ValidationError
 

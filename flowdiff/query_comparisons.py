@@ -22,14 +22,15 @@ SPINNER: Final = "Comparing"
 
 @dataclass(frozen=True, slots=True)
 class QueryComparisons:
-    """Makes the comparisons that queries request, of periods of one lake; other lakes are refused."""
+    """Runs the comparisons that queries request, of periods of one lake; periods of other lakes are
+    refused."""
 
     lake: str
     now_ns: int
     """Time to which relative periods (`yesterday`) refer, ns since the epoch."""
 
     def __call__(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
-        """Make a comparison; return its tables by name. Raises PeriodError, ConfigError, LakeError."""
+        """Run a comparison; return its tables by name. Raises PeriodError, ConfigError, LakeError."""
         from analyze.methods.port import Chosen
         from analyze.refine.settings import RefineSettings
         from flowdiff.analysing import analysed
@@ -67,7 +68,7 @@ def with_findings(name: str) -> AnyMethod:
 
 
 def with_spinner(comparing: Comparing) -> Comparing:
-    """Wrap a comparison to show a spinner on a terminal while it runs."""
+    """Wrap a comparing function so that a spinner is shown on a terminal while a comparison runs."""
 
     def shown(asked: AskedComparison) -> Mapping[str, pa.Table]:
         from flowdiff.cli.progress import stage

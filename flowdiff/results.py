@@ -115,10 +115,8 @@ class Analysis:
                     out.write(text().encode())
 
     def keep(self) -> str:
-        """Store the report in the lake, as the command does, for `findings` in SQL; returns its path.
-
-        Raises LakeError.
-        """
+        """Store the report in the lake, as `flowdiff compare` does, so that SQL queries find it; return its
+        path. Raises LakeError."""
         from analyze.report.page import INDEX_LINK, render_html
         from analyze.report.store import keep_report
         from stitch.lake.place import open_place

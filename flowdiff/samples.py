@@ -33,9 +33,9 @@ class Samples:
 def asked_samples(
     reference: Sequence[str], problem: Sequence[str], named: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Sample name -> texts of its periods, in order. Raises ConfigError.
+    """Sample name -> texts of the sample's periods, in order. Raises ConfigError.
 
-    named: `NAME=PERIOD`; a repeated name adds periods to the same sample.
+    named: texts `NAME=PERIOD`; a repeated name adds periods to the same sample.
     """
     pair = {name: list(texts) for name, texts in (("reference", reference), ("problem", problem)) if texts}
     if pair and named:
@@ -80,7 +80,7 @@ def since_samples(text: str, asked: Mapping[str, Sequence[str]], lake: str | Non
 
 
 ONE: Final = "period"
-"""Name of the sample, for commands that take a single one."""
+"""Name of the sample of commands that accept a single sample."""
 
 
 def one_or_two(
@@ -88,8 +88,8 @@ def one_or_two(
 ) -> dict[str, list[str]]:
     """Sample name -> texts of its periods, for a command of one or two samples.
 
-    own_where: filters of `reference` and `problem`; with `period` instead of the two they select two parts of
-    it. Without any period there is one sample of everything. Raises ConfigError.
+    own_where: filters of `reference` and `problem`; with `period`, they select two parts of that period.
+    Without any period there is one sample of everything. Raises ConfigError.
     """
     if period and (reference or problem):
         raise ConfigError("Give --period, or --reference and --problem, not both.")
@@ -113,7 +113,8 @@ def one_or_two(
 REFERENCE: Final = "reference"
 PROBLEM: Final = "problem"
 EARLIER_WEEKS: Final = (2, 3, 4)
-"""Numbers of weeks before the problem that form the history for `same-weekday`, if the lake has them."""
+"""Numbers of weeks, counted back from the problem, that form the history for `same-weekday` if the lake has
+data there."""
 
 
 def find_samples(
@@ -169,7 +170,7 @@ def find_samples(
 
 
 def _swapped(compared: Mapping[str, Sequence[LakePeriod]]) -> Iterator[str]:
-    """Yield a note if the reference is later than the problem."""
+    """Yield a warning for the reader if the reference is later than the problem."""
     before, after = (compared.get(name, ()) for name in (REFERENCE, PROBLEM))
     if before and after:
         first = min(part.period.start_ns for part in before)
@@ -187,6 +188,7 @@ def _is_there(lakes: Lakes, period: Period) -> bool:
 
 
 def _both(where: str | None, own: str | None) -> str | None:
-    """Conjunction of a common filter and a sample's own filter; None if neither is set."""
+    """Conjunction of the filter of all samples (`where`) and the filter of one sample (`own`); None if
+    neither is set."""
     parts = [part for part in (where, own) if part is not None]
     return " and ".join(parts) if parts else None

@@ -64,8 +64,8 @@ def simulate(
 def shop(
     start_ns: int, *, seconds: float, per_second: float, deployed_s: float, rolled_back_s: float
 ) -> Iterator[bytes]:
-    """Yield OTLP/JSON of a web shop, one request per line, by start; a slow version is deployed from
-    `deployed_s` to `rolled_back_s`, seconds of the run."""
+    """Yield OTLP/JSON of a web shop, one request per line, by start; a slow version runs from `deployed_s` to
+    `rolled_back_s`, in seconds since the start of the run."""
     requests = round(seconds * per_second)
     return shop_lines(ShopPlan(requests, 1, start_ns, per_second, deployed_s, rolled_back_s, SLOW_MS))
 
@@ -110,7 +110,7 @@ def shop_plan(
 
 
 def _refuse_more(faults: Sequence[str], severities: Sequence[float], starts: Sequence[float]) -> None:
-    """Raise ConfigError if there are more severities or starts than faults."""
+    """Raise ConfigError if there are more severities, or more starts, than faults."""
     if len(severities) > len(faults) or len(starts) > len(faults):
         raise ConfigError(
             "there are more severities or starts than faults.", remedy="Give one for each fault."

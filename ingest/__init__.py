@@ -1,1 +1,2 @@
-"""Ingestion: codecs, files, Kafka, an OTLP receiver. Produces Arrow event batches and dead letters."""
+"""Ingestion: codecs, files, Kafka, an OTLP receiver. Converts input to Arrow event batches and dead
+letters."""

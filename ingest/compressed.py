@@ -1,4 +1,4 @@
-"""Decompress the bytes of a file while reading; gzip and zstd are recognised by their first bytes."""
+"""Decompress the bytes of a file while reading; gzip and zstd are recognised by their magic numbers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pyarrow as pa
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
-"""Magic numbers of zstd frames that carry no data and are skipped; files made by pzstd begin with one."""
+"""Magic numbers of zstd frames that contain no data and are skipped; a file made by pzstd begins with one."""
 PACKED = (GZIP, ZSTD, *_SKIPPABLE)
-"""Magic numbers of compressed files: gzip, zstd, and zstd's frames without content."""
+"""Magic numbers of compressed files: gzip, zstd, and zstd frames without content."""
 _STEP = 1 << 16
-"""Maximum bytes read, and so buffered, at a time: a decompression bomb only costs time."""
+"""Maximum bytes read and decompressed at a time, so that a decompression bomb takes time but no memory."""
 _ZSTD_STEP = 1 << 12
-"""Bytes read at a time from a zstd stream: few, as a failing call loses its output."""
+"""Bytes read at a time from a zstd stream: few, because the output of a call that fails is lost."""
 
 
 class ByteSource:
-    """Reader of a binary stream that decompresses gzip or zstd, if compressed.
+    """Reader of a binary stream, which is decompressed if it is gzip or zstd.
 
     A damaged or truncated archive ends the stream at the damage; `failure` then has the reason.
     """
@@ -41,7 +41,7 @@ class ByteSource:
         self.failure: str | None = None
 
     def read(self, size: int) -> bytes:
-        """Read up to `size` bytes; fewer only at the end."""
+        """Read `size` bytes; fewer only at the end of the stream."""
         parts: list[bytes] = []
         missing = size
         while missing > 0 and self.failure is None:
@@ -59,7 +59,8 @@ class ByteSource:
 
 
 class _Rejoined:
-    """Stream with already read bytes put back at its start; file-like enough for gzip and Arrow."""
+    """Stream in front of which bytes that were already read are put back; enough of a file for gzip and
+    Arrow."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head
@@ -75,8 +76,9 @@ class _Rejoined:
 class _ZstdFrames:
     """Reader of the content of consecutive zstd frames.
 
-    Arrow decompresses a frame, but gets one block at a time and nothing after the frame: so all data before a
-    damaged block was returned when the block fails, and garbage after a frame does not affect it.
+    Arrow decompresses each frame, but it is given one block at a time and nothing that follows the frame. So
+    when a damaged block fails, all data before it were already returned, and garbage after a frame does not
+    affect the frame.
     """
 
     def __init__(self, raw: Any) -> None:
@@ -84,7 +86,7 @@ class _ZstdFrames:
         self._frame: Any = None
 
     def read(self, size: int) -> bytes:
-        """Read up to `size` bytes; none at the end. Raises OSError where the archive is damaged."""
+        """Read up to `size` bytes; empty only at the end. Raises OSError if the archive is damaged."""
         while True:
             if self._frame is not None:
                 part: bytes = self._frame.read(size)
@@ -110,7 +112,7 @@ class _ZstdFrames:
 
 
 class _ZstdPieces:
-    """Reader of one zstd frame (after its magic number) in pieces: header, then each block; then the end."""
+    """Reader of one zstd frame (after its magic number) in pieces: the header, then each block."""
 
     closed = False
 
@@ -126,7 +128,7 @@ class _ZstdPieces:
         self._is_last = False
 
     def read(self, size: int = _STEP, /) -> bytes:
-        """Next piece of the frame, or its next `size` bytes; empty at the end."""
+        """Next piece of the frame, or the next `size` bytes of the current piece; empty at the end."""
         if not self._piece and not self._is_last:
             header = _read_exactly(self._raw, 3)
             value = int.from_bytes(header, "little")
@@ -152,7 +154,7 @@ class _ZstdPieces:
 
 
 def _read_exactly(raw: BinaryIO | _Rejoined, size: int) -> bytes:
-    """Next `size` bytes, or all that are left (a pipe may return fewer at a time)."""
+    """Next `size` bytes, or fewer at the end; a single read of a pipe may return fewer."""
     out = b""
     while len(out) < size and (part := raw.read(size - len(out))):
         out += part

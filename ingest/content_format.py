@@ -1,4 +1,4 @@
-"""Recognise the format of a topic's messages by content, as `files` does for files."""
+"""Recognise the format of a topic's messages by their content, as `files` does for files."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from ingest.source import Payloads
 from schemas.config import DecodeConfig
 
 TRIED: Final = 20
-"""Maximum messages of a poll that are examined to recognise the format."""
+"""Maximum number of messages of a poll that are examined to recognise the format."""
 USUAL: Final = "otlp-proto"
-"""Name of the format assumed if the messages show none: the default of the OpenTelemetry Collector."""
+"""Name of the format that is assumed if no message shows its format: the default of the OpenTelemetry
+Collector."""
 
 
 class ContentFormat:
-    """Format of one topic: determined by the first messages that decode to events, and fixed from then on."""
+    """Format of the messages of one topic: recognised from the first messages that decode to events, and
+    unchanged from then on."""
 
     def __init__(self, config: DecodeConfig, before: str | None = None) -> None:
-        """before: format in which the topic was last read; tried first."""
+        """before: format in which the topic was last read, which is tried first; None: not known."""
         self._config = config
         self._before = before
         self._found: str | None = None
 
     def named(self, payloads: Payloads) -> Payloads:
-        """Payloads with the recognised format in place of `AUTO`; others unchanged."""
+        """Copy of `payloads` with the recognised format in place of `AUTO`; payloads with any other format
+        are returned unchanged."""
         if payloads.format != AUTO:
             return payloads
         if self._found is None:
@@ -37,8 +40,8 @@ class ContentFormat:
         return replace(payloads, format=self._found or self._before or USUAL)
 
     def _recognised(self, payloads: Sequence[bytes]) -> str | None:
-        """Name of the format that most of the first messages match and that decodes them to events; None if
-        there is none."""
+        """Name of the format that most of the first messages match, and in which they decode to events; None
+        if there is none."""
         first = list(islice(payloads, TRIED))
         rows = [sniff_format(payload, is_whole=True) for payload in first]
         shown = [name for name, _ in Counter(row.name for row in rows if row is not None).most_common()]

@@ -1,4 +1,4 @@
-"""Decode payloads into events and dead letters, in bounded memory."""
+"""Decode payloads to events and dead letters, in limited memory."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from schemas.events import concat_events, empty_events
 from schemas.rejects import REJECT_SCHEMA, Reject, rejects_table
 
 BATCH_EVENTS: Final = 100_000
-"""Minimum number of events in a batch, except the last."""
+"""Minimum number of events in a batch; only the last batch may have fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """Decoded events of some polls, with their dead letters and counts."""
+    """Events decoded from some polls, with their dead letters and counts."""
 
     events: pa.Table
     rejects: pa.Table
@@ -36,7 +36,7 @@ class DecodedBatch:
 
 @dataclass(slots=True)
 class _Batch:
-    """DecodedBatch in progress."""
+    """A DecodedBatch that is being collected."""
 
     tables: list[pa.Table] = field(default_factory=list)
     rejects: list[pa.Table] = field(default_factory=list)
@@ -63,11 +63,11 @@ def decode_polls(
     pool: Executor | None = None,
     ahead: int = 0,
 ) -> Iterator[DecodedBatch]:
-    """Decode polls in batches of at least `batch_events` events, except the last.
+    """Decode polls, and yield batches of at least `batch_events` events; the last may have fewer.
 
-    Batches are smaller where dead letters take MAX_KEPT_BYTES. With a pool, up to `ahead` polls are decoded
-    in it while others are read; the batches are the same. There is always at least one batch. Raises the
-    exceptions of `polls`.
+    A batch also ends when its dead letters take MAX_KEPT_BYTES. With a pool, up to `ahead` polls are decoded
+    in it while others are read, which does not change the batches. There is always at least one batch. Raises
+    the exceptions of `polls`.
     """
     batch = _Batch()
     room = MAX_KEPT
@@ -99,7 +99,7 @@ def _decoded(
 ) -> Iterator[tuple[Payloads, Decoded]]:
     """Yield every poll with its decoded events, in order.
 
-    The pool decodes up to `ahead` further polls in the meantime.
+    Meanwhile the pool decodes up to `ahead` further polls.
     """
     waiting: deque[tuple[Payloads, Future[Decoded]]] = deque()
     for payloads in polls:

@@ -1,6 +1,7 @@
-"""Read a file as a source of payloads: decompressed, format recognised, split at line or message ends.
+"""Read a file as payloads: decompress it, recognise its format, and split it at the ends of lines or
+messages.
 
-Format and framing are recognised by the first bytes.
+Format and framing are recognised from the first bytes.
 """
 
 from __future__ import annotations
@@ -31,15 +32,16 @@ from schemas.visible import readable_name
 
 _KEY = re.compile(r'"((?:[^"\\]|\\.){1,64})"\s*:')
 _WRAPPERS: Final = ("trace", "result")
-"""Keys that wrap a request in answers of Tempo's API and of Jaeger's."""
+"""Keys under which the responses of Tempo's API and of Jaeger's contain a request."""
 _LINES_TRIED = 20
 _HEAD_BYTES = 4 * 2**20
-"""Maximum bytes of JSON text that are examined: enough for some lines, even long ones."""
+"""Maximum bytes of JSON text that are examined to recognise a format: enough for several lines, even long
+ones."""
 
 
 def sniff_format(head: bytes, *, is_whole: bool) -> Format | None:
-    """Format of a file by its first bytes `head`, decompressed; None if unknown. is_whole: `head` is the
-    whole file.
+    """Recognise the format of a file from its first bytes `head`, decompressed; None if unknown. is_whole:
+    True if `head` is the whole file.
 
     JSON is recognised by the keys of its first object, protobuf by walking its fields, a table by its first
     bytes.
@@ -59,13 +61,15 @@ def sniff_format(head: bytes, *, is_whole: bool) -> Format | None:
 
 
 def framing_of(head: bytes, format_: Format, *, is_whole: bool) -> Framing | None:
-    """Framing of a file of messages in a known format, by its first bytes; None if none matches."""
+    """Recognise the framing of a file of messages in a known format from its first bytes; None if no framing
+    matches."""
     found = _best_fit(head, (format_,), is_whole=is_whole)
     return None if found is None else found[1]
 
 
 def _best_fit(head: bytes, rows: Iterable[Format], *, is_whole: bool) -> tuple[Format, Framing] | None:
-    """First perfect fit; else the fit with most bytes in matching frames; None without any."""
+    """First format and framing that match perfectly; else the pair with most bytes in matching frames; None
+    if no pair matches."""
     best, best_fit = None, Fit()
     for framing in Framing:
         for row in rows:
@@ -80,7 +84,7 @@ def _best_fit(head: bytes, rows: Iterable[Format], *, is_whole: bool) -> tuple[F
 def is_lines(head: bytes) -> bool:
     """True if JSON text has one value per line, not one document.
 
-    The first line decides if it is a value; if not (it may be damaged), most of the first lines must be
+    True if the first line is one value. If it is not (it may be damaged), most of the first lines must be
     objects.
     """
     text = without_bom(head[:_HEAD_BYTES]).lstrip()
@@ -95,7 +99,7 @@ def is_lines(head: bytes) -> bool:
 
 
 def first_lines(text: bytes) -> list[bytes]:
-    """First few complete lines (or the only line) that are not blank."""
+    """First few complete lines that are not blank; the only line of a text may be incomplete."""
     lines = text.split(b"\n", 10 * _LINES_TRIED)
     if len(lines) > 1:
         lines.pop()
@@ -103,7 +107,7 @@ def first_lines(text: bytes) -> list[bytes]:
 
 
 def is_object_line(line: bytes) -> bool:
-    """True for one complete JSON object that starts in the first column."""
+    """True if a line is one complete JSON object that starts in the first column."""
     return line.startswith(b"{") and is_json(line)
 
 
@@ -130,17 +134,16 @@ def _keys_of_first_object(text: str) -> Set[str]:
 
 
 CHUNK_BYTES: Final = 16 * 2**20
-"""Approximate bytes of payload in a poll."""
+"""Approximate bytes of the payloads in one poll."""
 MIN_PAYLOAD_BYTES: Final = 64
-"""Minimum bytes assumed per line or message: a poll has at most `chunk_bytes` divided by this, as tiny ones
-cost more than their bytes.
-"""
+"""Minimum bytes that a line or message is assumed to have: a poll has at most `chunk_bytes` divided by this,
+because tiny ones take more than their bytes."""
 MAX_DOCUMENT_BYTES: Final = 512 * 2**20
-"""Maximum bytes of a document that must be read whole, as it cannot be split at line ends."""
+"""Maximum bytes of a document that must be read as a whole, as it cannot be split at line ends."""
 PAGE_BYTES: Final = 256 * 2**20
-"""Maximum decompressed bytes of a page of a Parquet file: a good file's pages have one or a few megabytes."""
+"""Maximum decompressed bytes of a page of a Parquet file: pages usually have a few megabytes."""
 _EMPTY_BYTES = 4096
-"""Maximum bytes of a file that is checked for being empty brackets only."""
+"""Maximum bytes of a file that is checked for containing nothing but empty brackets."""
 _LINE_END = ord("\n")
 _COLUMNS: Final = SpanColumns()
 
@@ -157,7 +160,7 @@ def decode_file(
     columns: SpanColumns = _COLUMNS,
     page_bytes: int = PAGE_BYTES,
 ) -> Iterator[DecodedBatch]:
-    """Decode a file in batches, as `decode_polls`.
+    """Decode a file, and yield batches as `decode_polls` does. format_: name of the format; None: recognised.
 
     columns: names of the columns of a table of spans. page_bytes: maximum decompressed size of a page of a
     Parquet file. Raises UnknownFormatError for an unknown `format_`, InputError.
@@ -170,10 +173,11 @@ def decode_file(
 
 
 class FileSource:
-    """Payloads of a file, decompressed; the format is recognised by content if not given.
+    """Reader of a file's payloads, decompressed; the format is recognised from the content if it is not
+    given.
 
     Memory: about 2 · chunk_bytes and the largest payload; whole documents up to MAX_DOCUMENT_BYTES. A damaged
-    archive gives its readable part and a reject; an empty file, or one of unknown format, a reject.
+    archive gives its readable part and a reject; an empty file, or a file of unknown format, gives a reject.
     """
 
     def __init__(
@@ -185,7 +189,7 @@ class FileSource:
         columns: SpanColumns = _COLUMNS,
         page_bytes: int = PAGE_BYTES,
     ) -> None:
-        """Open nothing yet: the file is opened when read. Raises UnknownFormatError for an unknown
+        """Store the arguments; the file is opened by `polls`. Raises UnknownFormatError for an unknown
         `format_`."""
         self._path = path
         self._stream = readable_name(str(path))
@@ -198,9 +202,8 @@ class FileSource:
         self._max_payloads = max(1, chunk_bytes // MIN_PAYLOAD_BYTES)
 
     def polls(self) -> Iterator[Payloads]:
-        """Yield the payloads of the file, a chunk at a time or one document. Raises InputError where it
-        cannot be read.
-        """
+        """Yield the payloads of the file, in polls of about a chunk or one document. Raises InputError if the
+        file cannot be read."""
         with _opened(self._path) as raw:
             source = ByteSource(raw)
             head = source.read(self._chunk_bytes)
@@ -252,10 +255,11 @@ class FileSource:
         return Payloads.refused(self._stream, Reject(Reason.TOO_LARGE, detail, text[:MAX_RAW_BYTES]))
 
     def _lines(self, format_: Format, head: bytes, source: ByteSource) -> Iterator[Payloads]:
-        """Yield blocks of whole lines. A line over the limit is refused, and never buffered whole."""
+        """Yield payloads of whole lines. A line over the size limit is rejected, and never in memory as a
+        whole."""
         number = 0
         held: list[bytes] = []
-        """Parts of the current, incomplete line."""
+        """Parts of the current line, which is not complete yet."""
         n_held = 0
         long: _Skipped | None = None
         block = head
@@ -290,7 +294,8 @@ class FileSource:
             yield self._of_lines(format_, rest, number, number + 1)
 
     def _blocks(self, format_: Format, text: bytes, number: int) -> Iterator[Payloads]:
-        """Yield payloads of whole lines, split if there are more lines than a poll may have."""
+        """Yield payloads of whole lines, split if there are more lines than a poll may have. number: number
+        of the first line."""
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_END)
         for at in range(0, len(ends), self._max_payloads):
             last = min(at + self._max_payloads, len(ends))
@@ -313,7 +318,8 @@ class FileSource:
     def _messages(
         self, format_: Format, framing: Framing, head: bytes, source: ByteSource
     ) -> Iterator[Payloads]:
-        """Yield framed messages. A message over the limit is refused, and never buffered whole."""
+        """Yield the messages of a framed file. A message over the size limit is rejected, and never in memory
+        as a whole."""
         stream, name = self._stream, format_.name
         rest, number = head, 0
         while True:
@@ -352,7 +358,7 @@ class FileSource:
             yield Payloads.refused(self._stream, Reject(Reason.BAD_PROTOBUF, detail, rest, number))
 
     def _skip(self, long: _Skipped, length: int, source: ByteSource) -> bytes:
-        """Read past a message of `length` bytes; return the bytes read after it."""
+        """Read past a message of `length` bytes, which is too long; return the bytes read after it."""
         while long.size < length and (block := source.read(self._chunk_bytes)):
             missing = length - long.size
             long.add(block[:missing])
@@ -362,7 +368,7 @@ class FileSource:
 
 
 class _Skipped:
-    """Start, hash and size of an item that is too long to buffer."""
+    """A line or message that is too long to buffer: its start, hash and size."""
 
     def __init__(self, parts: list[bytes]) -> None:
         self._start = b""
@@ -372,14 +378,15 @@ class _Skipped:
             self.add(part)
 
     def add(self, part: bytes) -> None:
-        """Add the next bytes."""
+        """Add the next bytes of the line or message."""
         if len(self._start) < MAX_RAW_BYTES:
             self._start += part[: MAX_RAW_BYTES - len(self._start)]
         self._hash.update(part)
         self.size += len(part)
 
     def reject(self, what: str, position: int) -> Reject:
-        """Reject of the item, a line or message (`what`) over the limit."""
+        """Reject for the skipped line or message. what: `line` or `message`, for the text; position: its
+        position in the file."""
         detail = f"a {what} of {self.size} bytes is over the limit"
         return Reject(
             Reason.TOO_LARGE, detail, self._start, position, sha256=self._hash.hexdigest(), size=self.size
@@ -399,14 +406,14 @@ def _opened(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def _is_long_line(format_: Format, head: bytes) -> bool:
-    """True if a file is a single line that is not complete yet: it is then read as a line, refused if too
-    long, and never buffered whole.
-    """
+    """True if the first bytes of a file are part of a single line: the file is then read as a line, which is
+    rejected if too long, and never in memory as a whole."""
     return format_.layout is FileLayout.LINE_BLOCKS and head[:1] == b"{" and b"\n" not in head
 
 
 def _nothing(content: bytes) -> Reject | None:
-    """Reject of a whole file with only white space, or JSON without members; None for other content."""
+    """Reject for a file that contains only white space, or JSON without members; None for any other
+    content."""
     text = content.strip()
     if len(text) <= _EMPTY_BYTES and b"".join(text.split()) in (b"", b"[]", b"{}"):
         return Reject(Reason.EMPTY, "the file holds nothing", content)

@@ -1,7 +1,7 @@
-"""Table of the formats, one row each: the only list of them.
+"""Table of the input formats, one row each; there is no other list of formats.
 
-To add one: a folder with its codec under `ingest/codecs`, and a row here. A codec's module is imported on
-first use, as loading may take long.
+To add a format: write a codec in a folder under `ingest/codecs`, and add a row here. A codec's module is
+imported when it is first used, as loading may take long.
 """
 
 from __future__ import annotations
@@ -20,42 +20,44 @@ if TYPE_CHECKING:
 
 
 AUTO: Final = "auto"
-"""Placeholder for a format's name: the format is recognised by content."""
+"""Name that stands for a format still to be recognised from the content."""
 
 
 class FileLayout(StrEnum):
-    """Layout of the payloads in a file."""
+    """Arrangement of payloads in a file."""
 
     LINES = "lines"
-    """File of JSON documents, one per line, or of a single document."""
+    """The file contains JSON documents, one per line, or a single document."""
     LINE_BLOCKS = "line-blocks"
-    """File of JSON documents, one per line, or of a single document; the codec accepts many lines as one
-    payload."""
+    """The file contains JSON documents, one per line, or a single document; the codec accepts many lines as
+    one payload."""
     DOCUMENT = "document"
-    """File with one JSON document."""
+    """The file is one JSON document."""
     MESSAGES = "messages"
-    """File of protobuf messages, framed or bare (`framing`)."""
+    """The file contains protobuf messages, with lengths between them or bare (`framing`)."""
     TABLE = "table"
-    """Parquet file: rows of named columns (`table_file`)."""
+    """The file is a Parquet file, with rows of named columns (`table_file`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Row of the table of formats: name, codec, and the signs by which a file is recognised."""
+    """An input format: name, codec, and the signs by which its files are recognised."""
 
     name: str
-    """Name of the format for `--format`."""
+    """Name of the format as used for `--format`."""
     codec: str
-    """Codec class of the format, `module:class`."""
+    """Codec class of the format, as `module:class`."""
     layout: FileLayout
     keys: tuple[frozenset[str], ...] = ()
-    """Key sets of a JSON format, one of which the outermost object (or the first of a list) contains."""
+    """Sets of keys, for a JSON format: the outermost object (or the first one in a list) contains all keys of
+    one set."""
     shape: MessageShape | None = None
-    """Outermost fields of every message of a protobuf format; None: not protobuf."""
+    """Shape of the format's messages, for a protobuf format; None: the format is not protobuf."""
     magic: bytes = b""
-    """First bytes of the format's files; empty: files have no magic number."""
+    """Magic number with which files of the format begin; empty: there is none."""
     aliases: tuple[str, ...] = ()
-    """Aliases of names for `--format`; in all names `_` equals `-`, as in the Collector's configuration."""
+    """Other names of the format accepted by `--format`; in all names `_` equals `-`, as in the Collector's
+    configuration."""
 
 
 FORMATS: Final = (
@@ -137,16 +139,16 @@ FORMATS: Final = (
     ),
     Format("parquet", "ingest.codecs.parquet.parquet:ParquetCodec", FileLayout.TABLE, magic=b"PAR1"),
 )
-"""Formats in order of precedence: the first that matches a file is used."""
+"""All formats, in order of precedence: if several match a file, the first is used."""
 
 
 def format_names() -> tuple[str, ...]:
-    """Names of all formats, for `--format`; without aliases."""
+    """Names of all formats that `--format` accepts, without aliases."""
     return tuple(row.name for row in FORMATS)
 
 
 def format_of(name: str) -> Format:
-    """Row of a format, by its name or an alias (`otlp_proto`). Raises UnknownFormatError."""
+    """Format with this name or alias (`otlp_proto`). Raises UnknownFormatError."""
     written = name.lower().replace("_", "-")
     for row in FORMATS:
         if written in (row.name, *row.aliases):
@@ -156,7 +158,7 @@ def format_of(name: str) -> Format:
 
 @cache
 def codec_for(name: str) -> Codec:
-    """Codec of a format, the same object for the whole process. Raises UnknownFormatError."""
+    """Codec of the format with this name, one object per process. Raises UnknownFormatError."""
     row = format_of(name)
     if row.name != name:
         return codec_for(row.name)

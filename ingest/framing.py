@@ -1,7 +1,7 @@
-"""Detect the framing of protobuf messages in a file by walking them.
+"""Detect how protobuf messages are framed in a file, by walking from message to message.
 
-`length32`: each message after its length in 4 bytes, big endian (the Collector's file exporter).
-`varint`: each message after its length as a varint (`writeDelimitedTo`). `bare`: the file is one message.
+`length32`: each message follows its length in 4 bytes, big endian (the Collector's file exporter). `varint`:
+each message follows its length as a varint (`writeDelimitedTo`). `bare`: the file is one message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ingest.codecs.values.wire import BYTES, MAX_VARINT, fields_of, varint
 
 
 class Framing(StrEnum):
-    """Framing of protobuf messages in a file: the way in which the end of a message is marked."""
+    """Framing of protobuf messages in a file: how the end of each message is found."""
 
     LENGTH32 = "length32"
     VARINT = "varint"
@@ -23,34 +23,34 @@ class Framing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessageShape:
-    """Outermost fields of every message of a format."""
+    """Outermost fields of every message of a format, by which a file of the format is recognised."""
 
     fields: frozenset[int]
-    """Numbers of all fields that a message may have."""
+    """Numbers of all fields that a message may contain."""
     bytes_only: bool = False
     """True if all fields of a message are length-delimited."""
     begins: tuple[tuple[int, int], ...] = ()
-    """(Field number, size in bytes) of the length-delimited fields at the beginning of a message, in
-    order.
-    """
+    """(field number, size in bytes) of the length-delimited fields with which every message begins, in
+    order."""
     sizes: tuple[tuple[int, frozenset[int]], ...] = ()
-    """(Field number, legal sizes in bytes) of length-delimited fields."""
+    """(field number, valid sizes in bytes) of length-delimited fields whose size is restricted."""
     needs: frozenset[int] = frozenset()
     """Numbers of the required fields."""
     inner: MessageShape | None = None
-    """Shape of the message in the first field; None: not examined. Damage in that message is tolerated,
-    foreign fields are not.
-    """
+    """Shape of the message in the first field; None: not examined. Damage inside that message is tolerated,
+    unknown fields are not."""
 
     def fits(self, body: memoryview, *, is_complete: bool) -> bool:
-        """True if `body` consists of fields of such a message; a complete body must be filled exactly."""
+        """True if `body` consists of fields of a message of this shape. is_complete: True if `body` must end
+        with the end of a field."""
         end = self._end(body, is_complete=is_complete)
         if end is None:
             return False
         return end == len(body) if is_complete else end > 0
 
     def _end(self, body: memoryview, *, is_complete: bool) -> int | None:
-        """Offset of the end of the last field; None if a field is foreign, or a required one is missing."""
+        """Offset after the last field in `body`; None if a field is not of this shape, or a required one is
+        missing."""
         end, seen = 0, 0
         sizes, missing = dict(self.sizes), set(self.needs)
         for number, wire, size, after in fields_of(body):
@@ -70,26 +70,29 @@ class MessageShape:
 
 
 LENGTH32_BYTES: Final = 4
-"""Size of the length field in front of a message, bytes."""
+"""Bytes of the length before each message in the framing `length32`."""
 _MAX_ODD = 1_000
-"""Maximum surplus of foreign over matching frames; with more, a file is of another format."""
+"""Maximum difference between the numbers of frames that do not match and that match a shape; above it the
+file is of another format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Number of a file's first bytes that are messages of one shape in one framing."""
+    """Match of a file's first bytes with messages of one shape in one framing."""
 
     n_bytes: int = 0
-    """Bytes in matching frames; 0: no match."""
+    """Number of bytes in frames that match; 0: no match."""
     is_perfect: bool = False
     """True if all frames match."""
 
 
 def fit_of(head: bytes, framing: Framing, shape: MessageShape, *, is_whole: bool) -> Fit:
-    """Match a file's first bytes (or the whole file) with messages in a framing, by walking the frames.
+    """Match the first bytes of a file with messages of one shape in one framing. is_whole: True if `head` is
+    the whole file.
 
     The lengths must lead from frame to frame to the end of `head`; only the last frame may be cut off. A
-    foreign frame does not rule out the framing: it is refused individually, later.
+    frame that is no message of this shape does not rule out the framing: it is rejected when the file is
+    read.
     """
     view = memoryview(head)
     if framing is Framing.BARE:
@@ -115,14 +118,15 @@ def fit_of(head: bytes, framing: Framing, shape: MessageShape, *, is_whole: bool
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Message in a frame: offset of its start, and its length in bytes."""
+    """Location of one message: offset of its first byte, and its length in bytes."""
 
     start: int
     length: int
 
 
 def read_length(view: memoryview, at: int, framing: Framing) -> Frame | None:
-    """Frame whose length field is at `at`; None if the length is cut off or invalid."""
+    """Read the length at offset `at`, and return the frame that follows; None if the length is cut off or
+    invalid."""
     if framing is Framing.LENGTH32:
         if at + LENGTH32_BYTES > len(view):
             return None

@@ -1,8 +1,9 @@
-"""Turn messages of a log (Kafka) into payloads: one message, one payload, at its offset.
+"""Convert messages of a log (Kafka) to payloads: each message becomes one payload, at its offset.
 
-A message without a value (a tombstone of a compacted topic), without bytes, over the limit or in a damaged
-archive becomes a reject at its offset. A value that its producer compressed itself (gzip or zstd by content,
-not by the topic's codec) is decompressed up to the limit, as files are: a bomb becomes a dead letter.
+A message without a value (a tombstone of a compacted topic), without bytes, over the size limit or with a
+damaged archive becomes a reject at its offset. A value that the producer itself compressed (gzip or zstd
+inside the message, not the topic's codec) is decompressed up to the limit, as files are; a decompression bomb
+becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 POLL_BYTES: Final = 32 * 2**20
-"""Bytes of payload after which a piece of a poll ends, as 500 messages may decompress to 8 GB; the last
-payload of a piece may exceed it.
-"""
+"""Bytes of payload after which a piece of a poll ends, as 500 messages may decompress to 8 GB; only the last
+payload of a piece may exceed it."""
 TOMBSTONE: Final = "a message without a value"
 _PACKED_BYTES: Final = frozenset(magic[0] for magic in PACKED)
 _HEAD: Final = itemgetter(slice(max(map(len, PACKED))))
@@ -40,9 +40,10 @@ def payloads_of_messages(
 ) -> Iterator[Payloads]:
     """Yield the payloads of one poll of one partition, usually in one piece.
 
-    `offsets` ascend, one per value; `until` is the position after the poll, after gaps too. The pieces cover
-    the positions without a gap: each ends where the next begins, the last at `until`. `format_` may be an
-    alias, or AUTO. Raises UnknownFormatError. O(bytes), some 0.05 µs per message.
+    offsets: offset of each value, ascending. until: offset after the poll, which may be behind a gap.
+    Together the pieces cover all offsets: each ends where the next begins, and the last ends at `until`.
+    format_: name or alias of the format, or AUTO. Raises UnknownFormatError. O(bytes), some 0.05 µs per
+    message.
     """
     name = format_ if format_ == AUTO else format_of(format_).name
     if len(values) != len(offsets):
@@ -74,7 +75,8 @@ def payloads_of_messages(
 
 
 def _are_plain(values: Sequence[bytes | None], limit: int, poll_bytes: int) -> TypeGuard[Sequence[bytes]]:
-    """True if all values are uncompressed bytes within the limits: the common case, checked at C speed."""
+    """True if all values are uncompressed bytes within the limits, the common case; takes no Python per
+    byte."""
     if not values or not all(values):
         return False
     filled = cast(Sequence[bytes], values)
@@ -87,7 +89,7 @@ def _are_plain(values: Sequence[bytes | None], limit: int, poll_bytes: int) -> T
 
 
 def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
-    """Decompress a message: its content, or a reject if it is empty, damaged or over the limit."""
+    """Decompress a message: its content, or a reject if it is empty, damaged or over the size limit."""
     if not value:
         detail = TOMBSTONE if value is None else "the message is empty"
         return Reject(Reason.EMPTY, detail, b"", offset)
@@ -108,5 +110,5 @@ def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
 
 
 def _packed_reject(reason: Reason, detail: str, value: bytes, offset: int) -> Reject:
-    """Reject of compressed bytes. The bytes are not stored, as names of secrets cannot be found in them."""
+    """Reject of a compressed message. Its bytes are not stored, as secrets cannot be found in them."""
     return Reject(reason, detail, None, offset, sha256=hashlib.sha256(value).hexdigest(), size=len(value))

@@ -1,9 +1,9 @@
-"""Payloads, and the port of logs that provide them: `LiveSource`.
+"""Payloads, and the protocol of the logs from which they are read: `LiveSource`.
 
-A poll returns payloads of one stream, in order; together the polls of a stream cover its positions without a
-gap, so that a driver can commit `[from, until)` and a new source continues from a committed position. Finite
+A poll returns payloads of one stream, in order; together the polls of a stream cover all its positions, so
+that a driver can commit `[from, until)` and a new source can continue from a committed position. Finite
 inputs (a file, a part of a log) are iterators of polls. Damaged input (a truncated archive, a message over
-the limit) becomes a reject at its position, never an exception.
+the size limit) becomes a reject at its position, never an exception.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from schemas.rejects import Reject
 
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """Payloads of one stream, and rejects of items that could not become payloads."""
+    """Payloads of one stream that were read together, and rejects of items that could not become payloads."""
 
     stream: str
-    """Name of the stream that positions refer to: a file's name, or topic/partition."""
+    """Name of the stream to which positions refer: a file's name, or topic/partition."""
     format: str | None
-    """Format of the payloads; `formats.AUTO` until `ContentFormat` determines it. None: no payload to
-    decode."""
+    """Name of the payloads' format; `formats.AUTO` until `ContentFormat` recognises it. None: there is no
+    payload to decode."""
     payloads: list[bytes]
     positions: list[int]
-    """Position of each payload, ascending: message offset, or number of the message or of the first line in a
-    file.
-    """
+    """Position of each payload, ascending: offset of the message, or in a file the number of the message or
+    of the payload's first line."""
     until: int
-    """Position after the last position (message or gap) that this poll covers."""
+    """Position after the last one (of a message or a gap) that this poll covers."""
     rejects: list[Reject] = field(default_factory=list)
-    """Rejects of items that are no payloads; their field `payload` is a position of the stream."""
+    """Rejects of items that are no payloads; `payload` of each is a position in the stream."""
     latest_ns: int | None = None
-    """Largest timestamp of this poll's messages in the log, ns since the epoch; None: no timestamps."""
+    """Latest timestamp that the log has for a message of this poll, ns since the epoch; None: no
+    timestamps."""
     epoch: int | None = None
-    """Leader epoch of this poll's last message, see `Place`; None: the log has no epochs."""
+    """Leader epoch of the last message of this poll, see `Place`; None: the log has no epochs."""
 
     @classmethod
     def refused(cls, stream: str, reject: Reject) -> Payloads:
-        """Poll without payloads, with a single reject."""
+        """Make a poll without payloads that has one reject."""
         return cls(stream, None, [], [], reject.payload + 1, [reject])
 
 
@@ -55,27 +55,26 @@ class StreamId:
 
     @property
     def name(self) -> str:
-        """Name of the stream, topic/partition, as in `Payloads.stream`."""
+        """Name of the stream, `topic/partition`, as in `Payloads.stream`."""
         return f"{self.topic}/{self.partition:d}"
 
     @property
     def lane(self) -> int:
-        """Lane of the stream: one per partition number, shared by all topics; lane 0 is for files."""
+        """Number of the stream's lane: partition number + 1, for all topics; lane 0 is for files."""
         return self.partition + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Position in a stream together with the id of the log: an offset alone is meaningless in another log."""
+    """Position in a stream, with the identity of the log: an offset is meaningless in another log."""
 
     offset: int
     """Offset of the next message."""
     topic_id: str | None = None
-    """Id that distinguishes a topic from a later one of the same name; None: unknown."""
+    """Id that distinguishes the topic from a later one with the same name; None: unknown."""
     epoch: int | None = None
-    """Leader epoch of the messages before the place, or larger: a truncated log continues under a larger
-    epoch, and the older one ends at the truncation. None: unknown.
-    """
+    """Leader epoch of the messages before the place, or a larger one. A truncated log continues under a
+    larger epoch, so the previous epoch ends where it was truncated. None: unknown."""
 
 
 TOPIC_SCHEME: Final = "kafka://"
@@ -84,42 +83,42 @@ TOPIC_SCHEME: Final = "kafka://"
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """Range of messages of one partition, used as an input like a file: offsets are resolved once, and
-    reading it again gives the same messages."""
+    """Range of messages of one partition, used as an input like a file: its offsets are fixed, so reading it
+    again gives the same messages."""
 
     servers: tuple[str, ...]
-    """Brokers to contact first, `host:port`; they do not take part in `sha256`."""
+    """Brokers to contact first, `host:port`; not part of `sha256`."""
     cluster_id: str | None
     topic_id: str | None
     stream: StreamId
     start: int
     end: int
-    """Offset after the last message."""
+    """Offset after the last message of the range."""
     format: str
-    """Format of every message, or `formats.AUTO`."""
+    """Name of the format of all messages, or `formats.AUTO`."""
 
     @property
     def name(self) -> str:
-        """Name under which exactly this part can be imported again."""
+        """Name of an input that denotes exactly this range, so that it can be imported again."""
         return f"{TOPIC_SCHEME}{','.join(self.servers)}/{self.stream.name}@{self.start}:{self.end}"
 
     @property
     def sha256(self) -> str:
-        """Hash of log, partition and offsets, hex; the same whatever brokers are named."""
+        """Hash of log, partition and offsets, hex; it does not depend on which brokers are named."""
         said = (self.cluster_id, self.topic_id, self.stream.name, self.start, self.end)
         return hashlib.sha256(repr(said).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class StreamChange:
-    """Change of the streams that are assigned to this member of a group."""
+    """Change of the streams assigned to this member of a consumer group."""
 
     gained: tuple[StreamId, ...] = ()
-    """Newly assigned streams; each delivers messages only after `start`."""
+    """Newly assigned streams; none is read before `start` is called for it."""
     asked: tuple[StreamId, ...] = ()
-    """Revoked streams: commit their messages, then `release` them."""
+    """Streams that the group revokes: commit their messages, then call `release`."""
     lost: tuple[StreamId, ...] = ()
-    """Streams no longer assigned to this member: another member may be processing them already."""
+    """Streams that are no longer assigned to this member; another member may already read them."""
 
     def __bool__(self) -> bool:
         """True if anything changed."""
@@ -127,7 +126,7 @@ class StreamChange:
 
 
 class StreamError(InputError):
-    """A failure of one stream; the others continue."""
+    """A failure of one stream; other streams continue."""
 
     slug = "stream"
 
@@ -137,7 +136,7 @@ class StreamError(InputError):
 
 
 class GapError(StreamError):
-    """The log no longer has the next message: retention deleted it."""
+    """The log no longer has the next message of a stream, because retention deleted it."""
 
     slug = "gap"
 
@@ -150,7 +149,7 @@ class GapError(StreamError):
 
 
 class TopicChangedError(StreamError):
-    """A topic was deleted and created again, so recorded positions are invalid."""
+    """A topic was deleted and created again, so that recorded positions in it are invalid."""
 
     slug = "topic-changed"
 
@@ -163,7 +162,8 @@ class TopicChangedError(StreamError):
 
 
 class CutBackError(StreamError):
-    """The log was truncated before the read position; its messages after the truncation were not read."""
+    """The log was truncated before the position up to which it was read; messages written after the
+    truncation were not read."""
 
     slug = "cut-back"
 
@@ -176,19 +176,19 @@ class CutBackError(StreamError):
             remedy="Compare the topic with the lake; --accept-gaps goes on with what the log has there now.",
         )
         self.first = first
-        """Offset of the first message after the truncation; None: unknown."""
+        """Offset of the first message written after the truncation; None: unknown."""
 
 
 class CorruptStreamError(StreamError):
-    """A part of a stream cannot be read, after repeated fetches."""
+    """A part of a stream cannot be read, although it was fetched repeatedly."""
 
     slug = "corrupt-stream"
 
 
 class LiveSource(Protocol):
-    """Partitions of a log that are assigned to this member of a group. Used by one thread.
+    """Partitions of a log that are assigned to this member of a consumer group. Used by one thread.
 
-    It never ends. While brokers cannot be reached, polls return nothing and `trouble` has the reason.
+    It never ends. While brokers cannot be reached, polls return None and `trouble` has the reason.
     """
 
     @property
@@ -198,38 +198,39 @@ class LiveSource(Protocol):
 
     @property
     def trouble(self) -> str | None:
-        """Problem because of which polls return nothing, or a receiver refuses messages, as one sentence;
-        None: no problem."""
+        """Reason why polls return nothing, or why a receiver refuses messages, as a sentence; None: no
+        problem."""
         ...
 
     def change(self) -> StreamChange:
-        """Change of the assignment since the last call.
+        """Change of the assigned streams since the last call.
 
         Never blocks; usually empty.
         """
         ...
 
     def poll(self, timeout_s: float) -> Payloads | None:
-        """Next payloads of one stream; None if none arrived in time.
+        """Next payloads of one stream; None if no message arrived within `timeout_s` seconds.
 
-        Messages that cannot be payloads are rejects. Raises CorruptStreamError (the stream is then paused),
-        GapError, TopicChangedError, CutBackError.
+        Messages that cannot become payloads are rejects. Raises CorruptStreamError (the stream is then
+        paused), GapError, TopicChangedError, CutBackError.
         """
         ...
 
     def start(self, stream: StreamId, place: Place | None) -> Place:
-        """Start a gained stream at a place (None: as configured) and return the actual one.
+        """Start reading a gained stream at `place` (None: where the settings say); return the place at which
+        it really starts.
 
-        Raises GapError, TopicChangedError, CutBackError, InputError where the log cannot be reached in time.
+        Raises GapError, TopicChangedError, CutBackError; InputError if the log does not answer in time.
         """
         ...
 
     def release(self, streams: Collection[StreamId]) -> None:
-        """Release revoked streams; called after their messages were committed."""
+        """Release revoked streams; call it after their messages were committed."""
         ...
 
     def pause(self, streams: Collection[StreamId]) -> None:
-        """Stop fetching streams; membership is kept as long as `poll` is called."""
+        """Stop fetching streams; the membership in the group continues as long as `poll` is called."""
         ...
 
     def resume(self, streams: Collection[StreamId]) -> None:
@@ -237,30 +238,32 @@ class LiveSource(Protocol):
         ...
 
     def ends(self) -> Mapping[StreamId, int]:
-        """Stream -> offset of the next message to be written; only streams whose end was recently confirmed,
-        as a caller does not wait for messages of a stream that seems fully read."""
+        """Stream -> offset of the next message to be written, only for streams whose end was confirmed
+        recently: a caller does not wait for messages of a stream that seems to be read to its end."""
         ...
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
-        """Report positions before which the lake has all messages; True if accepted, in bounded time.
+        """Report the positions before which the lake has all messages; return True if they were accepted.
+        Takes limited time.
 
-        Kafka keeps them for lag tools; a spool removes its files by them, most importantly while it is full.
+        Kafka stores them for tools that show lag; a spool then deletes files, which matters most when it is
+        full.
         """
         ...
 
     def close(self) -> None:
-        """Leave the group. May be called twice."""
+        """Leave the consumer group. May be called twice."""
         ...
 
 
 class RangeSource(Protocol):
-    """Reader of ranges of a log that were read before."""
+    """Reader of ranges of a log that were read before, to restore their events."""
 
     def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
-        """(Payloads of the part of `[start, end)` that the log still has, missing ranges as (start, end)
-        offsets).
+        """Read a range again: (payloads of the part of `[start, end)` that the log still has, missing ranges
+        as (start, end) offsets).
 
-        Everything is missing if the log is no longer the one of `end`. Raises InputError if it does not
-        answer.
+        The whole range is missing if the log is not the one of `end` any more. Raises InputError if the log
+        does not answer.
         """
         ...

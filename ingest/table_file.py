@@ -1,9 +1,9 @@
-"""Read a Parquet file as a source of payloads: groups of rows, with columns renamed by a mapping.
+"""Read a Parquet file as payloads, which are groups of rows with columns renamed by a mapping.
 
-Text stays dictionary-encoded, as in the file: a word of 1 MB in a million rows takes 1 MB, here and in the
-payload, and the codec refuses such rows. Text whose dictionary would be too large is read as plain text, with
-as many rows at a time as fit if each had the longest word. A row group whose pages are larger than Arrow may
-decompress is refused before it is read.
+Text stays dictionary-encoded, as in the file: a word of 1 MB that is in a million rows takes 1 MB, here and
+in the payload; the codec then refuses such rows. Text whose dictionary would be too large is read as plain
+text, so few rows at a time that they would fit even if each had the longest word. A row group with pages
+larger than Arrow may decompress is rejected before it is read.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from schemas.config import DecodeConfig, SpanColumns
 from schemas.rejects import Reason, Reject
 
 _MIN_ROW_BYTES: Final = 64
-"""Minimum bytes assumed per row: bounds the rows of a payload, as repeated values take almost no space in the
-file."""
+"""Minimum bytes that a row is assumed to have: limits the number of rows in a payload, as repeated values
+take almost no space in the file."""
 
 
 _BUFFER_BYTES: Final = 2**16
-"""Buffer size for reading a page of which only the beginning is needed."""
+"""Buffer size in bytes for reading the beginning of a page."""
 _TEXT: Final = ("STRING", "NONE", "JSON", "ENUM")
-"""Logical types (Parquet) of byte columns that Arrow can read as dictionaries."""
+"""Logical types of Parquet's byte columns that Arrow can read as dictionaries."""
 
 
 def read_table(
@@ -46,7 +46,7 @@ def read_table(
     chunk_bytes: int,
     page_bytes: int,
 ) -> Iterator[Payloads]:
-    """Yield the rows of a table as payloads of about `chunk_bytes` each; a failure becomes a reject.
+    """Yield the rows of a Parquet file as payloads of about `chunk_bytes` each; a failure becomes a reject.
 
     page_bytes: maximum decompressed size of a page.
     """
@@ -112,8 +112,8 @@ def _read_as_words(
     most_bytes: int,
     min_repetition: float,
 ) -> tuple[list[str], int]:
-    """Choose the text columns of a row group to read dictionary-encoded: (their paths; sum, over the
-    repetitive columns that do not fit, of the bytes of the longest word).
+    """Choose the text columns of a row group that are read dictionary-encoded: (their paths; bytes of the
+    longest words, one for each repetitive column that is not chosen, added up).
 
     The chosen dictionaries take at most `most_bytes` together. A column that is only partly
     dictionary-encoded is read as text if its text takes less than `min_repetition` times as much as its
@@ -137,7 +137,8 @@ def _read_as_words(
 
 
 def _longest_word(path: str | Path, metadata: Any, index: int, chunk: Chunk) -> int:
-    """Bytes of the longest word in a chunk's dictionary, which Arrow reads with the first row."""
+    """Bytes of the longest word in the dictionary of a column chunk, which Arrow reads together with the
+    first row."""
     from pyarrow.parquet import ParquetFile
 
     how = {"pre_buffer": False, "buffer_size": _BUFFER_BYTES}
@@ -146,7 +147,8 @@ def _longest_word(path: str | Path, metadata: Any, index: int, chunk: Chunk) -> 
 
 
 def _row_bytes(group: pa.lib.RowGroupMetaData) -> int:
-    """Approximate bytes of a row in memory: decompressed bytes in the file, at least VALUE_BYTES a value."""
+    """Approximate bytes of a row in memory: its decompressed bytes in the file, at least VALUE_BYTES per
+    value."""
     chunks = [group.column(index) for index in range(group.num_columns)]
     size = sum(max(chunk.total_uncompressed_size, chunk.num_values * VALUE_BYTES) for chunk in chunks)
     return max(_MIN_ROW_BYTES, int(size) // max(int(group.num_rows), 1))
@@ -155,7 +157,7 @@ def _row_bytes(group: pa.lib.RowGroupMetaData) -> int:
 def _payloads(
     batch: pa.RecordBatch, mapped: dict[str, str], time_unit: str, config: DecodeConfig, chunk_bytes: int
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield the rows of a batch as (payload, number of rows in the payload)."""
+    """Convert a batch of rows to payloads: yield (payload, number of its rows)."""
     size = sum(map(plain_bytes, batch.columns))
     columns = [with_used_words(column, config.min_repetition) for column in batch.columns]
     batch = pa.record_batch(columns, names=batch.schema.names)
@@ -170,7 +172,8 @@ def _payloads(
 
 
 def _parts(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield parts of a batch, halved until none takes over 2 * `most_bytes`; a single row is never split.
+    """Split a batch into parts of at most 2 * `most_bytes`, by halving it repeatedly; a single row is never
+    split.
 
     A batch may be larger in memory than in the file.
     """

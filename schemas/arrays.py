@@ -1,4 +1,4 @@
-"""Aliases of numpy arrays by kind and bytes of their numbers (`I8` int64, `F8` float64, `B1` booleans)."""
+"""Aliases of numpy array types: kind of number and bytes per number (`I8` int64, `F8` float64, `B1` bool)."""
 
 from __future__ import annotations
 

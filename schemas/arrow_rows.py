@@ -26,7 +26,8 @@ def arrow_types(model: type[BaseModel]) -> dict[str, pa.DataType]:
 
 
 def _type_of(info: FieldInfo) -> pa.DataType:
-    """Arrow type in the field's annotation; without one, the type in `_TYPES` for its Python type."""
+    """Arrow type of a field: the one in the field's annotation, else the one in `_TYPES` for the Python
+    type."""
     values: Any = info.annotation
     if NoneType in get_args(values):
         (values,) = (each for each in get_args(values) if each is not NoneType)

@@ -19,7 +19,8 @@ NO_COMMIT: Final = "0" * 64
 
 
 class InputFile(Closed):
-    """One imported file, or range of a topic, identified by `sha256`; `name` is only for display."""
+    """One imported file, or one imported range of a topic, identified by `sha256`; `name` is only for
+    display."""
 
     name: Annotated[str, BeforeValidator(lambda name: readable_name(name) if isinstance(name, str) else name)]
     sha256: str
@@ -30,15 +31,15 @@ class InputFile(Closed):
     columns: str = ""
     """Configured column mapping of a table of spans (`SpanColumns.told`); empty for other formats."""
     events: int | None = None
-    """Number of events read from the file; None: not recorded, at least one."""
+    """Number of events read from the file; None: not recorded, but at least one."""
     quarantined: int = 0
     """Number of the file's events that were rejected for an absurd time."""
 
     def is_settled(self, format_: str | None, columns: str, *, any_time: bool = False) -> bool:
-        """True if importing the file again, as `format_` with `columns`, would only repeat the import.
+        """True if importing the file again, as `format_` with `columns`, would change nothing.
 
-        A file without events may be imported again in another format or with other columns, and one with
-        quarantined events once more without quarantine (`any_time`).
+        False for a file without events that is imported in another format or with other columns, and for one
+        with quarantined events that is imported without quarantine (`any_time`).
         """
         if any_time and self.quarantined:
             return False
@@ -46,7 +47,7 @@ class InputFile(Closed):
 
 
 class FlowCounts(Closed):
-    """Aggregates over a file of flows, so that windows are listed without reading the file."""
+    """Aggregates over the flows of one file, by which windows are listed without reading the file."""
 
     weight: float
     """Sum of the flows' weights."""
@@ -59,7 +60,8 @@ class FlowCounts(Closed):
     flagged: int
     """Number of flows with at least one quality flag."""
     flags: tuple[int, ...]
-    """Number of flows by quality flag, in the order of `Quality`, up to the last one that occurs."""
+    """Number of flows with each quality flag, in the order of `Quality`; flags after the last one that occurs
+    are left out."""
     categories: tuple[int, ...]
     """Sketch for the number of distinct categories: the smallest category hashes, ascending
     (`stitch.lake.flow_counts`)."""
@@ -116,9 +118,8 @@ class PartitionRange(Closed):
     start: int = Field(ge=0)
     end: int = Field(ge=0)
     epoch: int | None = None
-    """Leader epoch, at least that of the last message before `end`: distinguishes the log from its state
-    before a truncation. None: the log has no epochs.
-    """
+    """Leader epoch of the last message before `end`, or a later one: distinguishes the log from its state
+    before a truncation. None: the log has no epochs."""
 
 
 class Counters(Closed):
@@ -130,37 +131,37 @@ class Counters(Closed):
     events_published: int = 0
     """Events in flows of this commit, or dropped by the kernel with a quality flag (CAPPED)."""
     events_duplicate: int = 0
-    """Events dropped as duplicates: exact copies inside this import, and events of requests that are in the
-    lake already with the same content."""
+    """Events dropped as duplicates: exact copies within this import, and events of requests that the lake
+    already has with the same content."""
     events_rejected: int = 0
-    """Events that became dead letters: same id with different content, no time, or an absurd time."""
+    """Number of events that became dead letters: same id with other content, no time, or an absurd time."""
     events_late: int = 0
-    """Events stored under `late/`: their request is in the lake already with different content, or their
-    window was sealed before they were read.
-    """
+    """Number of events stored under `late/`: the lake has their request already with other content, or their
+    window was sealed before they were read."""
     events_carried: int = 0
-    """Events read by earlier commits of the lane and open when this one began; 0 for an import."""
+    """Number of events that earlier commits of the lane read and that were open when this commit began; 0 for
+    an import."""
     events_lost: int = 0
     """Carried events that were in a damaged segment and will not be read again."""
     events_unlogged: int = 0
-    """Events read and accepted that the lane's log does not hold, as the commit handled them itself and they
-    are older than `live.keep_events`; builders count them as missing. Written by earlier versions only.
+    """Number of accepted events that are not in the lane's log, because the commit handled them itself and
+    they are older than `live.keep_events`; builders count them as missing. Written by earlier versions only.
     """
     events_open: int = 0
-    """Events still open after this commit, in the lane's segments: their request or window is not complete; 0
-    for a lane whose windows are built from its log.
-    """
+    """Number of events in the lane's segments that are open after this commit, i.e. their request or window
+    is not complete; 0 for a lane whose windows are built from its log."""
     events_logged: int = 0
     """Events in the log segment of this commit, from which windows are built."""
     messages: int = 0
-    """Messages read from a log, including rejected ones; their offsets lie in `Standing.positions`."""
+    """Number of messages read from Kafka or the spool, rejected ones included; their offsets lie in
+    `Standing.positions`."""
     flows: int = 0
-    """Flows published by this commit."""
+    """Number of flows that this commit published."""
     flows_duplicate: int = 0
-    """Flows dropped because the lake has the request already with the same content."""
+    """Number of flows dropped because the lake already has the request with the same content."""
     flows_late: int = 0
-    """Flows not published because the lake has the request already with different content; their events are
-    late."""
+    """Number of flows not published because the lake already has the request with other content; their events
+    are counted as late."""
     rejects: dict[str, int] = Field(default_factory=dict)
     """Reason -> number of dead letters: items that codecs rejected (not counted as events), and
     `events_rejected`."""
@@ -189,8 +190,8 @@ class Counters(Closed):
 
 
 class CheckpointRef(Closed):
-    """Reference to a checkpoint: tables that summarize a lane's commits, so that readers need not read
-    each."""
+    """Reference to a checkpoint of a lane: tables that summarize the lane's commits, so that readers need not
+    read each commit."""
 
     through: int
     """Number of the last commit that the checkpoint covers."""
@@ -205,7 +206,7 @@ class CheckpointRef(Closed):
 
 
 class Retirement(Closed):
-    """Retirement of all windows that end at or before a time: readers no longer see them."""
+    """Retirement of all windows that end at or before a time: they are hidden from readers."""
 
     to_ns: int
     """Latest end of a retired window, ns since the epoch."""
@@ -214,7 +215,8 @@ class Retirement(Closed):
 
 
 class Generation(Closed):
-    """One commit of the upkeep lane that rewrote windows: its files replace their earlier files."""
+    """One commit of the upkeep lane that rewrote windows: its files replace the earlier files of these
+    windows."""
 
     seq: int
     """Number of the commit in the upkeep lane."""
@@ -258,13 +260,14 @@ class Upkeep(Closed):
     building."""
 
     retired: tuple[Retirement, ...] = ()
-    """Retirements, ascending; the last one applies to readers, and the times of earlier ones determine what a
-    sweep may delete.
+    """Retirements, ascending.
+
+    Readers apply the last one; the times of earlier ones determine which files a sweep may delete.
     """
     generations: tuple[Generation, ...] = ()
-    """Rewrites of windows, ascending; in each window the last one with a file in it applies."""
+    """Rewrites of windows, ascending; for each window the last rewrite with a file of the window applies."""
     replaced: tuple[Replaced, ...] = ()
-    """Removals from tables without windows, ascending; for each table the last one applies to readers and
+    """Removals from tables without windows, ascending; for each table the last removal applies, which
     includes all earlier ones."""
     built: tuple[BuiltCommits, ...] = ()
     """Ranges of build commits, ascending; ranges older than the grace period are merged."""
@@ -278,8 +281,8 @@ class Upkeep(Closed):
     rebuilds_from_ns: int | None = None
     """Start, ns, of the first window that may be rebuilt, because its log is retained; None: none may."""
     late_to_ns: int | None = None
-    """Time, ns since the epoch, up to which the next repair drops late events that it cannot add to flows;
-    None: it drops none. Needed as a repair rewrites waiting events, which resets the age of their file.
+    """Time, ns since the epoch: the next repair drops late events up to it that cannot be added to flows;
+    None: it drops none. Needed because a repair rewrites waiting events, which resets the age of their file.
     """
 
 
@@ -298,18 +301,17 @@ class Standing(Closed):
     """Time, ns since the epoch: every window that ends at or before it is published completely; None: none
     is."""
     ended_to_ns: int | None = None
-    """Set if the lane was ended by an operator: it has no open events, and no window waits for it until it is
-    taken over and commits again. All its data is in windows that end at or before this time, ns; 0: it had no
-    data; None: not ended.
-    """
+    """End of the last window with data of the lane, ns since the epoch, if an operator ended the lane (0: it
+    had no data); None: not ended. An ended lane has no open events, and no window waits for it until it is
+    taken over and commits again."""
     idle: tuple[str, ...] = ()
     """Idle streams (`topic/partition`), for which the watermark followed the clock."""
     segments: tuple[Segment, ...] = ()
-    """Segments that the commit names: its own; in commits of older flowdiff versions all with open events."""
+    """Log segments named by the commit: its own; in commits of older flowdiff versions, all segments with
+    open events."""
     kept_from: int | None = None
-    """Number of the first commit whose segment, like those of all later commits, is retained for a repair;
-    None: none is.
-    """
+    """Number of the first commit whose segment is retained for repairs (the segments of all later commits
+    are, too); None: none is."""
     logs: bool = False
     """True if the lane only logs events: builders make windows from its log and seal them in the upkeep
     lane."""
@@ -317,7 +319,7 @@ class Standing(Closed):
     """State of the upkeep lane; None for other lanes."""
 
     def kept(self) -> Standing:
-        """Copy of the standing for a commit that reads nothing: the range of each partition is empty."""
+        """Copy of the state for a commit that reads nothing: the offset range of each partition is empty."""
         still = tuple(p.model_copy(update={"start": p.end}) for p in self.positions)
         return self.model_copy(update={"positions": still})
 
@@ -339,7 +341,8 @@ class Repair(Closed):
     changed: tuple[WindowChange, ...] = ()
     """Windows whose row counts changed, by name."""
     late: int
-    """Number of late events considered: those that still wait, and those this commit removed from `late/`."""
+    """Number of late events that the repair considered: the ones that still wait, and the ones that this
+    commit removed from `late/`."""
     expired: int = 0
     """Number of late events dropped: older than all windows of the lake, or than the maximum age of late
     events."""
@@ -357,9 +360,8 @@ class BuiltWindow(Closed):
     version: int
     """Version number; 1 for the first build, incremented when the window's files change."""
     digest: str
-    """Hash, hex, over the requests that begin in the window and the segments that hold them; a version with a
-    different digest than the current log is outdated.
-    """
+    """Hash, hex, over the requests that begin in the window and the segments that hold them; the version is
+    outdated if the current log gives another digest."""
     through: tuple[tuple[int, int], ...]
     """(lane, commit), ascending: end of the log that the window was built from, inclusive. For a frozen
     window (one whose log is partly deleted): end of the log whose events are in the window or stored as late.
@@ -368,19 +370,21 @@ class BuiltWindow(Closed):
     """(lane, commit), ascending: first segment of each lane that the window was built from."""
     events: int
     """Number of events that the window was built from."""
+    lanes: tuple[tuple[int, int], ...] | None = None
+    """(lane, number of the lane's events in `events`), ascending; None: not recorded."""
     duplicates: int = 0
     """Number of the window's events dropped as exact copies."""
     rejected: int = 0
-    """Number of the window's events rejected: same id with different content, or no time."""
+    """Number of the window's events that were rejected: same id with other content, or no time."""
     late: int = 0
-    """Number of events stored under `late/`, as a segment that the window was built from was deleted before
-    they came; not included in `events`."""
+    """Number of events stored under `late/` because a segment from which the window was built had been
+    deleted before they came; not included in `events`."""
     late_to_ns: int | None = None
     """Latest time, ns, of the window's late events: their requests may still receive more; None: no late
     event."""
     moved: tuple[tuple[str, int], ...] = ()
-    """(request hash in hex, window start in ns): requests whose first event is in this window but whose flow
-    begins in the named one."""
+    """(request hash in hex, window start in ns): requests whose first event is in this window, but whose flow
+    begins in the window that starts then."""
     running_to_ns: int | None = None
     """Latest event time, ns, of requests that had not ended at the build and are flagged INCOMPLETE; None:
     all had ended. The window is rebuilt once these requests are idle.

@@ -11,7 +11,7 @@ from schemas.closed import Closed
 from schemas.windows import NS_PER_SECOND
 
 MAX_KEPT: Final = 10_000
-"""Maximum dead letters stored per decode; further ones are only counted."""
+"""Maximum number of dead letters stored per decode; all others are only counted."""
 
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ DENIED_PARAMS = (
     *("authorization", "proxy-authorization", "cookie", "set-cookie"),
     *("*.token", "*-token", "*password*"),
 )
-"""Patterns of parameters that are never kept, whatever the settings."""
+"""Patterns of parameters that are always dropped, whatever the settings."""
 MIN_HASH_KEY_BYTES = 16
 """Minimum length of a hash key: a shorter one could be found by brute force."""
 

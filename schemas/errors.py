@@ -1,4 +1,4 @@
-"""The one error root. Expected failures are `FlowdiffError`s: one line, an exit code, no traceback.
+"""Errors of flowdiff, with one base class for expected failures: one line, an exit code, no traceback.
 
 A bug keeps its traceback: never wrap an unexpected exception in these.
 """

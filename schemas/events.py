@@ -58,7 +58,7 @@ MARK_TYPE = pa.struct(
         stored(26, "name", pa.string(), "which", nullable=True),
     ]
 )
-"""Type of an allow-listed span event (time, name), which becomes an inner node of its span."""
+"""Arrow type of a span event (time, name) that is allow-listed, and so becomes an inner node of its span."""
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("kind", pa.uint8(), False, "EventKind"),
@@ -134,7 +134,10 @@ def with_binary_ids(events: pa.Table) -> pa.Table:
 
 
 def _with_ids(events: pa.Table, schema: pa.Schema, spelled: Callable[[pa.Array], pa.Array]) -> pa.Table:
-    """Convert events to `schema`: `spelled` converts an array of span ids; record ids are cast."""
+    """Convert events to `schema`.
+
+    spelled: function that converts an array of span ids; record ids are cast.
+    """
     if events.schema.equals(schema):
         return events
     if not events.num_rows:
@@ -174,7 +177,7 @@ def _content(ids: pa.Array) -> tuple[I8, U1]:
 
 
 _HEX = np.frombuffer(b"".join(f"{byte:02x}".encode() for byte in range(256)), dtype=np.uint16)
-"""uint16[256]: byte -> its two lower-case hex digits as one 16-bit number, in memory order."""
+"""uint16[256]: byte -> two lower-case hex digits as one 16-bit number, in memory order."""
 
 
 def _hex(ids: pa.Array) -> pa.Array:
@@ -213,7 +216,7 @@ def _empty(schema: pa.Schema) -> pa.Table:
 def concat_events(batches: list[pa.Table]) -> pa.Table:
     """Concatenate event batches into one chunk per column, with one dictionary per column.
 
-    Returns an empty batch for an empty list, and a lone batch of that form as it is. O(rows).
+    Returns an empty batch for an empty list; a single batch of that form is returned unchanged. O(rows).
     """
     if not batches:
         return empty_events()

@@ -1,4 +1,4 @@
-"""Incidents that `flowdiff watch` found in a lake, one a cause, and their events.
+"""Incidents that `flowdiff watch` found in a lake, one per cause, and their events.
 
 The watcher decides window by window (`analyze.watch`) and stores its decisions as commits of its own lane in
 the lake. A commit is a function of sealed windows, settings and version. So are the ids made here: a restart,
@@ -10,10 +10,10 @@ The interface to reporting (gauges, alerts, messages, log events) is one callabl
 
 The watcher calls it after each commit with the events of that commit, oldest first, and once more when it
 starts with the events of the lake's last commit, as the process before it may have died between commit and
-call. So it is called at least once an event, and senders remember `IncidentEvent.id`. It must return
-soon (queue, do not wait for a receiver) and must not raise: the commit is already made. It is also called
-without events, once a decided window, as a clock for repetition (an alert is sent again while its incident
-is open).
+call. So each event is passed at least once, and senders remember `IncidentEvent.id`. It must return soon
+(queue, do not wait for a receiver) and must not raise: the commit is already made. It is also called without
+events, once per decided window, as a clock for repetition (an alert is sent again while its incident is
+open).
 
 To read incidents use `analyze.watch.lane.incidents_of(store)`: every incident in the lake, open ones first.
 """
@@ -52,7 +52,7 @@ class IncidentExamples(Config):
 
 
 class Incident(Config):
-    """One cause of a change, as long as it lasts. Times are ns since the epoch, UTC."""
+    """One cause of a change, from its start to its end. Times are ns since the epoch, UTC."""
 
     id: str
     """16 hex digits (`incident_id`), a dash, and the start of the tick in which it began, seconds since the

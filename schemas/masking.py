@@ -7,19 +7,21 @@ from typing import Final
 
 MASK: Final = "***"
 _USER: Final = re.compile(r"(?<![^\s,'\[(])((?:[A-Za-z][\w+.-]*://)?)[^\s,'\[(]+@")
-"""User, possibly with a password, before a host where none is expected."""
+"""Pattern of a user, possibly with a password, before a host, in addresses that should have none."""
 _QUERY: Final = re.compile(r"[?#;&][^\s,'\])]*")
-"""Parameters after a host, which may include a password."""
+"""Pattern of the parameters after a host, which may include a password."""
 _BROKER: Final = r"(?:\[[^\s/\]]*\]|[\w.-]+):\d+"
 _PASSWORD: Final = re.compile(rf"(:/{{1,2}})(?!{_BROKER}(?:,{_BROKER})*/)[^\s/':]*:(?!\d+/)[^\s']*@")
-"""User and password of a URL, also of one that was taken for a path and lost a slash.
-`kafka://HOST:PORT,HOST:PORT/TOPIC@RANGE` has none."""
+"""Pattern of user and password of a URL, also of a URL that was taken for a path and lost a slash.
+
+`kafka://HOST:PORT,HOST:PORT/TOPIC@RANGE` has none.
+"""
 _TEXT: Final = re.compile(r"[^\s']+")
-"""Part of a message that may be an address."""
+"""Pattern of a word of a message that may be an address."""
 
 
 def masked_address(text: str) -> str:
-    """Text of an address that is refused, without user, password and parameters."""
+    """Text of a refused address without user, password and parameters."""
     return _QUERY.sub(f"?{MASK}", _USER.sub(rf"\1{MASK}@", text))
 
 
@@ -31,7 +33,9 @@ def masked_passwords(text: str) -> str:
 
 
 def _without_password(word: str) -> str:
-    """Text without blanks and quotes, its password masked. None ends behind the last @: a search there would
-    look for one again and again, in quadratic time."""
+    """Word of a message (no blanks, no quotes), with its password masked.
+
+    No password ends after the last @, so the search stops there: beyond, it would take quadratic time.
+    """
     begin, at, end = word.rpartition("@")
     return _PASSWORD.sub(rf"\1{MASK}@", begin + at) + end

@@ -70,13 +70,14 @@ class Operator(StrEnum):
 
 
 class WrittenNumber(float):
-    """A number with its original text, which counts where the value is text: `1.0` may be a version."""
+    """A number together with its original text, which is compared if the value is text: `1.0` may be a
+    version."""
 
     __slots__ = ("text",)
     text: str
 
     def __new__(cls, text: str) -> WrittenNumber:
-        """Make a number from its text. Raises ValueError if that is no number."""
+        """Make a number from its text. Raises ValueError if the text is no number."""
         self = super().__new__(cls, text)
         self.text = text
         return self
@@ -88,8 +89,8 @@ class WrittenNumber(float):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`key op value`: true of a flow if the value of any of its nodes satisfies it; `!=`: if no node's is
-    equal.
+    """Condition `key op value` of a filter: a flow matches if the value of any of its nodes satisfies it;
+    with `!=`, if no node has an equal value.
 
     `values` holds one value, or several for `in`. A number is a WrittenNumber, a duration a float of ns,
     everything else text.
@@ -99,7 +100,7 @@ class Condition:
     operator: Operator
     values: tuple[str | float, ...]
     is_parameter: bool = True
-    """True if `key` names a parameter; else it is one of FLOW_KEYS."""
+    """True if `key` names a parameter; False if it is one of FLOW_KEYS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +142,8 @@ _ALL = (-(2**63), 2**63 - 1)
 def parse_period(text: str, *, now_ns: int, where: str | None = None) -> Period:
     """Parse `[LAKE@]RANGE` (grammar above) and the filter `where`.
 
-    `now_ns` (ns since the epoch) decides what `today`, `yesterday`, `ago` and `last` mean: `last 1h` ends at
-    `now_ns`, the days are UTC days. Raises PeriodError, which says what can be written instead.
+    `today`, `yesterday`, `ago` and `last` are relative to `now_ns` (ns since the epoch): `last 1h` ends at
+    `now_ns`; days are UTC days. Raises PeriodError, which says what can be written instead.
     """
     if len(text) > MAX_TEXT:
         raise PeriodError(f"The period is {len(text)} characters long.", remedy=_RANGE_REMEDY)
@@ -299,7 +300,8 @@ def windows_of(period: Period, sealed: Sequence[Window], unsealed: Sequence[Wind
 
 
 def fitted(period: Period, windows: Sequence[Window]) -> Period:
-    """Period with the open ends of `all` replaced by the first and last of `windows`; others unchanged."""
+    """Copy of a period in which the open ends of `all` are the ends of the first and last of `windows`; other
+    periods are returned unchanged."""
     if (period.start_ns, period.end_ns) != _ALL or not windows:
         return period
     return replace(
@@ -310,7 +312,7 @@ def fitted(period: Period, windows: Sequence[Window]) -> Period:
 
 
 def _describe(windows: Sequence[Window]) -> str:
-    """Text with the ranges of adjacent windows, of many the first and last three."""
+    """Text with the ranges of adjacent windows; if there are many, the first and the last three."""
     runs: list[tuple[int, int, int]] = []
     for window in sorted(windows):
         if runs and runs[-1][1] == window.start_ns:
@@ -386,7 +388,7 @@ class _Reader:
         return self._tokens[self._at - 1]
 
     def accept(self, word: str) -> bool:
-        """Step over `word` (in any case) if it is next."""
+        """True if the next token is `word` (in any case), which is then consumed."""
         if self._at < len(self._tokens) and self._tokens[self._at][1].lower() == word:
             self._at += 1
             return True

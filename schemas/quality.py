@@ -18,7 +18,7 @@ class Quality(IntFlag):
     """Several nodes without a parent: a synthetic `?root` node precedes them."""
     CYCLE = 1 << 4
     CAPPED = 1 << 5
-    """More events than `max_events_per_flow`: only the first in time are kept."""
+    """More events than `max_events_per_flow`: only the earliest are kept."""
     NEGATIVE = 1 << 6
     """A node precedes its predecessor on the same host: clamped when latencies are read."""
     LOST_STRAND = 1 << 7

@@ -68,10 +68,11 @@ def parse_ranges(
 def weeks_before(
     periods: Sequence[Period], weeks: Iterable[int], lake: str | None = None, where: str | None = None
 ) -> list[Period]:
-    """Periods at the same hours and weekdays, earlier by each number of `weeks`, the nearest first, with
-    filter `where`.
+    """Periods moved to earlier weeks, at the same hours and weekdays: by each number in `weeks`, the nearest
+    week first, with filter `where`.
 
-    lake: lake of the new periods; None keeps each period's. Raises PeriodError without periods, or for `all`.
+    lake: lake of the new periods; None: the lake of each original period. Raises PeriodError without periods,
+    or for `all`.
     """
     if not periods or any(period.text == "all" for period in periods):
         raise PeriodError(
@@ -117,9 +118,8 @@ def total_ns(periods: Iterable[Period]) -> int:
 
 
 def ranges_text(periods: Sequence[Period]) -> str:
-    """Ranges in the notation of the command line, UTC; of more than SHOWN_RANGES, the first, the last and the
-    number.
-    """
+    """Text of ranges in the notation of the command line, UTC; for more than SHOWN_RANGES only the first, the
+    last and the number."""
     texts = [period.text for period in periods]
     if len(texts) <= SHOWN_RANGES:
         return ", ".join(texts)

@@ -1,7 +1,8 @@
 """Recordings of a lake: stretches of time for which it is known that recording was on.
 
-A stretch without flows may be an outage, or a time without recording. Files do not tell which; it is inferred
-from the amount recorded before and after the stretch, and from live lanes that have passed it.
+A stretch without flows may be an outage, or a time without recording. The lake's files do not distinguish the
+two; it is inferred from the amount recorded before and after the stretch, and from live lanes that have
+passed it.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ import numpy as np
 from schemas.arrays import I8
 
 _LONGEST_GAP: Final = 2
-"""Factor: a gap longer than this many times the recording before it separates two recordings."""
+"""Minimum length of a gap that separates two recordings, as a multiple of the length of the recording before
+it."""
 
 
 class Recorded(NamedTuple):
-    """A recording `[start_ns, end_ns)`, and how far recording was on before and after a period; ns since the
-    epoch.
-    """
+    """One recording `[start_ns, end_ns)`, and the time around a period during which recording was on; all in
+    ns since the epoch."""
 
     start_ns: int
     """Start of the recording's first window, ns since the epoch."""
     end_ns: int
     """End of the recording's last window, exclusive, ns since the epoch."""
     before_ns: int | None
-    """Recording was on from this time (ns since the epoch) to the period's start; None: unknown."""
+    """Start of the time before the period during which recording was on, ns since the epoch; None:
+    unknown."""
     after_ns: int | None
-    """Recording was on from the period's end to this time (ns since the epoch), shown by windows with flows
-    or by live lanes; None: unknown.
-    """
+    """End of the time after the period during which recording was on, as windows with flows or live lanes
+    show, ns since the epoch; None: unknown."""
 
 
 def recordings(
@@ -64,8 +65,9 @@ def recordings(
 
 
 def _parts(starts_ns: I8, length_ns: int) -> Iterator[I8]:
-    """Yield one array per recording: the starts of its windows. A gap that is short relative to the recording
-    before it does not end that recording.
+    """Yield one array per recording: the starts of its windows.
+
+    A gap that is short relative to the recording before it does not separate recordings.
     """
     first = 0
     for place in (np.flatnonzero(np.diff(starts_ns) != length_ns) + 1).tolist():

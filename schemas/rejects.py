@@ -73,7 +73,7 @@ REJECT_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """One refused item of one payload. Its position in the source is added by `rejects_table`."""
+    """One refused item of one payload. `rejects_table` adds the item's position in the source."""
 
     reason: Reason
     detail: str
@@ -86,7 +86,7 @@ class Reject:
     sha256: str = ""
     """SHA-256 of the whole item, hex; empty: `raw` is the whole item."""
     size: int = -1
-    """Bytes in the whole item; -1: `raw` is the whole item."""
+    """Size of the whole item, bytes; -1: `raw` is the whole item."""
 
 
 def rejects_table(rejects: list[Reject], source: str, positions: list[int]) -> pa.Table:

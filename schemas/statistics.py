@@ -1,8 +1,8 @@
 """Statistics as stored under `LAKE/stats/`: a Parquet file with one row, for a window or a quarter of a day.
 
-Each column is a relation, a list of its rows, so a file is either complete or absent, and a reader selects
-relations. Names are keyed by 64-bit hashes that are the same in every window, so rows of any files can be
-summed by key. The SQL reference is generated from this schema.
+Each column is a relation, a list of its rows, so a file is either complete or absent, and readers read only
+the relations that they need. Names are keyed by 64-bit hashes that are the same in every window, so rows of
+any files can be summed by key. The SQL reference is generated from this schema.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final
 import pyarrow as pa
 
 MEASURES: Final = ("own", "overlap", "calls", "stretch")
-"""Words of `votes.measure`, indexed by the number of the measure in a profile."""
+"""Names of the measures in `votes.measure`; the index is the measure's number in a profile."""
 SITE_KINDS: Final = ("call", "step", "point")
-"""Words of `sites.kind`, indexed by the number of the kind in a profile."""
+"""Names of the kinds in `sites.kind`; the index is the kind's number in a profile."""
 
 _KEY: Final = pa.int64()
 
@@ -24,7 +24,8 @@ def _field(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -
 
 
 def _rows(name: str, doc: str, *columns: pa.Field) -> pa.Field:
-    """Column for a relation: a list of structs, one per row of the relation, with these columns as fields."""
+    """Column for a relation: a list of structs, one struct per row of the relation, with `columns` as
+    fields."""
     return _field(name, pa.list_(pa.field("element", pa.struct(columns), nullable=False)), doc)
 
 

@@ -1,1 +1,2 @@
-"""A discrete-event storage service that emits traces with known truth."""
+"""Simulators of a storage service (discrete-event) and of a web shop, which emit traces whose faults are
+known."""

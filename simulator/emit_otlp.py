@@ -30,7 +30,7 @@ class _SpanShape:
     start: int
     end: int
     own: int
-    """Step that records the span: if the record of that step is lost, so is the span."""
+    """Index of the step that records the span: if that step's record is lost, the span is lost."""
     root: bool
 
 
@@ -60,7 +60,8 @@ _ROOT_ATTRIBUTES = -1
 
 
 def _line(spans: list[_SpanShape]) -> tuple[str, list[int]]:
-    """(Format string of a request's line, steps whose times fill it, in order)."""
+    """(Format string of a request's line; indices of the steps whose times fill the placeholders, in
+    order)."""
     groups: dict[tuple[str, str], list[_SpanShape]] = {}
     for span in spans:
         groups.setdefault((span.service, span.host), []).append(span)
@@ -112,7 +113,10 @@ def _spans(structure: Structure, renamed: bool, rate: float) -> list[_SpanShape]
     state = f"ot=th:{threshold(rate)}" if rate < 1.0 else ""
 
     def walk(number: int, outer: int | None) -> None:
-        """Add the spans of one strand; outer: the span open where the strand began."""
+        """Add the spans of strand `number`.
+
+        outer: index of the span that was open where the strand began, None for none.
+        """
         open_spans: list[tuple[int, Point, int, int | None]] = []
         before = structure.strands[number][0].position
         for step in structure.strands[number]:

@@ -1,4 +1,5 @@
-"""Event loop, queues at servers and locks, and a record of what each strand did.
+"""Discrete-event simulation: event loop, queues at servers and locks, and a record of the steps of each
+strand.
 
 A process is a generator. It yields the simulated time (ns) at which it continues, or None to sleep until
 another process wakes it; in between it may add pure delays to its own clock. The rule that keeps the
@@ -65,7 +66,8 @@ class Strand:
         self.times.append(self.t)
 
     def fork(self, code: int, n: int) -> list[Strand]:
-        """Split the strand: start `n` new strands at its current time (1 ≤ n ≤ COUNT_MASK) and go on."""
+        """Split the strand: start `n` new strands at its current time (1 ≤ n ≤ COUNT_MASK); this strand
+        continues, too."""
         flow = self.flow
         first = len(flow.strands)
         self.mark(code | n << COUNT_SHIFT | first << CHILD_SHIFT)
@@ -86,8 +88,9 @@ class Strand:
         self.mark(code | len(children) << COUNT_SHIFT | children[0].number << CHILD_SHIFT)
 
     def touch(self, cause: int, added_ns: float) -> None:
-        """Record that a fault acts on the strand's next step; cause: its number, added_ns: the work
-        it adds.
+        """Record that a fault acts on the strand's next step.
+
+        cause: number of the cause; added_ns: work that the fault adds, ns.
         """
         self.flow.touches.append((cause, self.number, len(self.codes), added_ns))
 
@@ -95,7 +98,8 @@ class Strand:
 class SimulatedFlow:
     """Simulated request: its row in the workload, its strands, and the effects of faults on it.
 
-    touches: (cause, strand, step, added ns), recorded for the truth file only; never part of a trace.
+    touches: (cause, strand, step, added time in ns) of each effect, only for the truth file; never part of a
+    trace.
     """
 
     __slots__ = ("live", "row", "strands", "touches")
@@ -120,9 +124,8 @@ class Loop:
         """Process that runs at the moment; a lock or barrier stores it before it sleeps, to wake it later."""
 
     def start(self, at_ns: float, process: Process) -> None:
-        """Schedule a process, or wake a sleeping one, at `at_ns`, which must not be before the
-        caller's time.
-        """
+        """Schedule a process, or wake a sleeping one, at `at_ns`, which must not precede the caller's
+        time."""
         self._scheduled += 1
         heappush(self._heap, (at_ns, self._scheduled, process))
 
@@ -181,7 +184,7 @@ class Lock:
 
 
 class Gather:
-    """Barrier: wakes a sleeping process when `left` other processes are done."""
+    """Barrier: wakes a sleeping process when the `left` processes that it awaits have ended."""
 
     __slots__ = ("left", "loop", "sleeper")
 
@@ -203,13 +206,13 @@ class Gather:
 
 
 def newest_first(keys: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
-    """The `most` most recently used distinct keys, latest first; keys: in order of use."""
+    """Distinct keys, at most `most`, the most recently used first. keys: in order of use."""
     _, places = np.unique(keys[::-1], return_index=True)
     return keys[::-1][np.sort(places)[:most]]
 
 
 class Lru:
-    """Set of integers with a capacity, from which the least recently used one is removed."""
+    """Set of integers with a capacity; adding to a full set removes the least recently used one."""
 
     __slots__ = ("_entries", "capacity")
 
@@ -218,7 +221,7 @@ class Lru:
         self._entries: OrderedDict[int, None] = OrderedDict()
 
     def touch(self, key: int) -> bool:
-        """Use a key, which becomes the newest; True if it was present."""
+        """Use a key, which becomes the most recently used one; return True if it was present."""
         entries = self._entries
         if key in entries:
             entries.move_to_end(key)

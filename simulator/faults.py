@@ -1,4 +1,4 @@
-"""The faults F1 to F15 and the negatives, by name, with their mechanisms."""
+"""Faults F1 to F15, and changes that are no faults (negatives), by name, with their mechanisms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemas.errors import ConfigError
 
 
 class FaultMechanism(Enum):
-    """Change that a fault makes to the service, the workload or the trace; at most one of each kind in a
+    """Mechanism by which a fault changes the service, the workload or the trace; each at most once in a
     run."""
 
     MDS_CONFIG = "metadata writes go to the data node"
@@ -60,13 +60,13 @@ Injections = Mapping[FaultMechanism, Injection]
 
 
 def injected(injections: Injections, mechanism: FaultMechanism) -> Injection:
-    """Injection of a mechanism; one that is never active if there is none."""
+    """Injection of a mechanism among `injections`; if there is none, an injection that is never active."""
     return injections.get(mechanism) or Injection(mechanism, 0.0, inf, -1)
 
 
 MAX_CAUSES = 3
-"""Maximum causes of a run: the truth runs every subset of the causes (shares are Shapley values), 2³ runs at
-most."""
+"""Maximum number of causes of a run: the truth simulates every subset of the causes (shares are Shapley
+values), at most 2³ runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,14 @@ class Fault:
     name: str
     about: str
     parts: tuple[tuple[FaultMechanism, str, float], ...]
-    """(Mechanism, mode, factor on the fault's severity) of each cause."""
+    """Causes of the fault: (mechanism, mode, factor by which the fault's severity is multiplied)."""
     severity: float
-    """Default severity, in `unit`."""
+    """Default severity of the fault, in `unit`."""
     unit: str
     """Unit of the severity: what a severity of 1 means."""
     workload: str
-    """Name of the workload that shows the fault: the same as in the papers, if the fault is from them."""
+    """Name of the workload in which the fault is visible; for faults from the papers, the workload used
+    there."""
     negative: bool = False
     """True if the service is unchanged: an analysis should find no mutation."""
 
@@ -165,7 +166,7 @@ TRACING_ONLY = frozenset((_M.SAMPLING, _M.CLOCK_SKEW, _M.SPAN_LOSS, _M.RENAME))
 
 
 def find_fault(name: str) -> Fault:
-    """Fault by name, by number (`F1`), or by an unambiguous prefix of the name (`F5-spin-b`)."""
+    """Fault by its name, its number (`F1`), or an unambiguous prefix of its name (`F5-spin-b`)."""
     if name in FAULTS:
         return FAULTS[name]
     near = [f for f in FAULTS if f.startswith(f"{name}-")] or [f for f in FAULTS if f.startswith(name)]
@@ -179,9 +180,9 @@ def plan_causes(
 ) -> list[FaultCause]:
     """Causes of a run from (fault, severity or None for its default, start in seconds of the run).
 
-    end_s: second of the run at which all are repaired; None: they stay. Raises `ConfigError` on negative
-    severities (but for load), an end before a start or without a fault, more than MAX_CAUSES causes, and two
-    causes with one mechanism.
+    end_s: second of the run at which all faults are repaired; None: they last. Raises `ConfigError` on
+    negative severities (but for load), an end before a start or without a fault, more than MAX_CAUSES causes,
+    and two causes with one mechanism.
     """
     if end_s is not None and not chosen:
         raise ConfigError("there is no fault that ends.", remedy="Name one, or leave out the end.")

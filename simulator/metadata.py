@@ -89,7 +89,10 @@ class MetadataServer:
         self._growth = injected(injections, FaultMechanism.TREE_GROWTH)
 
     def warm(self, files: npt.NDArray[np.int64]) -> None:
-        """Fill the caches with files (distinct, last used first) and their pages, as if used before."""
+        """Fill the caches with files and their pages, as if these had been used before the run.
+
+        files: distinct, last used first.
+        """
         self.cache.fill(files)
         depths = max(self._p.lookup_pages, self._p.tree_pages)
         leaf = ((files[::-1] * KEY_SPREAD >> 7) % self._p.tree_items) >> 3
@@ -228,13 +231,14 @@ class MetadataServer:
         s.work(streams["mds_work"], p.TREE_DONE)
 
     def _key(self, file: int) -> int:
-        """Position of an item in the tree: new items fall anywhere, not after the last one (NSDI 8.5)."""
+        """Key of an item in the tree: new items get scattered keys, not keys after the last one (NSDI
+        8.5)."""
         return (file * KEY_SPREAD >> 7) % self._p.tree_items
 
     def _page(self, file: int, depth: int) -> int:
-        """Block number of a page on the path to an item.
+        """Block number of the page at `depth` on the path to an item.
 
-        A leaf (depth 0) is shared by a few neighbours; pages further up by more and more items.
+        A leaf (depth 0) is shared by a few neighbouring items; pages further up by more and more items.
         """
         return META_BLOCK + ((depth + 1) << 44) + (self._key(file) >> 3 + self._p.fan_out_bits * depth)
 

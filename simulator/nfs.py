@@ -17,7 +17,7 @@ from simulator.workloads import BLOCK_BYTES, IssuedRequests
 BLOCK_BITS = 20
 """Number of bits of a block's index in its file: a data block is numbered `file << 20 | index`."""
 PARALLEL = 8
-"""Maximum storage calls of one request in flight at a time."""
+"""Maximum number of storage calls of one request in flight at a time."""
 BUCKET_NS = 25.0
 """Fault `F7-one-bucket`: time for one entry of the overlong hash chain at severity 1, ns."""
 BACKOFF_NS = 1e9
@@ -28,7 +28,7 @@ BlockCall = Callable[[Strand, int, p.CallerPoints], Process]
 
 
 def _branch(child: Strand, work: Process, gather: Gather) -> Process:
-    """Run `work` on a child strand, as one of several branches whose ends `gather` awaits."""
+    """Process: run `work` on a strand that is one of several branches, then report its end to `gather`."""
     yield from work
     yield child.t
     gather.done(child.t)
@@ -83,7 +83,7 @@ class NfsServer:
         ]
 
     def add_row(self, like: int, op: int, offset: int, count: int) -> int:
-        """Add a request that the workload lacks: a copy of row `like` with another op, offset and count.
+        """Add a request for a fault: a copy of row `like` with another op, offset and count.
 
         Returns the row of the new request.
         """
@@ -99,19 +99,19 @@ class NfsServer:
         self._count[row] = count
 
     def describe(self, row: int) -> tuple[int, int, int, int]:
-        """(op, file, offset, count) of a row: the low-level parameters of the call."""
+        """Low-level parameters of the call in row `row`: (op, file, offset, count)."""
         return self._op[row], self._file[row], self._offset[row], self._count[row]
 
     def serve(self, s: Strand, row: int) -> Process:
-        """Serve the request of one row on its first strand, from call to reply; begins at `s.t`, the current
-        time."""
+        """Serve the request of row `row` on its first strand `s`, from call to reply; begins at the strand's
+        time `s.t`."""
         op = self._op[row]
         s.mark(p.OP_CALL[op])
         yield from self._operations[op](s, row)
         s.work(self._streams["nfs_reply"], p.OP_REPLY[op])
 
     def close_strand(self, flow: SimulatedFlow) -> None:
-        """End a strand that is not joined; the request is complete with its last strand."""
+        """End a strand that is not joined; the request is complete when its last strand has ended."""
         flow.live -= 1
         if flow.live == 0:
             self._closed(flow)
@@ -204,8 +204,11 @@ class NfsServer:
         yield from self._together(s, blocks, self._data_node.write, p.WRITE_FORK, p.WRITE_JOIN)
 
     def _together(self, s: Strand, blocks: list[int], call: BlockCall, fork: int, join: int) -> Process:
-        """Call a storage node for each block: a single one on this strand, several in parallel on child
-        strands."""
+        """Call a storage node for each block: on this strand if there is one block, else in parallel on child
+        strands.
+
+        fork, join: trace points of the split and of the join.
+        """
         for at in range(0, len(blocks), PARALLEL):
             batch = blocks[at : at + PARALLEL]
             if len(batch) == 1:
@@ -220,7 +223,10 @@ class NfsServer:
             s.join(join, children)
 
     def _defer(self, s: Strand, work: Callable[[Strand], Process], begin: int, end: int) -> None:
-        """Start deferred work, which the response does not wait for, on a child strand."""
+        """Start work that the response does not wait for, on a child strand.
+
+        begin, end: trace points at its start and its end.
+        """
         (child,) = s.fork(p.DEFER_FORK, 1)
         flow = s.flow
         flow.live += 1

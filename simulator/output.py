@@ -34,9 +34,9 @@ def call_params(trace: Trace, row: int) -> str:
 
 
 def _template(structure: Structure, renamed: bool, rate: float) -> Filled:
-    """Function that returns the lines of a request of a structure, from one format string per record.
+    """Function that writes the lines of requests of one structure, from one format string per record.
 
-    A format string takes the record's time; the first one also takes the call's parameters.
+    A format string has placeholders for the record's time, and, in the first one, for the call's parameters.
     """
     lines = []
     for number, strand in enumerate(structure.strands):
@@ -118,7 +118,10 @@ class Run:
 
 
 def run(plan: RunPlan, start_ns: int, *, workers: int = 1, progress: Progress | None = None) -> Run:
-    """Simulate a run that begins at `start_ns`, ns since the epoch."""
+    """Simulate a run that begins at `start_ns`, ns since the epoch.
+
+    workers: number of processes; progress: callback.
+    """
     traces = simulate(plan, plan.simulated_causes, workers=workers, progress=progress)
     return Run(plan, Recording(plan, start_ns), traces)
 

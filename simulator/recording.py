@@ -22,11 +22,11 @@ from simulator.trace import Structure, Trace, decode
 RENAMED = {"DISPATCH": "REQUEST_DISPATCH"}
 """Old -> new name of the metadata server's trace points that the negative `N6-rename` renames."""
 _LOSS, _TRACE_ID = 11, 12
-"""Purposes of request keys (`request_keys`): loss of records, trace ids."""
+"""Purposes of request keys (`request_keys`): (loss of records, trace ids)."""
 _CHUNK_REQUESTS = 500
 """Number of requests per chunk of lines: about 4 MB."""
 ID, ID_BEGIN = "\x01", "\x02"
-"""Placeholders in a template for a request's id, and for its first 12 digits."""
+"""Placeholders in a template: (for a request's id, for the first 12 digits of the id)."""
 
 Filled = Callable[[Trace, int, list[int], list[bool] | None], str]
 """Function (trace, row, times of the request's steps, [steps] True for lost records) -> text of the request,
@@ -145,7 +145,8 @@ def request_lines(
 
 
 def recorded_point(code: int, renamed: bool) -> Point:
-    """Trace point as it is recorded; renamed: True after the deployment of the negative `N6-rename`."""
+    """Trace point as recorded: with its new name if `renamed`, i.e. after the deployment of the negative
+    `N6-rename`."""
     point = POINTS[code]
     if renamed and point.host == MDS_HOST and point.name in RENAMED:
         return replace(point, name=RENAMED[point.name])

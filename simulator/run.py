@@ -1,6 +1,6 @@
-"""Run the shards, in this process or in a pool, with and without the causes.
+"""Simulate the shards of a run, in this process or in a pool, with and without the causes of faults.
 
-A shard is a service, its clients and their event loop. It is pure: everything follows from its `ShardPlan`.
+A shard is a service, its clients and their event loop; it depends on its `ShardPlan` only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PAUSE_EVERY_NS = 0.5e9
 as long.
 """
 NOISES, SAMPLING, BACKGROUND = 0, 1, 2
-"""Purposes of request keys (`request_keys`): noises, sampling, background work."""
+"""Purposes of request keys (`request_keys`): (noises, sampling, background work)."""
 
 
 def run_shard(plan: ShardPlan) -> Trace:
@@ -136,9 +136,8 @@ class _Run:
         return Strand(SimulatedFlow(-1), 0, key, t, self._n_streams)
 
     def _change_weather(self) -> Process:
-        """Process that sets the mean of every stream once a minute, and when a noisy neighbour of the data
-        node comes or goes.
-        """
+        """Process that changes the slow noise (`Weather`): it sets the mean of every stream once a minute,
+        and when a noisy neighbour of the data node starts or stops."""
         plan = self._plan
         weather = Weather(
             plan.run.seed,
@@ -163,9 +162,8 @@ class _Run:
                 next_minute += MINUTE_NS
 
     def _arrivals(self) -> Process:
-        """Process of an open loop: starts requests at the workload's gaps, whether earlier ones are done or
-        not.
-        """
+        """Process of an open loop: starts requests at the gaps of the workload, without waiting for earlier
+        requests."""
         more = injected(self._injections, FaultMechanism.LOAD)
         t = 0.0
         for row, gap in enumerate(self._gap):
@@ -326,7 +324,7 @@ class RunPlan:
     sample: float
     causes: tuple[FaultCause, ...] = ()
     parameters: Parameters | None = None
-    """Parameters that replace the workload's own (tuning and tests)."""
+    """Parameters that replace those of the workload (for tuning and tests); None: the workload's are used."""
 
     def __post_init__(self) -> None:
         if self.workload not in WORKLOADS:
@@ -342,7 +340,8 @@ class RunPlan:
 
     @property
     def simulated_causes(self) -> Subset:
-        """Numbers of the causes that change what happens, not only how it is reported."""
+        """Numbers of the causes that change the simulation; causes that only change how it is recorded are
+        left out."""
         return frozenset(i for i, c in enumerate(self.causes) if c.injection.mechanism not in TRACING_ONLY)
 
 
@@ -361,7 +360,8 @@ class ShardPlan:
 
     @property
     def parameters(self) -> Parameters:
-        """Parameters of the simulated installation: the run's, else the workload's."""
+        """Parameters of the simulated installation: those of the run if it has any, else those of the
+        workload."""
         return self.run.parameters or WORKLOADS[self.run.workload].parameters
 
 

@@ -70,7 +70,7 @@ class Step:
     CONSUMER: a message that is not waited for.
     """
     peer: str = ""
-    """Address of a callee that is not traced; empty: it is traced."""
+    """Address of a callee that is not traced; empty if the callee is traced."""
 
 
 def _select(table: str, ms: float) -> Step:
@@ -78,13 +78,13 @@ def _select(table: str, ms: float) -> Step:
 
 
 STOCK: Final = _select("stock", 1.4)
-"""Query on stock that the fault makes slow for one warehouse."""
+"""Database query on stock, which the fault makes slow for one warehouse."""
 _GET_STOCK: Final = Step("inventory", "GET /stock/{sku}", 0.5, (STOCK,))
 _REDIS: Final = Step("", "HGETALL", 0.35, kind=CLIENT, peer="redis-carts.internal")
 _GET_CART: Final = Step("cart", "GET /carts/{id}", 0.4, (_REDIS,))
 _GET_PRODUCT: Final = Step("catalog", "GET /products/{sku}", 0.7, (_select("products", 0.9),))
 WAREHOUSE: Final = _select("warehouses", 0.8)
-"""Query on warehouses that the new version makes before it reserves."""
+"""Database query on warehouses, which the new version makes before each reservation."""
 _RESERVE: Final = Step("inventory", "POST /reservations", 0.6, (STOCK, _select("reservations", 1.1)))
 _CHARGE: Final = Step(
     "payment",
@@ -149,7 +149,7 @@ class ShopPlan:
     rolled_back_s: float | None = None
     """Second of the run when the first instance is rolled back; None: no rollback."""
     slow_ms: float = 0.0
-    """Time that the new version adds to the stock query for `eu-2`, ms; 0: none."""
+    """Time that the new version adds to the stock query for warehouse `eu-2`, ms; 0: none."""
 
 
 SHOP: Final = "web-shop"
@@ -201,7 +201,7 @@ class _Request:
         return json.dumps({"resourceSpans": resources}, separators=(",", ":")).encode() + b"\n"
 
     def _serve(self, step: Step, at_ns: int, parent: str) -> tuple[int, bool]:
-        """Serve a call: (end of the call, ns; True if it failed)."""
+        """Serve a call: write its spans; return (end of the call, ns; True if it failed)."""
         where = step.service, self.random.randrange(INSTANCES)
         kind = SERVER if step.kind == SERVER else CONSUMER
         span = self._open(where, step.name, kind, at_ns, parent)
@@ -228,7 +228,7 @@ class _Request:
     def _call(
         self, caller: tuple[str, int], call: Step, at_ns: int, parent: str, declined: float = DECLINED
     ) -> tuple[int, bool]:
-        """Make a call: (its end for the caller, ns; True if it failed)."""
+        """Make a call from `caller`; return (end of the call for the caller, ns; True if it failed)."""
         if call.kind == CONSUMER:
             span = self._open(caller, f"send {call.name}", PRODUCER, at_ns, parent)
             end_ns = at_ns + self._time(0.4)
@@ -248,7 +248,7 @@ class _Request:
         return end_ns, failed
 
     def _slower(self, caller: tuple[str, int], call: Step) -> int:
-        """Time that the fault adds to a query, ns; 0: none."""
+        """Time that the fault adds to the query `call`, ns; 0 if it is not affected."""
         is_hit = call is STOCK and self.warehouse == "eu-2" and self._version(*caller) == DEPLOYED[1]
         return self._time(self.plan.slow_ms) if is_hit and self.plan.slow_ms else 0
 

@@ -8,13 +8,15 @@ from simulator.points import DATA_HOST, CallerPoints, NodePoints
 from simulator.streams import Stream
 
 MAX_RETRIES = 3
-"""Maximum failed attempts of one storage call; the next one succeeds, so that a request stays bounded."""
+"""Maximum number of failed attempts of one storage call; the next attempt succeeds, so that a request stays
+bounded."""
 DESTAGE_BATCH, DESTAGE_BATCH_META = 8, 32
-"""Numbers of logged blocks that one disk sweep writes, on the data node and on the metadata node (more, as
-its preallocated file is contiguous).
+"""Numbers of logged blocks that one disk sweep writes: (data node, metadata node).
+
+The metadata node writes more, as its preallocated file is contiguous.
 """
 BURST_NS, BURST_EVERY_NS = 10e9, 30e9
-"""Fault `F13-error-burst`: length of a burst of errors, and interval between starts of bursts, ns."""
+"""Fault `F13-error-burst`: (length of a burst of errors, interval between the starts of bursts), ns."""
 ABSORBED_SHARE = 0.7
 """Fault `F5-spin-absorbed`: share of spins, in [0, 1], that overlap the wait for the log device."""
 
@@ -69,7 +71,8 @@ class StorageNode:
     def write(self, s: Strand, block: int, caller: CallerPoints, allocates: bool = False) -> Process:
         """Log one block (the caller waits for the log); the disk itself is written later, by de-staging.
 
-        allocates: the block is not preallocated, so a place on the disk is found before the reply.
+        allocates: True if the block is not preallocated, so that space on the disk must be found before the
+        reply.
         """
         points = self._points
         errors = points.write_error, caller.write_error, caller.retry
@@ -101,7 +104,8 @@ class StorageNode:
     def _arrive(self, s: Strand, call: int, arrived: int, errors: tuple[int, int, int]) -> Process:
         """Send a call until it succeeds.
 
-        errors: points of the refusal at this node, of its arrival at the caller, and of the retry.
+        call, arrived: points of the sending and of the arrival at this node; errors: points of the refusal at
+        this node, of its arrival at the caller, and of the retry.
         """
         for attempt in range(MAX_RETRIES + 1):
             s.mark(call)

@@ -25,7 +25,7 @@ from scipy.special import ndtri
 TABLE_BITS = 18
 MASK = (1 << TABLE_BITS) - 1
 VISITS_PER_STREAM = 1 << 12
-"""Number of draws of one strand from one stream before they overlap the draws from the next stream."""
+"""Number of draws that one strand can make from one stream before they repeat draws from the next stream."""
 _SPREAD = 0x9E3779B97F4A7C15
 _ALL = (1 << 64) - 1
 
@@ -56,7 +56,10 @@ class StreamSpec:
 
 
 class Stream:
-    """Source of randomness at run time. `mean_ns` varies with the station's weather; `table` has mean 1."""
+    """Source of randomness at run time.
+
+    `mean_ns` changes with the slow noise (`Weather`) of its station; `table` has mean 1.
+    """
 
     __slots__ = ("base_ns", "key", "mean_ns", "number", "station", "table")
 
@@ -135,7 +138,7 @@ def unit_interval(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
 
 
 WORKLOAD, RUN_WEATHER, MINUTE_WEATHER = 0, 1, 2
-"""Purposes of numpy generators (`generator`): workload, weather of a run, weather of a minute."""
+"""Purposes of numpy generators (`generator`): (workload, slow noise of a run, slow noise of a minute)."""
 
 
 def generator(seed: int, purpose: int, *words: int) -> np.random.Generator:
@@ -144,7 +147,7 @@ def generator(seed: int, purpose: int, *words: int) -> np.random.Generator:
 
 
 class Weather:
-    """Slow, shared noise of the stations, by which two equal runs differ.
+    """Slow noise, shared by the requests at a station, by which two otherwise equal runs differ.
 
     Per station one factor for the run (log-sd `run_sd`) times an AR(1) over minutes (`rho`, stationary log-sd
     `minute_sd`). A function of (seed, shard, station, minute) only; the run factor is shared by the shards.

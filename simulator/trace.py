@@ -16,14 +16,13 @@ STRAND_BREAK = -1
 """Separator in a raw structure: the next strand's steps follow."""
 
 RawStructure = tuple[int, ...]
-"""Steps of strand 0, STRAND_BREAK, steps of strand 1, …; a step is coded as `simulator.engine.COUNT_MASK`
-says.
-"""
+"""Steps of strand 0, STRAND_BREAK, steps of strand 1, …; `simulator.engine.COUNT_MASK` describes the code of
+a step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Touches:
-    """Effects of faults on sampled requests, one row for each."""
+    """Effects of faults on sampled requests; arrays are [touches], one element per effect."""
 
     request: I8
     """[touches] row of the request in the trace."""
@@ -47,7 +46,7 @@ class Trace:
     first_step: I8
     """[requests + 1] offsets into `time_ns`."""
     time_ns: I8
-    """[steps] time of the step, ns since the start of the run, in the order of the raw structure."""
+    """[steps] time of each step, ns since the start of the run, in the order of the raw structure."""
     response_ns: I8
     """[requests] time from call to reply, ns."""
     op: I8
@@ -66,7 +65,7 @@ class Trace:
 
 
 class TraceStep(NamedTuple):
-    """Step of a strand: its code, the strands it starts or merges, its index in the flat list of steps.
+    """Step of a strand: its code, the strands that it starts or merges, its index in the flat list of steps.
 
     A tuple, because a run has millions.
     """

@@ -19,7 +19,7 @@ SUB_BITS = 6
 under a fault.
 """
 REVALIDATION = (1 << SUB_BITS) - 1
-"""Part number of a GETATTR that a client adds after a pause (fault `F6-client-pause`)."""
+"""Part number, in a uid, of a GETATTR that a client adds after a pause (fault `F6-client-pause`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,8 @@ class IssuedRequests:
     """[n] for a READ: True if the next block will be read as well."""
     client: I8
     gap_ns: F8
-    """[n] ns; open workloads: time since the previous arrival of any client; closed: think time before
-    issuing.
-    """
+    """[n] gap before each request, ns: in open workloads the time since the previous arrival of any client;
+    in closed ones the think time before issuing."""
 
     def __len__(self) -> int:
         return len(self.uid)
@@ -72,7 +71,7 @@ NEW_FILE = 1 << 30
 """Number of the first file created during a run."""
 
 SFS_LEVELS = (50, 100, 150, 200, 250, 300, 350)
-"""Operations per second offered by SFS97, one level after another (NSDI 6.2)."""
+"""Load levels of SFS97, operations per second, offered one after the other (NSDI 6.2)."""
 SFS_MIX = {
     "LOOKUP": 27,
     "READ": 18,
@@ -115,7 +114,7 @@ def power_law(rng: Rng, n: int, population: int, exponent: float) -> I8:
 
 
 def last_uses(files: I8) -> I8:
-    """Distinct files in order of last use: what a least-recently-used cache remembers."""
+    """Distinct files in order of last use, i.e. the content of a least-recently-used cache."""
     last = np.full(int(files.max(initial=0)) + 1, -1, dtype=np.int64)
     np.maximum.at(last, files, np.arange(len(files)))
     return files[np.sort(last[last >= 0])]
@@ -131,7 +130,8 @@ def choose(rng: Rng, n: int, values: Mapping[int, float]) -> I8:
 
 
 def by_file(file: I8, values: Mapping[int, float]) -> I8:
-    """Property of each file (e.g. its size): chosen from `values` by a hash of the file number."""
+    """Property of each file, e.g. its size: a key of `values`, chosen by a hash of the file number with
+    probability proportional to its value."""
     weight = np.cumsum(np.array(list(values.values()), dtype=np.float64))
     place = ((file * 2654435761) % (1 << 32)).astype(np.float64) / 2.0**32 * weight[-1]
     sizes: I8 = np.array(list(values), dtype=np.int64)[np.searchsorted(weight, place, side="right")]
@@ -139,7 +139,7 @@ def by_file(file: I8, values: Mapping[int, float]) -> I8:
 
 
 def assemble(op: I8, file: I8, gap_ns: F8, **columns: I8) -> IssuedRequests:
-    """Requests from the given columns; columns that are not given are 0 or False."""
+    """Requests from the given columns; columns that are not given are filled with 0 or False."""
     uid = np.arange(len(op), dtype=np.int64) << SUB_BITS
     zero = np.zeros_like(uid)
     offset, count, client = (columns.get(name, zero) for name in ("offset", "count", "client"))
@@ -191,9 +191,8 @@ class ClientSession:
 
 
 def expand(rng: Rng, n: int, sessions: tuple[ClientSession, ...], clients: int) -> tuple[I8, I8, I8, I8]:
-    """Draw sessions until they have n requests: ([n] op, [n] session number, [n] session kind, [n]
-    client).
-    """
+    """Draw sessions until they have `n` requests; return [n] op, session number, session kind and client of
+    each request."""
     share = np.array([s.share for s in sessions])
     length = np.array([len(s.ops) for s in sessions])
     width = int(length.max())

@@ -1,1 +1,1 @@
-"""Stitch records into flows and store them in a lake: kernel, lake, drivers."""
+"""Stitch records and spans into flows and store them in a lake: kernel, lake, drivers."""

@@ -9,8 +9,8 @@ parent of a CONSUMER, so every message sent was received.
 Records: the request has an `end` record; every strand was ended, or joined by another; every strand that a
 split or a join names has a record, and so has every declared parent; every record lies on a strand.
 
-Both criteria may be wrong: no event refers to a service that has yet to report. Lingering (`linger_ns`)
-allows for that; events after it are late.
+Both criteria can be wrong, as no event refers to a service that has not reported yet. Waiting for `linger_ns`
+after completion allows for that; events that arrive even later are late.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from stitch.records.components import flat_list
 from stitch.spans.span_columns import SpanIndex, id_keys
 
 NEVER = np.int64(2**63 - 1)
-"""Sentinel, ns: first time of an event or request without times; the last time is then `-NEVER`."""
+"""First time, ns, of an event or request without times; its last time is then `-NEVER`."""
 COMPLETENESS_COLUMNS = ["kind", "breadcrumb", "id", "parents", "follows", "links", "ts_ns", "end_ns"]
 """Columns that `complete_requests` needs."""
 
 
 def event_times(events: pa.Table) -> tuple[I8, I8]:
-    """([events] first time, [events] last time), ns since the epoch, of events with columns `ts_ns` and
-    `end_ns`; NEVER and -NEVER for an event without times."""
+    """First and last time of each event: ([events] first, [events] last), ns since the epoch; NEVER and
+    -NEVER for an event without times. events: columns `ts_ns` and `end_ns`."""
     start, end = whole(events["ts_ns"]), whole(events["end_ns"])
     if start.null_count == 0 and end.null_count == len(end):
         only: I8 = start.to_numpy(zero_copy_only=False)
@@ -46,9 +46,9 @@ def event_times(events: pa.Table) -> tuple[I8, I8]:
 def complete_requests(request: I8, n_requests: int, events: pa.Table) -> B1:
     """[requests] True if the request is complete. O(events) expected.
 
-    request: [events] code of each event's request, 0 … n_requests - 1, each used. events:
-    COMPLETENESS_COLUMNS, one chunk a column; every span has an id. If a request has both spans and records,
-    both sets must be complete.
+    request: [events] code of the event's request, in 0 … n_requests - 1; every code occurs. events:
+    COMPLETENESS_COLUMNS, each column in one chunk; every span has an id. If a request has both spans and
+    records, both sets must be complete.
     """
     kind = events["kind"].to_numpy()
     is_span = kind >= SPAN_KIND_BASE
@@ -91,10 +91,10 @@ def _complete_spans(request: I8, n_requests: int, spans: pa.Table, kind: U1) -> 
 
 
 def _without(request: I8, key: U8, asked: I8, wanted: U8, n_requests: int) -> I8:
-    """Codes, with repeats, of requests that lack an id their events refer to.
+    """Codes, with repeats, of requests in which an id is missing to which their events refer.
 
-    request, key: [ids] request code and hash of the present ids. asked, wanted: [references] request code and
-    hash of the ids referred to.
+    request, key: [ids] request code and hash of each id that is present. asked, wanted: [references] request
+    code and hash of each id referred to.
     """
     if not len(asked):
         return asked

@@ -1,4 +1,4 @@
-"""Rows of the lake's tables `flows`, `structures` and `params` from placed flows."""
+"""Make the rows of the lake's tables `flows`, `structures` and `params` from placed flows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from stitch.structures import StructureMemo, structures_of
 
 _NAMING: Final = ["request_id", "kind"]
 _FINE: Final = 0
-"""Code of the status `ok` in `_event_status`."""
+"""Code of the status `ok` in the result of `_event_status`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Categorised:
-    """Distinct structures of a batch of flows, and the structure of each flow."""
+    """Distinct structures of the flows of a batch, and the structure of each flow."""
 
     structures: pa.Table
     """Table with STRUCTURES_SCHEMA, one row per category, sorted by (root, category)."""
@@ -37,18 +37,19 @@ class Categorised:
 
 @dataclass(frozen=True, slots=True)
 class FlowOrder:
-    """Order of a batch's flows and nodes in the lake: by (root, category, start_ns, request_id)."""
+    """Order in which the lake stores a batch's flows and their nodes: by (root, category, start_ns,
+    request_id)."""
 
     flow: I8
-    """[flows] int64 index in `PlacedFlows` of each flow, in the new order."""
+    """[flows] int64 index in `PlacedFlows` of the flow at each position of the new order."""
     node: I8
-    """[nodes] int64 index in `PlacedFlows` of each node, flow by flow in the new order."""
+    """[nodes] int64 index in `PlacedFlows` of the node at each position, flow by flow in the new order."""
     n_nodes: I8
-    """[flows] int64 number of nodes of each flow, in the new order."""
+    """[flows] int64 number of nodes of the flow at each position of the new order."""
 
 
 def categorise(placed: PlacedFlows, labels: LabelCodes, memo: StructureMemo) -> Categorised:
-    """Group placed flows by structure. Structures that `memo` lacks are described and added to it."""
+    """Group placed flows by structure. Structures that are not in `memo` are computed and added to it."""
     fingerprints = fingerprint_flows(placed, labels)
     pairs = np.ascontiguousarray(fingerprints).view([("a", np.uint64), ("b", np.uint64)]).ravel()
     distinct, sample, of_flow = np.unique(pairs, return_index=True, return_inverse=True)
@@ -68,8 +69,8 @@ def order_flows(placed: PlacedFlows, categorised: Categorised) -> FlowOrder:
 def lake_order(structure: I8, start_ns: I8, ids_of: Callable[[I8], pa.Array]) -> I8:
     """[flows] int64 permutation that sorts flows by (root, category, start_ns, request_id).
 
-    structure: [flows] row of each flow's structure in a table sorted by root and category. ids_of: returns
-    the request ids of given flows, called for ties only. O(flows log flows).
+    structure: [flows] row of the flow's structure in a table sorted by root and category. ids_of: function
+    from indices of flows to their request ids, called only for ties. O(flows log flows).
     """
     order = np.lexsort((start_ns, structure))
     starts = run_starts(structure[order], start_ns[order])
@@ -86,7 +87,8 @@ def lake_order(structure: I8, start_ns: I8, ids_of: Callable[[I8], pa.Array]) ->
 def flows_table(
     placed: PlacedFlows, events: pa.Table, categorised: Categorised, order: FlowOrder, lane: int
 ) -> pa.Table:
-    """Table of FLOWS_SCHEMA: the flows in `order`, with `lane` written into each row. O(nodes)."""
+    """Make a table with FLOWS_SCHEMA of the flows in `order`. lane: number written into each row.
+    O(nodes)."""
     n = placed.n_flows
     flow = order.flow
     start = placed.ts_ns[placed.first_node[:-1]]
@@ -128,7 +130,8 @@ def flows_table(
 
 
 def _canonical_words(codes: npt.NDArray[np.integer], words: list[str] | pa.StringArray) -> pa.DictionaryArray:
-    """[rows] words at `codes`, with a sorted dictionary; code -1 is null, and `words` may repeat."""
+    """[rows] dictionary array of the words at `codes`, with a sorted dictionary; null for code -1. `words`
+    may repeat."""
     named = pa.array(words, pa.string()) if isinstance(words, list) else words
     missing = codes < 0
     indices = pa.array(codes.astype(np.int32), mask=missing if missing.any() else None)
@@ -136,7 +139,7 @@ def _canonical_words(codes: npt.NDArray[np.integer], words: list[str] | pa.Strin
 
 
 def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
-    """[flows] kind (SPANS or RECORDS) of each flow in `flow`, dictionary-encoded."""
+    """[flows] kind, SPANS or RECORDS, of each of the flows `flow`, dictionary-encoded."""
     if len(flow) and (placed.of_spans.all() or not placed.of_spans.any()):
         kind = SPANS if placed.of_spans[0] else RECORDS
         return pa.DictionaryArray.from_arrays(np.zeros(len(flow), np.int32), pa.array([kind]))
@@ -144,15 +147,16 @@ def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
 
 
 def _request_ids(placed: PlacedFlows, flow: I8) -> pa.Array:
-    """[flows] request id of each flow in `flow`."""
+    """[flows] request id of each of the flows `flow`."""
     return placed.request_names.take(pa.array(placed.request[flow]))
 
 
 def _flow_weights(placed: PlacedFlows, events: pa.Table) -> tuple[F8, B1, B1]:
-    """([flows] weight, [flows] True if known, [flows] True if the flow's events disagree on the rate).
+    """Weights of flows: ([flows] weight, [flows] True if a sampling rate is known, [flows] True if rates of
+    the flow's events differ).
 
-    The weight is 1 / the smallest rate among the flow's events; 1 without rates. Smaller rates than
-    SMALLEST_RATE, in events left open by a version that accepted them, count as SMALLEST_RATE. O(nodes).
+    The weight is 1 / the smallest sampling rate among the flow's events; 1 without rates. Rates below
+    SMALLEST_RATE, from open events of a version that accepted them, count as SMALLEST_RATE. O(nodes).
     """
     n = placed.n_flows
     rates = whole(events["sample_rate"])
@@ -170,9 +174,9 @@ def _flow_weights(placed: PlacedFlows, events: pa.Table) -> tuple[F8, B1, B1]:
 
 
 def _event_status(events: pa.Table) -> tuple[I8, list[str]]:
-    """(`code` [events + 2], `words`): status of each event as an index into `words`; word 0 is `ok`.
+    """Status of each event: (`code` [events + 2] index into `words`, `words`); `words[0]` is `ok`.
 
-    The last two entries are for synthetic nodes, which have no event: `ok`.
+    The last two entries of `code` are for synthetic nodes, which have no event: they are `ok`.
     """
     column = whole(events["status"])
     dictionary_words: list[str] = column.dictionary.to_pylist()
@@ -184,10 +188,10 @@ def _event_status(events: pa.Table) -> tuple[I8, list[str]]:
 
 
 def _failing_nodes(placed: PlacedFlows, of_event: I8, order: FlowOrder) -> tuple[I4, I8, pa.Array]:
-    """Nodes of failed events: `(position in the flow, index of the status word, [flows + 1] offsets by
-    flow)`.
+    """Nodes of failed events: `(position in the flow, index of the status word, [flows + 1] index of each
+    flow's first one)`.
 
-    A span counts once, at its start, and its marks do not count. O(nodes); O(1) if all events are ok.
+    A failed span is included once, at its start, without its marks. O(nodes); O(1) if no event failed.
     """
     bounds = np.concatenate(([0], np.cumsum(order.n_nodes)))
     if not of_event.any():
@@ -203,9 +207,10 @@ def _failing_nodes(placed: PlacedFlows, of_event: I8, order: FlowOrder) -> tuple
 
 
 def _flow_status(placed: PlacedFlows, of_event: I8) -> tuple[I8, I8]:
-    """`(status, inner)`, [flows] each: index of the root's status word, and of the earliest failing node's.
+    """Status of each flow: `(status, inner)`, both [flows] indices of status words: that of the root, and
+    that of the earliest failed node.
 
-    `inner` is -1 where no node fails or the root does. O(nodes).
+    `inner` is -1 if no node failed, or the root did. O(nodes).
     """
     status = np.full(placed.n_flows, _FINE, dtype=np.int64)
     inner = np.full(placed.n_flows, -1, dtype=np.int64)
@@ -224,7 +229,8 @@ def _flow_status(placed: PlacedFlows, of_event: I8) -> tuple[I8, I8]:
 
 
 def _response_ns(placed: PlacedFlows, start: I8) -> I8:
-    """[flows] response time, ns: latest response node minus root; every flow has a response node."""
+    """[flows] response time, ns: time of the latest response node minus time of the root; every flow has a
+    response node."""
     nodes = np.flatnonzero(placed.response)
     if not len(nodes):
         return np.zeros(0, np.int64)
@@ -233,10 +239,10 @@ def _response_ns(placed: PlacedFlows, start: I8) -> I8:
 
 
 def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
-    """Indices of flows, with repeats, in which an edge goes back in time on one host.
+    """Indices of flows, with repeats, that have an edge between nodes on one host which goes back in time.
 
-    host: [nodes] code of the host, -1 unknown. The start and the end of one event are on one host even where
-    its name is unknown.
+    host: [nodes] code of the host, -1 if unknown. The start and the end of a span are on one host even if it
+    is unknown.
     """
     base = np.repeat(placed.first_node[:-1], np.diff(placed.first_edge))
     src, dst = base + placed.src, base + placed.dst
@@ -251,13 +257,12 @@ def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
 FLOW_PARAMS_SCHEMA = pa.schema(
     [pa.field("flow", pa.int32(), nullable=False), *(f for f in PARAMS_SCHEMA if f.name not in _NAMING)]
 )
-"""Schema of parameters before flows have names: PARAMS_SCHEMA with the index of the flow's row instead of
-request id and kind.
-"""
+"""Schema of parameters whose flows have no request id yet: PARAMS_SCHEMA with the row of the flow instead of
+request id and kind."""
 
 
 def named_params(params: pa.Table, flows: pa.Table) -> pa.Table:
-    """Convert `params` of FLOW_PARAMS_SCHEMA to PARAMS_SCHEMA: ids and kinds are taken from `flows`.
+    """Convert parameters from FLOW_PARAMS_SCHEMA to PARAMS_SCHEMA, with request ids and kinds from `flows`.
 
     O(params).
     """
@@ -273,10 +278,11 @@ def named_params(params: pa.Table, flows: pa.Table) -> pa.Table:
 
 
 def params_of_flows(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> pa.Table:
-    """Parameters of all flows, FLOW_PARAMS_SCHEMA, sorted by flow, position and key. O(nodes + params).
+    """Collect the parameters of all flows: FLOW_PARAMS_SCHEMA, sorted by flow, position and key. O(nodes +
+    params).
 
-    A span's parameters are listed at its start node. Those of a partial report are listed at the span it was
-    merged into, unless that span has a parameter of the same key.
+    A span's parameters are listed at its start node. The parameters of a partial report are listed at the
+    span into which it was merged, except those whose key that span has too.
     """
     lists = whole(events["params"])
     lengths = list_lengths(lists)
@@ -310,9 +316,10 @@ def params_of_flows(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> 
 
 
 def _bearers(placed: PlacedFlows, order: FlowOrder) -> tuple[I8, I8, I8]:
-    """Events that have a node, in output order: (event's row, flow's index in the output, node's position).
+    """Find the events that have a node, in output order: (row of the event, index of the flow in the output,
+    position of the node).
 
-    Rows of merged partial reports follow the row they were merged into.
+    Rows of merged partial reports follow the row into which they were merged.
     """
     node = order.node
     first = (placed.side[node] != END) & (placed.point_code[node] < 0) & (placed.event[node] >= 0)
@@ -342,9 +349,9 @@ def _first_of_key(
     key: npt.NDArray[np.integer],
     words: list[str],
 ) -> I8:
-    """Indices of parameters, sorted by (flow, position, key).
+    """Sort parameters by (flow, position, key), and return their indices.
 
-    Parameters of merged reports are dropped where the node has a parameter of the same key.
+    A parameter of a merged report is dropped if the node has a parameter of the same key.
     """
     rank = inverse(np.array(sorted(range(len(words)), key=words.__getitem__), dtype=np.int64))
     borrowed = np.repeat(np.isin(event, placed.merged[0]), n_params)

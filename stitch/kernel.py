@@ -32,17 +32,17 @@ class Stitched:
     """Output of the kernel for a batch of events."""
 
     flows: pa.Table
-    """FLOWS_SCHEMA, sorted by (root, category, start_ns, request_id)."""
+    """Flows: FLOWS_SCHEMA, sorted by (root, category, start_ns, request_id)."""
     structures: pa.Table
-    """STRUCTURES_SCHEMA, one row a category of `flows`, sorted by (root, category)."""
+    """Structures: STRUCTURES_SCHEMA, one row per category in `flows`, sorted by (root, category)."""
     params: pa.Table
-    """PARAMS_SCHEMA, in the order of `flows`, then position, then key."""
+    """Parameters: PARAMS_SCHEMA, in the order of `flows`, then by position, then by key."""
     rejects: list[Reject]
-    """Events that could not be placed, with reasons."""
+    """Events that could not be assigned to a flow, with reasons."""
     counts: Mapping[str, int]
-    """Number of `flows`, and of events by outcome: `events` = placed in flows + `duplicates` + `merged`
-    (partial reports of a span) + `rejected` (includes `conflicts`) + `capped` (beyond `max_events_per_flow`).
-    """
+    """Number of `flows`, and numbers of events by outcome: `events` = those in flows + `duplicates` +
+    `merged` (partial reports of a span) + `rejected` (which includes `conflicts`) + `capped` (beyond
+    `max_events_per_flow`)."""
 
 
 def stitch(
@@ -50,8 +50,8 @@ def stitch(
 ) -> Stitched:
     """Stitch the events of whole requests into flows.
 
-    events: EVENT_SCHEMA. lane: lane number written into the flows. memo: cache of structures; pass the same
-    one to all calls to describe each structure once. It never changes the result.
+    events: EVENT_SCHEMA. lane: lane number written into the flows. memo: cache of structures; if all calls
+    get the same one, each structure is computed once. It never changes the result.
 
     Rows of span kinds become trees of spans, other rows graphs of records; a request id with both gives two
     flows, distinguished by `kind`. O(events log events).
@@ -86,7 +86,8 @@ def stitch(
 def _stitch(
     batch: pa.Table, config: StitchConfig, lane: int, memo: StructureMemo | None
 ) -> tuple[PlacedFlows, FlowOrder, pa.Table, pa.Table]:
-    """`(placed, order, flows, structures)` of a batch of events of closed requests."""
+    """Stitch a batch of events of whole requests: `(placed flows, their order, table of flows, table of
+    structures)`."""
     placed, labels = place_events(batch, config)
     categorised = categorise(placed, label_nodes(placed, labels), StructureMemo() if memo is None else memo)
     order = order_flows(placed, categorised)
@@ -94,8 +95,8 @@ def _stitch(
 
 
 def place_events(events: pa.Table, config: StitchConfig) -> tuple[PlacedFlows, LabelCodes]:
-    """(flows with their events placed, [events] label codes) of a batch of records and spans (EVENT_SCHEMA,
-    one chunk a column)."""
+    """Build the flows of a batch of records and spans (EVENT_SCHEMA, each column in one chunk): (placed
+    flows, label codes of the events)."""
     labels = encode_labels(events)
     kind = events["kind"].to_numpy()
     is_span = kind >= SPAN_KIND_BASE
@@ -112,7 +113,7 @@ def place_events(events: pa.Table, config: StitchConfig) -> tuple[PlacedFlows, L
 
 
 def _without_unidentified(events: pa.Table) -> tuple[pa.Table, list[Reject]]:
-    """(events other than spans without a trace or span id, rejects for those spans)."""
+    """Remove spans without a trace or span id: (remaining events, rejects for the removed spans)."""
     if events["request_id"].null_count == 0 and events["id"].null_count == 0:
         return events, []
     anonymous = pc.and_(
@@ -127,9 +128,9 @@ def _without_unidentified(events: pa.Table) -> tuple[pa.Table, list[Reject]]:
 
 
 def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: I8) -> PlacedFlows:
-    """Concatenate flows of spans and of records; their row numbers are mapped to rows of the whole batch.
+    """Concatenate flows of spans and flows of records; row numbers are mapped to rows of the whole batch.
 
-    span_rows, record_rows: row in the batch of each span and of each record.
+    span_rows: [spans] row in the batch. record_rows: [records] row in the batch.
     """
     code = np.empty(len(span_rows) + len(record_rows), dtype=np.int64)
     code[span_rows] = spans.code
@@ -159,12 +160,12 @@ _DETAILS: Final = {
     Reason.BAD_TIME: "no event of the request has a time",
     Reason.BAD_ID: "a span needs a trace id and a span id",
 }
-"""Reason -> text of the kernel's rejects."""
+"""Reason -> default text of the kernel's rejects for this reason."""
 
 
 def reject_rows(events: pa.Table, rows: I8, reason: Reason, detail: str = "") -> list[Reject]:
-    """Dead letters for rows `rows` of `events` (EVENT_SCHEMA); `detail` replaces the kernel's text for the
-    reason.
+    """Make rejects of the rows `rows` of `events` (EVENT_SCHEMA). detail: text; empty: the kernel's text for
+    the reason.
 
     `raw` is the row as one line of JSON, and rejects are sorted by it, so they do not depend on arrival
     order. Payload and item are 0: the kernel does not know the source.

@@ -44,7 +44,8 @@ _ORPHANED: Final = 1
 
 
 def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Number of cores that this process may use, within a container's `quota`, rounded up."""
+    """Number of CPU cores that this process may use, rounded up. quota: file with the limit of a
+    container."""
     n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         allowed, period = quota.read_text().split()
@@ -54,8 +55,8 @@ def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 
 
 def room_for(process_bytes: int, limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
-    """Number of processes of `process_bytes` that fit into half of the memory, within a container's `limit`;
-    at least one. The other half is for the starter and other programs."""
+    """Number of processes of `process_bytes` each that fit into half of the memory, at least one; the other
+    half is for the starting process and other programs. limit: file with the memory limit of a container."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         allowed = limit.read_text().strip()
@@ -66,7 +67,8 @@ def room_for(process_bytes: int, limit: Path = Path("/sys/fs/cgroup/memory.max")
 
 @contextmanager
 def worker_processes(n: int) -> Iterator[Executor]:
-    """Executor of `n` processes, started with the first task; inside `shared_processes`, the shared ones.
+    """Context manager: executor of `n` processes, which are started with the first task; inside
+    `shared_processes`, the executor of the shared processes.
 
     An exception in the block ends the processes even during tasks. A task raises LakeError if its process
     died: killed, or out of memory.
@@ -87,9 +89,8 @@ def worker_processes(n: int) -> Iterator[Executor]:
 
 @contextmanager
 def shared_processes(n: int) -> Iterator[None]:
-    """Let all `worker_processes` blocks inside this block use the same `n` processes, as starting them takes
-    1 s of CPU.
-    """
+    """Context manager in which all `worker_processes` blocks use the same `n` processes, as starting
+    processes takes 1 s of CPU."""
     with worker_processes(n) as pool:
         before = _SHARED.set(pool)
         try:
@@ -99,9 +100,8 @@ def shared_processes(n: int) -> Iterator[None]:
 
 
 def map_in_order(pool: Executor, do: Callable[[A], T], items: Iterable[A], most: int) -> Iterator[T]:
-    """Yield the results of `do` for the items, in order; calls run concurrently, at most `most` are
-    pending.
-    """
+    """Yield the results of `do` for the items, in order; calls run concurrently. most: maximum number of
+    pending calls."""
     under_way: deque[Future[T]] = deque()
     for one in items:
         under_way.append(pool.submit(do, one))
@@ -112,7 +112,7 @@ def map_in_order(pool: Executor, do: Callable[[A], T], items: Iterable[A], most:
 
 
 class _Workers(Executor):
-    """Executor whose threads each have a process that runs the tasks."""
+    """Executor in which each thread has a process that runs its tasks."""
 
     def __init__(self, n: int, orphaned: Connection) -> None:
         self._n = n
@@ -126,13 +126,12 @@ class _Workers(Executor):
         """Pipes to processes that no thread uses yet."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run a call in a process; the future has its result."""
+        """Run a call in a process; return a future with its result."""
         return self._threads.submit(self._run, fn, args, kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes after their last task; after an error in `worker_processes` they have ended
-        already.
-        """
+        """Let the processes finish their tasks and end; after an error in `worker_processes` they have
+        already ended."""
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
         for tasks in self._pipes:
             tasks.close()
@@ -140,7 +139,7 @@ class _Workers(Executor):
             self._server.join()
 
     def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        """Run a task in this thread's process."""
+        """Run a task in the process of this thread, and return its result."""
         if not hasattr(self._own, "tasks"):
             with self._starting:
                 if self._server is None:
@@ -179,7 +178,7 @@ class _Workers(Executor):
 
 
 def _fork(pipes: list[Connection], orphaned: Connection, _imported: object) -> None:
-    """Fork one process for each pipe, and wait for them all."""
+    """Fork one process for each pipe, and wait until all of them have ended."""
     # Arrow's default pool takes a third more CPU here, in page faults.
     pa.set_memory_pool(pa.system_memory_pool())
     # Freeing every module at exit takes as long as importing it, and copies shared pages.

@@ -1,6 +1,6 @@
-"""Compute descriptions of structures from their rows on demand: texts, keys of L1 and L2.
+"""Compute the texts and the L1 and L2 keys of structures from their rows, on demand.
 
-They are not stored: they follow from the nodes and edges, and were half of a small lake.
+They are not stored, as they can be computed from the nodes and edges, and would be half of a small lake.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ def templates_of(structures: pa.Table) -> list[Template]:
 
 
 def reading_of(template: Template) -> Reading:
-    """Texts and keys (L1, L2) of the structure with this template. O(nodes), 7 to 10 µs each."""
+    """Compute the texts and the L1 and L2 keys of the structure with this template. O(nodes), 7 to 10 µs per
+    node."""
     return read_graph(template.edges, template.mate, template.deferred, node_words(template))
 
 
 def readings_of(structures: pa.Table) -> pa.Table:
-    """Numeric parameters as a table with READINGS_SCHEMA, one row per row of STRUCTURES_SCHEMA, in order; 10
-    µs per node."""
+    """Compute the texts and keys of structures (STRUCTURES_SCHEMA): a table with READINGS_SCHEMA, one row per
+    structure, in order; 10 µs per node."""
     rows = [reading_of(template) for template in templates_of(structures)]
     said = [name for name in READINGS_SCHEMA.names if name != "category"]
     columns = {name: pa.array([getattr(row, name) for row in rows], pa.string()) for name in said}
@@ -51,7 +52,7 @@ def readings_of(structures: pa.Table) -> pa.Table:
 
 
 def _bounds(lists: pa.ListArray) -> list[int]:
-    """[rows + 1] offset of each row's values in `flatten()`."""
+    """[rows + 1] offsets of the rows' values in `flatten()`."""
     starts = lists.offsets.to_numpy()
     bounds: list[int] = (starts - starts[0]).tolist()
     return bounds

@@ -1,4 +1,4 @@
-"""Folder for temporary files of one process; if the process is killed, a later one removes it."""
+"""Folder for temporary files of one process; if the process is killed, a later process removes the folder."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NAME: Final = "flowdiff-scratch-"
 
 
 class Scratch:
-    """Temporary folder, created on first use; removed at the end of a `with` block, with its owner, or at the
-    end of the process.
+    """Temporary folder, created when it is first used; removed by `close`, at the end of a `with` block, or
+    at the end of the process.
 
-    A live owner holds a lock on its folder. The folder of a killed process is removed when another one is
-    created.
+    A live process holds a lock on its folder. The folder of a killed process is removed when another process
+    creates one.
     """
 
     def __init__(self, above: Path | None = None) -> None:
@@ -63,7 +63,7 @@ def _remove(folder: Path, held: int) -> None:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove the folder of a dead owner; failures are ignored."""
+    """Remove a folder whose owner is dead; failures are ignored."""
     with suppress(OSError):  # gone meanwhile, of another user, no folder, or its owner is alive
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:

@@ -1,4 +1,5 @@
-"""Rows of structures for the lake: new ones computed for a whole batch, known ones by fingerprint."""
+"""Rows of structures for the lake: those of new structures are computed for a whole batch, those of known
+ones are looked up by fingerprint."""
 
 from __future__ import annotations
 
@@ -16,19 +17,20 @@ from stitch.graph.placed import LabelCodes, PlacedFlows, PlacedNodes
 from stitch.graph.template import name_bytes, structure_key
 
 _MAX_CHUNKS = 64
-"""Maximum chunks of the table: each batch with new structures adds one; beyond, they are copied into one."""
+"""Maximum number of chunks of the cached table: each batch with new structures adds one; beyond this they are
+combined into one."""
 _DESCRIBED_AT_ONCE = 4_096
-"""Maximum structures whose names and bytes are Python objects at a time: about 1 KB each."""
+"""Maximum number of structures whose names and bytes are Python objects at a time, at about 1 KB each."""
 
 
 class StructureMemo:
-    """Cache of structure rows by fingerprint; never changes a result, as a structure depends on its template
-    only.
+    """Cache: fingerprint of a structure -> its row. It never changes a result, as a structure depends only on
+    its template.
 
-    Threads may share one: computing rows holds the interpreter lock anyway, so they take turns at no loss,
-    and no structure is computed twice. Bounded: above `capacity` structures it is emptied, and a batch that
-    exceeds the capacity alone is not cached. A structure of 48 spans takes about 4 KB, so the default bound
-    is some 70 MB.
+    Thread-safe: only one thread at a time computes rows, at no loss, as this holds the interpreter lock
+    anyway; so no structure is computed twice. Above `capacity` structures the cache is emptied, and a batch
+    that alone exceeds the capacity is not cached. A structure of 48 spans takes about 4 KB, so the default
+    bound is some 70 MB.
     """
 
     def __init__(self, capacity: int = 16_384) -> None:
@@ -42,7 +44,8 @@ class StructureMemo:
     ) -> pa.Table:
         """Rows of STRUCTURES_SCHEMA, one per fingerprint, from the cache or from `describe`.
 
-        describe: computes the rows of unknown structures, given their indices in `fingerprints`.
+        describe: function from indices in `fingerprints`, those of unknown structures, to the rows of these
+        structures.
         """
         with self._lock:
             unknown = [i for i, key in enumerate(fingerprints) if key not in self._row]
@@ -69,9 +72,9 @@ def _described(describe: Callable[[list[int]], pa.Table], places: list[int]) -> 
 
 
 def structures_of(placed: PlacedFlows, labels: LabelCodes, flows: I8) -> pa.Table:
-    """Rows of STRUCTURES_SCHEMA, one per flow in `flows` (indices into `placed`), in order.
+    """Compute rows of STRUCTURES_SCHEMA, one for each flow in `flows` (indices into `placed`), in order.
 
-    Only keys are computed structure by structure; the other columns are gathered for all at once.
+    Only keys are computed structure by structure; the other columns are computed for all structures together.
     """
     nodes, label = placed.taken(flows), labels.code[placed.nodes_of(flows)].astype(np.int64)
     kind = labels.words["kind"].to_numpy()[label]
@@ -110,7 +113,8 @@ def _positions(nodes: PlacedNodes) -> I8:
 
 
 def _keys(nodes: PlacedNodes, label: I8, kind: U1, labels: LabelCodes) -> list[str]:
-    """[structures] L0 key. Columns are converted to bytes once and sliced, instead of packed node by node."""
+    """[structures] category key at level L0. Columns are converted to bytes once and sliced, instead of
+    packed node by node."""
     used, name = np.unique(label, return_inverse=True)
     words = labels.words.select(_NAMES).take(pa.array(used)).to_pydict()
     spelled = list(map(name_bytes, *(words[column] for column in _NAMES)))

@@ -15,7 +15,7 @@ from schemas.arrays import B1, F4, F8
 from schemas.report.explanations import AttributeRow, LevelShare
 
 _LEVELS_SHOWN = 3
-"""Maximum number of levels (values) listed for an attribute."""
+"""Maximum number of levels (distinct texts) listed for a text attribute."""
 
 
 class _Distance(NamedTuple):
@@ -26,12 +26,12 @@ class _Distance(NamedTuple):
 
 
 def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...]:
-    """Compare affected with other requests in each column: one row per column, largest distance first; q over
-    all columns (Benjamini-Hochberg).
+    """Compare affected with other requests in each column: one row per column, largest distance first.
 
-    Distance of a text column: Jensen-Shannon (base 2, at most 1) between its levels, p of the G-test. Of a
-    numeric column: Kolmogorov-Smirnov statistic, asymptotic p; or the difference of the shares of missing
-    values, if that is larger.
+    affected: bool[requests]. Distance of a text column: Jensen-Shannon distance (base 2, at most 1) between
+    the shares of the levels; p of the G-test. Distance of a column of numbers: Kolmogorov-Smirnov statistic,
+    asymptotic p; or the difference of the shares of missing values, if that is larger. q: p adjusted over all
+    columns (Benjamini-Hochberg).
     """
     if not coded.columns:
         return ()
@@ -60,16 +60,19 @@ def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...
 
 
 def _words(coded: CodedColumns, number: int, of_codes: F4) -> _Distance:
-    """Distance between affected and other requests in a text column (its index); of_codes: [codes, 2] counts
-    of affected and other requests."""
+    """Distance between affected and other requests in text column number `number`.
+
+    of_codes: float32[codes, 2], numbers of affected and other requests with each code.
+    """
     counts = np.ascontiguousarray(of_codes.T, np.float64)
     distance, p = _js_distance(counts), _g_test(counts)
     return _Distance(distance, p, _levels(coded, number, counts), (None, None))
 
 
 def _levels(coded: CodedColumns, number: int, counts: F8) -> tuple[LevelShare, ...]:
-    """Levels of a text column whose shares differ most between affected and other requests, with both shares.
-    counts: [2, codes]."""
+    """Levels of text column number `number` whose shares differ most between affected and other requests,
+    with both shares. counts: float64[2, codes], numbers of affected and other requests.
+    """
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     there = np.flatnonzero(counts.sum(axis=0))
     order = there[np.argsort(-np.abs(share[0] - share[1])[there], kind="stable")]
@@ -108,8 +111,9 @@ def _median(values: F8) -> float | None:
 
 
 def _js_distance(counts: F8) -> float:
-    """Square root of the Jensen-Shannon divergence (bits) of two rows of counts, in [0, 1]; 0 if a row is
-    empty."""
+    """Jensen-Shannon distance (square root of the divergence, base 2) between two rows of counts, in [0, 1];
+    0 if a row is empty. counts: float64[2, codes].
+    """
     total = counts.sum(axis=1, keepdims=True)
     if (total == 0).any():
         return 0.0

@@ -15,14 +15,14 @@ from schemas.arrays import F8, I4, I8
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Set of requests of a population, as row indices of its categories."""
+    """Set of requests of a population, given by category and row."""
 
     rows: Mapping[int, I8]
-    """Index of a category -> indices of its selected rows, of any sample."""
+    """Index of a category -> int64[n] rows of the selected requests in the category, of any sample."""
 
     @property
     def n_requests(self) -> int:
-        """Number of selected requests."""
+        """Number of requests in the selection."""
         return sum(len(rows) for rows in self.rows.values())
 
     def without(self, other: Selection) -> Selection:
@@ -33,7 +33,7 @@ class Selection:
         )
 
     def check(self, population: Population) -> None:
-        """Raise ValueError for a category or a row that `population` does not have."""
+        """Raise ValueError if the selection has a category or a row that `population` does not have."""
         for index, rows in self.rows.items():
             if not 0 <= index < len(population.categories):
                 raise ValueError(f"there is no category {index} of {len(population.categories)}")
@@ -44,18 +44,18 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ChosenRequests:
-    """Sampled requests of one or several groups, ordered by (group, start); arrays are [requests]."""
+    """Sampled requests of one or several groups (selections), ordered by (group, start)."""
 
     group: I4
-    """Index of the group (selection) that each request was chosen from."""
+    """int32[requests]: index of the group that the request was chosen from."""
     category: I4
-    """Index of each request's category in the population."""
+    """int32[requests]: index of the request's category in `Population.categories`."""
     row: I8
-    """Index of each request in its category."""
+    """int64[requests]: row of the request in its category."""
     sample: I4
-    """Index of each request's sample in the population."""
+    """int32[requests]: index of the request's sample in `Population.samples`."""
     start_ns: I8
-    """Start of each request, ns since the epoch."""
+    """int64[requests]: start of the request, ns since the epoch."""
     weight: F8
     available: tuple[int, ...]
     """Number of requests of each group before sampling."""
@@ -64,12 +64,13 @@ class ChosenRequests:
         return len(self.row)
 
     def take(self, places: npt.NDArray[np.integer]) -> ChosenRequests:
-        """Select requests by index, in the order of `places`."""
+        """Requests with the indices `places`, in that order."""
         return replace(self, **{name: getattr(self, name)[places] for name in _COLUMNS})
 
     def union(self, *others: ChosenRequests) -> tuple[ChosenRequests, list[I8]]:
-        """Merge with other choices: (distinct requests of all choices as one group; for each choice, the
-        indices of its requests in the merged group)."""
+        """Merge with `others`: (distinct requests of all arguments as one group; for this object and each of
+        `others`, int64[requests] index of each request in the merged group).
+        """
         parts = (self, *others)
         n_rows = 1 + max((int(part.row.max(initial=0)) for part in parts), default=0)
         keys = np.concatenate([part.category.astype(np.int64) * n_rows + part.row for part in parts])
@@ -89,9 +90,9 @@ def choose(
     """Sample at most `most` requests of each group, spread over time, with probability proportional to
     weight.
 
-    A group is cut along time into `most` pieces of equal weight, and one point is drawn in each: no stretch
-    of time is left out and a heavy request is likelier. A request heavier than a piece is drawn once, so
-    there may be fewer. Raises ValueError as `Selection.check`.
+    The requests of a group, in time order, are cut into `most` pieces of equal weight, and one request is
+    drawn in each piece. A request heavier than a piece is drawn once, so there may be fewer than `most`.
+    Raises ValueError as `Selection.check`.
     """
     for group in groups:
         group.check(population)
@@ -102,9 +103,9 @@ def choose(
 
 
 def chosen_rows(population: Population, category: I4, row: I8, group: I4 | None = None) -> ChosenRequests:
-    """Make `ChosenRequests` of the requests at given categories and rows, in the same order.
+    """`ChosenRequests` of given requests, in the same order.
 
-    category, row, group: [requests]; group None: all in group 0.
+    category, row: [requests], index of the category and row in it; group: int32[requests], None: 0 for all.
     """
     sample = np.zeros(len(row), np.int32)
     start = np.zeros(len(row), np.int64)
@@ -121,7 +122,7 @@ def chosen_rows(population: Population, category: I4, row: I8, group: I4 | None 
 
 
 def _flat(population: Population, number: int, group: Selection) -> ChosenRequests:
-    """All requests of a selection as group `number`, ordered by start."""
+    """All requests of the selection `group` as group number `number`, ordered by start."""
     rows = {index: np.unique(np.asarray(group.rows[index], np.int64)) for index in sorted(group.rows)}
     category = np.repeat(np.array(list(rows), np.int32), [len(mine) for mine in rows.values()])
     row = np.concatenate([np.zeros(0, np.int64), *rows.values()])
@@ -130,8 +131,9 @@ def _flat(population: Population, number: int, group: Selection) -> ChosenReques
 
 
 def _thin(part: ChosenRequests, most: int, rng: np.random.Generator) -> ChosenRequests:
-    """Draw at most `most` requests: requests in order are cut into `most` pieces of equal weight, and one is
-    drawn from each; a request drawn for several pieces counts once."""
+    """Draw at most `most` requests of a group: cut the requests, in order, into `most` pieces of equal weight
+    and draw one in each piece; a request drawn for several pieces counts once.
+    """
     reach = np.cumsum(np.maximum(part.weight, 0.0))
     points = (np.arange(most) + rng.random(most)) * (reach[-1] / most)
     return part.take(np.unique(np.minimum(np.searchsorted(reach, points, side="right"), len(part) - 1)))

@@ -20,28 +20,29 @@ _Coded = tuple[I4, F8, F8, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class CodedColumns:
-    """Columns of attributes as integer codes: numbers are binned, words are numbered; the last code means
-    missing.
+    """Columns of attributes as integer codes: numbers are binned, words are numbered, and the last code
+    stands for a missing value.
     """
 
     columns: tuple[AttributeColumn, ...]
     codes: I2
     """int16[columns, requests]: code of each value, from 0 to `width - 1`; `width - 1` means missing."""
     width: int
-    """Number of codes, the same for all columns: codes of the widest column, plus one for missing. Narrower
-    columns leave some unused."""
+    """Number of codes, the same for all columns: codes of the column with the most, plus one for missing
+    values. Other columns do not use all codes."""
     numeric: B1
     """bool[columns]: True for columns of numbers."""
     low: tuple[F8, ...]
-    """Smallest value of each bin, float64[bins] for each column; empty for a column of words."""
+    """For each column float64[bins]: smallest value of each bin; empty for a column of words."""
     high: tuple[F8, ...]
-    """Largest value of each bin, float64[bins] for each column; empty for a column of words."""
+    """For each column float64[bins]: largest value of each bin; empty for a column of words."""
     levels: tuple[tuple[str, ...], ...]
-    """Words by code for each column; empty for a column of numbers."""
+    """For each column its words, in the order of the codes; empty for a column of numbers."""
     askable: B1
-    """bool[columns, width]: True for codes by which a tree may split. False for the code of pooled rare
-    words: "one of the rare" explains nothing, and which words are pooled may depend on the order of equally
-    frequent ones."""
+    """bool[columns, width]: True for codes by which a tree may split a column of words.
+
+    False for the code of pooled rare words: "one of the rare words" explains nothing, and which words are
+    pooled may depend on the order of equally frequent words."""
 
     @property
     def n_requests(self) -> int:
@@ -49,21 +50,22 @@ class CodedColumns:
         return int(self.codes.shape[1])
 
     def word(self, column: int, code: int) -> str:
-        """Word of a text column's code for display; `(missing)` for the last code."""
+        """Word that `code` stands for in text column number `column`; `(missing)` for the last code."""
         return MISSING if code == self.width - 1 else self.levels[column][code]
 
     def counts(self, rows: I8, *classes: F4) -> list[F4]:
-        """Count requests by (column, code) for each class: one float32[columns, width, labellings] per class.
+        """For each class float32[columns, width, labellings]: number of requests with each code.
 
-        rows: indices of the requests; classes: [rows, labellings] multiplicity of each request in a class
-        under every labelling. Exact below 2**24. O(columns · rows · labellings).
+        rows: int64[rows], indices of the requests. classes: for each class float32[rows, labellings], how
+        often the request counts in the class under every labelling (assignment of requests to classes). Exact
+        below 2**24. O(columns · rows · labellings).
         """
         incidence = self._incidence(rows)
         shape = len(self.columns), self.width
         return [np.asarray(incidence @ one).reshape(*shape, one.shape[1]) for one in classes]
 
     def _incidence(self, rows: I8) -> sparse.csr_array:
-        """Sparse matrix [columns * width, rows]: 1 where the request has the code."""
+        """Sparse matrix [columns * width, rows]: 1 if the request has the code in the column, else 0."""
         from scipy import sparse  # a tenth of a second, and only where something is to be explained
 
         n_columns, n = len(self.columns), len(rows)
@@ -81,12 +83,11 @@ class CodedColumns:
 
 
 def code_columns(columns: Sequence[AttributeColumn], n_requests: int, bins: int, levels: int) -> CodedColumns:
-    """Code columns of attributes: numbers in at most `bins` bins of about equal counts; of words the `levels`
-    most frequent ones, the rest pooled in one code.
+    """Code columns of attributes: numbers in at most `bins` bins of about equally many requests; the `levels`
+    most frequent words with separate codes, all other words with one code.
 
-    Bins and words are chosen without regard to the classes: if the words of the smaller class were kept
-    first, the pooled words would be of the other class, and noise would have an explanation. Equal values
-    share a bin. O(columns · requests log requests).
+    Bins and words are chosen without regard to the classes: otherwise the pooled words might be those of one
+    class, and noise would have an explanation. Equal numbers share a bin. O(columns · requests log requests).
     """
     parts = [_bins(column.values, bins) if column.numeric else _levels(column, levels) for column in columns]
     width = 1 + max((max(len(low), len(words)) for _, low, _, words in parts), default=0)
@@ -110,8 +111,9 @@ def code_columns(columns: Sequence[AttributeColumn], n_requests: int, bins: int,
 
 
 def _bins(values: F8, most: int) -> _Coded:
-    """Code numbers as bins: (int32[requests] codes, -1 for missing; smallest value of each bin; largest value
-    of each bin; no words). most: maximum number of bins."""
+    """Code a column of numbers: (int32[requests] bin, -1 for missing; smallest value of each bin; largest
+    value of each bin; empty tuple of words). most: maximum number of bins.
+    """
     known = ~np.isnan(values)
     distinct, place, times = np.unique(values[known], return_inverse=True, return_counts=True)
     if len(distinct) <= most:
@@ -129,10 +131,10 @@ def _bins(values: F8, most: int) -> _Coded:
 
 
 def _levels(column: AttributeColumn, most: int) -> _Coded:
-    """Code words by falling frequency: (int32[requests] codes, -1 for missing; no values; no values; words by
-    code).
+    """Code a column of words: (int32[requests] code, -1 for missing; empty array; empty array; words by
+    code, most frequent first).
 
-    The `most` most frequent words have codes of their own; the rest is pooled in a last code, OTHER.
+    The `most` most frequent words have separate codes; all other words are pooled in a last code, OTHER.
     """
     assert column.levels is not None
     known = ~np.isnan(column.values)

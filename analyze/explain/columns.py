@@ -1,5 +1,5 @@
-"""Columns of attributes, numbers or levels; includes root type, hosts, hour and sampling of the request
-itself."""
+"""Columns of attributes (numbers or texts), and columns of the request as a whole: root type, hosts, hour,
+sampling probability."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from schemas.arrays import B1, F8, I4, I8
 from schemas.windows import NS_PER_MINUTE
 
 REQUEST: Final = "request"
-"""Value of `where` for attributes of the request as a whole."""
+"""`AttributeColumn.where` of attributes of the request as a whole."""
 ANYWHERE: Final = ""
-"""Value of `where` for parameters that have one value in a request, whichever operations record them."""
+"""`AttributeColumn.where` of parameters that have the same value in a request at all operations that record
+them."""
 OTHER: Final = "(other)"
-"""Level into which the words without a separate code are pooled."""
+"""Value of a text column that stands for all rare values, which have no separate code."""
 MISSING: Final = "(missing)"
 _LONGEST_WORD: Final = 80
-"""Maximum number of displayed characters of a level."""
+"""Maximum number of displayed characters of a value of a text column."""
 _HOST: Final = "host"
 TYPE: Final = "type"
 REACHES: Final = "reaches host"
-"""Prefix of the keys of the columns with the values `yes` and `no`, which say if a request reaches a host."""
+"""Prefix of the key of a column that tells, by `yes` or `no`, if a request reaches a host."""
 _MOST_REACHED: Final = 12
 """Maximum number of "reaches host" columns of a component, for its most frequent hosts."""
 _NS_PER_HOUR: Final = 60 * NS_PER_MINUTE
 _HOUR: Final = "hour of day (UTC)"
 _SAMPLED: Final = "sampled"
 OF_PERIODS: Final = frozenset({_HOUR, _SAMPLED})
-"""Keys of columns that differ between periods by the choice of the periods: compared within one period
-only."""
+"""Keys of columns that differ between periods merely because other times were chosen, so that they are
+compared within one period only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,15 @@ class AttributeColumn:
     (ANYWHERE)."""
     key: str
     values: F8
-    """float64[requests]: number, or index into `levels` for a text column; NaN if missing."""
+    """float64[requests]: the number, or the index into `levels` for a text column; NaN if missing."""
     levels: tuple[str, ...] | None = None
-    """Words that `values` indexes, for a text column; None for a column of numbers."""
+    """Distinct texts of a text column, of which `values` holds indices; None for a column of numbers."""
     aggregate: str = ""
-    """Aggregate over the several values of a request: `first`, `last`, `min`, `max`, `mean`, `mode`, `n`,
-    `distinct`, `change`; empty if requests have one value each."""
+    """Aggregate over a request's several values of the attribute: `first`, `last`, `min`, `max`, `mean`,
+    `mode`, `n`, `distinct`, `change`; empty if requests have one value each."""
     passes: B1 | None = None
-    """bool[requests]: True for requests that pass the node; None: all do. A request that does not pass the
-    node has a missing value: a difference of structure, not of the parameter."""
+    """bool[requests]: True for requests that run the operation `where`; None: all do. Other requests have a
+    missing value, which is a difference of structure, not of the attribute."""
 
     @property
     def numeric(self) -> bool:
@@ -76,17 +77,17 @@ class AttributeColumn:
 
     @property
     def text(self) -> str:
-        """Name of the attribute and its node, for display: `count at nfs/READ`."""
+        """Name of the attribute with the node that it belongs to, for display: `count at nfs/READ`."""
         return self.name if self.where in (REQUEST, ANYWHERE) else f"{self.name} at {self.where}"
 
     def at(self, rows: B1 | I8) -> AttributeColumn:
-        """Column of only the requests `rows` (mask or indices)."""
+        """Column with only the requests `rows` (bool mask or indices)."""
         passes = None if self.passes is None else self.passes[rows]
         return replace(self, values=self.values[rows], passes=passes)
 
 
 def shown(word: str) -> str:
-    """Text of a level for display: on one line, cut to _LONGEST_WORD characters."""
+    """Text of a level (value of a text column) for display: on one line, cut to _LONGEST_WORD characters."""
     line = " ".join(word.split()) if any(c in word for c in "\n\r\t") else word
     return line if len(line) <= _LONGEST_WORD else line[: _LONGEST_WORD - 1] + "…"
 
@@ -94,8 +95,9 @@ def shown(word: str) -> str:
 def text_column(
     where: str, key: str, codes: npt.NDArray[np.integer], words: tuple[str, ...], aggregate: str = ""
 ) -> AttributeColumn:
-    """Make a text column from codes (-1 for missing) that index `words`; words that do not occur are
-    dropped."""
+    """Text column from codes. codes: [requests], indices into `words`, -1 for missing; words that do not
+    occur are dropped.
+    """
     used, place = np.unique(codes, return_inverse=True)
     first = int(np.searchsorted(used, 0))
     values = place.astype(np.float64) - first
@@ -104,8 +106,9 @@ def text_column(
 
 
 def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
-    """Yield columns of the requests as such: root type, entry host, hosts by component, hour, sampling
-    probability."""
+    """Yield columns of properties of the request as a whole: root type, entry host, host of each component,
+    hour, sampling probability.
+    """
     roots = np.array([category.graph.root for category in population.categories])[chosen.category]
     names, codes = np.unique(roots, return_inverse=True)
     yield text_column(REQUEST, TYPE, codes.astype(np.int32), tuple(str(name) for name in names))
@@ -119,8 +122,10 @@ def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[
 
 
 def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
-    """Yield columns of the entry host and of the first host of each component; for components of which a
-    request reaches several hosts also "reaches host" columns."""
+    """Yield a column of the entry host and columns of the first host reached of each component.
+
+    For a component of which a request may reach several hosts, also yields "reaches host" columns.
+    """
     if not population.hosts or any(
         population.categories[int(c)].host is None for c in np.unique(chosen.category)
     ):
@@ -172,11 +177,11 @@ def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[At
 def _reaches(
     component: str, first: I4, pairs: list[I8], passes: B1, hosts: tuple[str, ...]
 ) -> Iterator[AttributeColumn]:
-    """Yield a column of `yes` and `no` for each of a component's most frequent hosts: whether the request
-    reaches the host.
+    """Yield, for each of a component's most frequent hosts, a column that is `yes` if the request reaches the
+    host, else `no`.
 
-    first: [requests] first host of the component, -1 for none; pairs: numbers request · len(hosts) + host of
-    further hosts reached; passes: as in `AttributeColumn`.
+    first: int32[requests], first host of the component, -1 for none. pairs: arrays of request · len(hosts) +
+    host, for further hosts that requests reach. passes: as in `AttributeColumn`.
     """
     alone = np.flatnonzero(first >= 0) * len(hosts) + first[first >= 0]
     request, host = np.divmod(np.unique(np.concatenate([*pairs, alone])), len(hosts))

@@ -1,6 +1,6 @@
 """Explain the difference between two classes of requests, and decide if the explanation is reliable.
 
-A finding is explained inside the problem period where possible, else against the reference.
+Affected requests are compared with unaffected requests of the problem if possible, else with the reference.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _TWINS_SHOWN = 3
 
 
 def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
-    """Explain the difference between a table's two classes: by a tree, worded as rules, and by each attribute
-    alone, with a measure of reliability.
+    """Explain the difference between the two classes of a table: by a decision tree, worded as rules, and by
+    each attribute alone, with measures of reliability.
 
-    exclude: attributes that must not be at the root, as `key`, or `component/point key`. A tree does not
-    count as an explanation if its root does not beat shuffled labels, if its AUC over folds of time is below
-    `min_auc`, if its root changes from bootstrap to bootstrap, or if it fits the baseline as well
-    (`Controls`). Deterministic in its arguments.
+    exclude: attributes not to be used, as `key` or `component/point key`. A tree is not a reliable
+    explanation if the gain of its root split is not significant under shuffled labels, if its AUC over folds
+    of time is below `min_auc`, if its root differs between bootstrap samples, or if it separates requests of
+    normal times as well (`Controls`). Deterministic in its arguments.
     """
     left_out = tuple(column.text for column in table.columns if _excluded(column, exclude))
     ordinary: list[str] = []
@@ -81,8 +81,9 @@ def explain(table: FeatureTable, *, exclude: Sequence[str] = ()) -> Explanation:
 
 
 def _coded(table: FeatureTable, chosen: Sequence[int]) -> tuple[CodedColumns, CodedColumns | None]:
-    """Code the columns number `chosen` of a table: (codes of the table's requests; codes of its control
-    requests with the same bins and words, None without controls)."""
+    """(codes of the table's requests; codes, with the same bins and words, of the table's control requests,
+    None without controls). chosen: indices of the columns to code.
+    """
     n = len(table.affected)
     columns = [table.columns[number] for number in chosen]
     if table.controls is None:
@@ -106,12 +107,13 @@ def _fits_ordinary_times(
     controls: CodedColumns,
     split: Split,
 ) -> bool:
-    """True if the root split separates requests of normal times as well, and requests on its side are no more
-    frequent in the problem than before: large reads are slow on every day.
+    """True if the root split is no explanation because it describes normal times as well, for example "large
+    reads are slow", which is true on every day.
 
-    The split must separate the reference's requests with the symptom (`Controls.usual`) from its other
-    requests, in the same direction as the affected ones and at least `as_usual` times as well. It must not
-    separate problem from reference by `new` or more.
+    The split must separate the reference's requests with the symptom (`Controls.usual`) from other requests
+    of the reference, in the same direction as it separates the affected requests, by at least `as_usual`
+    times the difference of shares. The share of requests on one side of the split must differ by less than
+    `new` between problem and reference.
     """
     assert table.controls is not None
     problem, usual = table.controls.problem, table.controls.usual
@@ -127,7 +129,7 @@ def _fits_ordinary_times(
 
 
 def _excluded(column: AttributeColumn, exclude: Sequence[str]) -> bool:
-    """True if a name in `exclude` is the column's name, with or without its aggregate."""
+    """True if `exclude` contains the name of the column, with or without the aggregate."""
     return _named(column.where, column.key, exclude) or _named(column.where, column.name, exclude)
 
 
@@ -140,7 +142,8 @@ def _named(where: str, key: str, names: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _JudgedTree:
-    """Tree of a contrast, if it is reliable; otherwise the reason why it is not."""
+    """Decision tree that separates two classes, with measures of its reliability, or the reason why it is not
+    reliable."""
 
     reason: _Reason
     auc: float | None = None
@@ -153,17 +156,16 @@ class _JudgedTree:
     best: Rule | None = None
     """Best rule of the tree; None if the tree is not reliable."""
     twins: tuple[str, ...] = ()
-    """Names of other columns whose best split separates the requests in the same way as the tree's root
-    split."""
+    """Names of columns other than the root's whose best split separates the requests in the same way as the
+    root split."""
     separating: tuple[str, ...] = ()
-    """Names of the root split's column and of the columns that separate equally well (`twins`), without
-    aggregates."""
+    """Names, without aggregates, of the root split's column and of the columns in `twins`."""
     split: Split | None = None
-    """Split at the root of the tree; None without a reliable tree."""
+    """Split at the root of the tree; None if the tree is not reliable."""
 
 
 def _judged_tree(table: FeatureTable, coded: CodedColumns) -> _JudgedTree:
-    """Grow a tree that separates the classes of a table, and judge its reliability."""
+    """Grow a tree that separates the classes of a table, and decide if it is reliable."""
     affected = table.affected
     n = len(affected)
     if min(int(affected.sum()), int((~affected).sum())) < SETTINGS.least_requests:
@@ -197,7 +199,7 @@ def _judged_tree(table: FeatureTable, coded: CodedColumns) -> _JudgedTree:
 
 
 def _twins(coded: CodedColumns, question: Question, rows: I8) -> tuple[AttributeColumn, ...]:
-    """Parameters, beside the root's, whose best split separates the requests `rows` in the same way."""
+    """Columns other than the root's whose best split separates the requests `rows` in the same way."""
     base = goes_left(coded, question.split, rows)
     root = coded.columns[question.split.column]
     twins: dict[tuple[str, str], AttributeColumn] = {}
@@ -240,8 +242,8 @@ def _sentence(table: FeatureTable, found: _JudgedTree, ordinary: Sequence[str]) 
 
 
 def _best_rule(table: FeatureTable, found: _JudgedTree) -> str:
-    """Sentence with the rule that fits most of the affected and fewest of the other requests; names columns
-    that separate equally well."""
+    """Sentence with the best rule of the tree, for the reader, and the names of columns that separate equally
+    well."""
     n1 = max(int(table.affected.sum()), 1)
     n0 = max(int((~table.affected).sum()), 1)
     best = found.best
@@ -271,8 +273,8 @@ def _at(where: str) -> str:
 
 
 _OF_AFFECTED, _OF_REFERENCE, _OF_USUAL, _OF_PROBLEM = range(4)
-"""Numbers of the groups in `Difference.chosen`: affected requests, reference without the usual ones, usual
-ones, and unaffected requests of the problem."""
+"""Group numbers in `Difference.chosen`: affected requests; requests of the reference without the symptom;
+requests of the reference with the symptom; unaffected requests of the problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,15 +305,16 @@ def difference(
     ),
     exclude: Sequence[str] = (),
 ) -> Difference:
-    """Sample the affected requests, the unaffected ones of the problem, and those of the reference, to be
-    explained.
+    """Sample the affected requests, unaffected requests of the problem, and requests of the reference, for
+    `explain_differences`.
 
-    All selections should contain only requests that reach the changed site: a request that does not pass a
-    node differs in structure, not in a parameter.
+    All selections should contain only requests that reach the changed site: requests that do not reach it
+    differ in structure, not in an attribute.
 
     usual: requests of the reference with the same symptom (as slow, the same path). An explanation that also
-    separates these from the rest of the reference says nothing new (large reads are slow on every day) and is
-    rejected within the problem. exclude: attributes not to be used.
+    separates these from the rest of the reference says nothing new ("large reads are slow") and is rejected.
+    words: descriptions of (affected requests, unaffected requests of the problem, requests of the reference).
+    exclude: attributes not to be used, see `explain`.
     """
     none = Selection({})
     as_usual = none if usual is None else usual
@@ -321,18 +324,18 @@ def difference(
 
 
 def explain_differences(population: Population, asked: Sequence[Difference]) -> Iterator[Explanation]:
-    """Yield an explanation of each difference, in order. The parameters of all are read together."""
+    """Yield an explanation of each difference, in order. Parameters of all requests are read together."""
     observed = observe(population, [one.chosen for one in asked])
     for one, found in zip(asked, observed, strict=True):
         yield _explained(one, found)
 
 
 def _explained(asked: Difference, observed: Observations) -> Explanation:
-    """Explain the difference of affected requests from the unaffected ones of the problem, or from the
-    reference.
+    """Explain the difference of affected requests from the unaffected requests of the problem, or from the
+    requests of the reference.
 
-    The contrast within the problem is shown if it is reliable and about as good as the contrast with the
-    reference. Identifiers that changed with the period are reported in both.
+    The comparison within the problem is used if it is reliable and about as good (`as_good`) as the
+    comparison with the reference. Identifiers that changed with the period are reported in both cases.
     """
     words, control = asked.words, None
     if asked.has_usual:

@@ -1,9 +1,8 @@
-"""Read low-level parameters as columns, on demand, aggregated by request and operation.
+"""Read parameters of requests as columns, on demand, aggregated by request and operation.
 
-Parameters are stored by node index in the structure as recorded; a refined graph may number its nodes
-differently, and the classes of a contrast contain many structures. So a column belongs to an *operation*,
-`component/point`, wherever it occurs. Operations that one of the two classes does not pass cannot be
-compared; `table` drops them.
+Parameters are stored by node of the recorded structure. A refined graph may number its nodes differently, and
+the compared classes contain many structures. So a column belongs to an *operation*, `component/point`, at any
+node. Operations that requests of one of the two classes do not run cannot be compared; `table` drops them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from schemas.arrays import B1, F8, I4, I8
 from schemas.lake import SPANS
 
 _NUMBER = r"^[+-]?(\d{1,300}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?$"
-"""Regular expression of texts that are read as numbers."""
+"""Regular expression for texts that are read as numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,8 @@ class _Structures:
     """int64[structures + 1]: index of each structure's first node in `operation`; the last is the number of
     nodes."""
     operation: I4
-    """int32[nodes of all structures]: index into `operations`; -1 for nodes that belong to another request
-    (`Source.positions`)."""
+    """int32[nodes of all structures]: index into `operations`; -1 for a node of another request, such as the
+    work of a message (`Source.positions`)."""
     operations: tuple[str, ...]
     passes: B1
     """bool[structures, operations]: True if the structure contains the operation."""
@@ -49,28 +48,27 @@ class _Structures:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Parameter values of the chosen requests, as codes; arrays are [values], sorted by (operation, key,
-    request, node).
-    """
+    """Parameter values of the chosen requests, sorted by (operation, key, request, node)."""
 
     request: I8
+    """int64[values]: index of the request among the chosen requests."""
     operation: I4
-    """Index into `_Structures.operations`."""
+    """int32[values]: index into `_Structures.operations`."""
     key: I4
-    """Index into `keys`."""
+    """int32[values]: index into `keys`."""
     number: F8
-    """float64[values]: the value as a number; NaN for a text or if it is not finite."""
+    """float64[values]: the value as a number; NaN for a text, or if the number is not finite."""
     text: I4
     """int32[values]: index into `words`; -1 if the value is not a text."""
     keys: tuple[str, ...]
     words: pa.StringArray
     word_number: F8
-    """float64[words + 1]: number that each word spells, NaN if it does not; the last element, NaN, is for
-    texts coded -1."""
+    """float64[words + 1]: each word read as a number, NaN if it is not a number; the last element is NaN, for
+    `text` = -1."""
 
     def renumbered(self, number: I8) -> _Values | None:
-        """Values with request i renumbered to number[i]; values of requests with a negative number are
-        dropped. None if none remains."""
+        """Values with requests renumbered; None if no value remains. number: int64[requests], new number of
+        each request; values of requests with a negative number are dropped."""
         request = number[self.request]
         kept = np.flatnonzero(request >= 0)
         if not len(kept):
@@ -99,8 +97,8 @@ class ReadParameters:
         return cls(structures, _read(population, chosen, structures))
 
     def of(self, places: I8) -> ReadParameters:
-        """Select the parameters of the requests with the (distinct) indices `places`; requests are renumbered
-        in that order. O(values)."""
+        """Parameters of the requests with the indices `places` (distinct), which are renumbered in that
+        order. O(values)."""
         of_request = self.structures.of_request
         structures = replace(self.structures, of_request=of_request[places])
         if self.values is None:
@@ -111,17 +109,16 @@ class ReadParameters:
 
 
 def parameter_columns(read: ReadParameters) -> Iterator[AttributeColumn]:
-    """Yield columns of the requests' parameters: one for the whole request if all operations that record a
-    key agree on its value, else one per (operation, key).
+    """Yield columns of the requests' parameters.
 
-    Example: a tenant that several operations record is one attribute of the request, whichever of these
-    operations the request passes.
+    A key with the same value at all operations of a request gives one column for the whole request, for
+    example a tenant that several operations record. Any other key gives columns per (operation, key).
 
-    A parameter that a request has at most once makes one column; one that it has several times makes a column
-    for each aggregate (first, last, min, max, mean, mode, distinct). The number of its values in a request is
-    a property of the structure and makes no column. Numbers recorded as text count as numbers, unless the key
-    names an identifier (version 1.10 is not 1.1) or other values of it are words: then all count as words.
-    Infinite numbers and NaN are missing.
+    A parameter that requests have at most once gives one column; a parameter with several values in a request
+    gives a column for each aggregate (first, last, min, max, mean, mode, distinct), but none for the number
+    of values, which is a property of the structure. Numbers recorded as text count as numbers, unless the key
+    is the name of an identifier (version 1.10 is not 1.1) or has values that are words; then all values count
+    as words. Infinite numbers and NaN are missing.
     """
     structures, values = read.structures, read.values
     if values is None:
@@ -152,8 +149,7 @@ def parameter_columns(read: ReadParameters) -> Iterator[AttributeColumn]:
 
 
 def _shared_keys(values: _Values) -> B1:
-    """bool[keys]: True for a key that several operations record and whose values agree within each
-    request."""
+    """bool[keys]: True for a key that several operations record with the same value within each request."""
     at = np.lexsort((values.request, values.key))
     key, request, text = values.key[at], values.request[at], values.text[at]
     number = np.nan_to_num(values.number[at], nan=-0.5)  # equal to itself
@@ -167,7 +163,7 @@ def _shared_keys(values: _Values) -> B1:
 
 
 def _first_of_requests(values: _Values, shared: B1) -> _Values:
-    """First value of each (key, request) for the keys in mask `shared`, sorted by both."""
+    """First value of each (key, request), sorted by both, for the keys selected by `shared`, bool[keys]."""
     mine = np.flatnonzero(shared[values.key])
     at = mine[np.lexsort((values.request[mine], values.key[mine]))]
     begin, _ = _runs(values.key[at], values.request[at])
@@ -185,14 +181,14 @@ class ParameterWord(NamedTuple):
     """Operation that recorded the parameter, `component/point`."""
     key: str
     request: int
-    """Index of the request among the chosen ones."""
+    """Index of the request among the chosen requests."""
     text: str
 
 
 def parameter_words(
     population: Population, chosen: ChosenRequests, keys: Sequence[str]
 ) -> Iterator[ParameterWord]:
-    """Yield every text value that the chosen requests have under one of `keys`, one per call."""
+    """Yield every text value that the chosen requests have for one of `keys`, one per call."""
     structures = _structures(population, chosen)
     values = _read(population, chosen, structures, keys)
     if values is None:
@@ -208,21 +204,21 @@ def parameter_words(
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Numeric parameter values of requests as recorded, sorted by (field, request, node); arrays are
-    [readings].
-    """
+    """Numeric parameter values of requests as recorded, sorted by (field, request, node).
+
+    A field is an (operation, name of a parameter)."""
 
     fields: tuple[tuple[str, str], ...]
-    """(operation, key) of each field, `component/point` and name of the parameter."""
+    """(`component/point` of the operation, name of the parameter) of each field."""
     field: I8
     """int64[readings]: index into `fields`."""
     request: I8
-    """Index of the request among the chosen requests."""
+    """int64[readings]: index of the request among the chosen requests."""
     progress: F8
-    """float64[readings]: rank of the reading among the field's readings in its request, as a share in (0, 1];
-    stands in for time, which parameters lack."""
+    """float64[readings]: rank of the reading among all readings of the same field in the request, as a share
+    in (0, 1]; used instead of a time, which parameters do not have."""
     number: F8
-    """Value of the parameter."""
+    """float64[readings]: value of the parameter."""
 
 
 def parameter_readings(population: Population, chosen: ChosenRequests) -> Readings:
@@ -250,7 +246,8 @@ def parameter_readings(population: Population, chosen: ChosenRequests) -> Readin
 
 
 def _runs(*keys: npt.NDArray[np.number]) -> tuple[I8, I8]:
-    """Groups of adjacent rows with equal keys: (index of the first row, length) of each."""
+    """Runs of adjacent rows with equal keys: (int64[runs] index of the first row, int64[runs] number of
+    rows)."""
     other = np.any([key[1:] != key[:-1] for key in keys], axis=0)
     begin = np.flatnonzero(np.r_[True, other][: len(keys[0])])
     return begin, np.diff(begin, append=len(keys[0]))
@@ -259,8 +256,8 @@ def _runs(*keys: npt.NDArray[np.number]) -> tuple[I8, I8]:
 def _columns(
     values: _Values, span: slice, where: str, key: str, n_requests: int
 ) -> Iterator[AttributeColumn]:
-    """Yield the columns of one parameter at one operation; its values are rows `span`, sorted by (request,
-    node).
+    """Yield the columns of one parameter at one operation. span: range of the parameter's values in `values`,
+    sorted by (request, node).
 
     where, key: as in `AttributeColumn`.
     """
@@ -286,7 +283,7 @@ def _columns(
 
 
 def _aggregates(request: I8, value: F8, *, words: bool) -> dict[str, F8]:
-    """Aggregate the values of each request: name of the aggregate -> one value per request that has any.
+    """Name of an aggregate -> float64[requests with values], aggregate over the values of each request.
 
     request, value: [values], sorted by (request, node); words: True if the values are codes of words.
     """
@@ -311,7 +308,8 @@ def _aggregates(request: I8, value: F8, *, words: bool) -> dict[str, F8]:
 
 
 def _as_words(number: F8, text: I4, words: pa.StringArray) -> tuple[I4, tuple[str, ...]]:
-    """Code a parameter that mixes numbers and text as words: (int32 codes, -1 for neither; words by code).
+    """Code a parameter that has numbers and texts as words: (int32[values] code, -1 for neither; words by
+    code).
 
     number, text: [values], as in `_Values`.
     """
@@ -422,8 +420,9 @@ def _read(
 
 
 def rows_of(ids: pa.ChunkedArray, wanted: pa.StringArray) -> tuple[I8, I8]:
-    """Find all equal pairs of ids: (index in `ids`, index in `wanted`). An id may occur several times, as
-    requests started by messages share it."""
+    """Join ids: (int64[pairs] index in `ids`, int64[pairs] index in `wanted`) of all pairs of equal ids.
+
+    An id may occur several times in `wanted`, as a request and the requests of its messages have one id."""
     words = wanted.unique()
     code = pc.index_in(wanted, value_set=words).to_numpy()
     order = np.argsort(code, kind="stable")
@@ -450,7 +449,7 @@ def _ids(population: Population, chosen: ChosenRequests) -> tuple[pa.StringArray
 
 
 def _numbers(words: pa.StringArray) -> F8:
-    """Number that each word spells, float64[words + 1]; NaN for words that spell none, for numbers beyond
+    """float64[words + 1]: each word read as a number; NaN for words that are not numbers, for numbers beyond
     float64, and as the last element."""
     trimmed = pc.utf8_trim_whitespace(words)
     looks = pc.match_substring_regex(trimmed, _NUMBER)

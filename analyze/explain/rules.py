@@ -21,8 +21,8 @@ value instead of a threshold."""
 
 
 def best_group(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> Rule:
-    """Rule of the best node below the root, inner node or leaf: the node with most of the affected and fewest
-    of the other requests, by class weights."""
+    """Rule of the best node below the root: the node, inner or leaf, with the largest weight of affected
+    requests minus weight of other requests."""
     nodes = list(_walk(tree, ()))
     node, path = max(
         (found for found in nodes if found[1]),
@@ -46,7 +46,7 @@ def tree_rules(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> tu
 
 
 def _walk(node: TreeNode, path: tuple[_Answer, ...]) -> Iterator[tuple[TreeNode, tuple[_Answer, ...]]]:
-    """Yield every node with the answers on the path to it, parents first."""
+    """Yield (node, answers to the splits on the path from the root to the node), parents first."""
     yield node, path
     if node.split is not None and node.left is not None and node.right is not None:
         yield from _walk(node.left, (*path, _Answer(node.split, True)))
@@ -66,13 +66,13 @@ def _rule(conditions: tuple[str, ...], node: TreeNode, weights: ClassWeights) ->
 
 
 def _conditions(coded: CodedColumns, path: tuple[_Answer, ...]) -> tuple[str, ...]:
-    """Conditions of a path in words, without implied ones."""
+    """Conditions of a path in words, without conditions that others imply."""
     return tuple(_condition(coded, split, left=left) for split, left in _needed(coded, path))
 
 
 def _needed(coded: CodedColumns, path: tuple[_Answer, ...]) -> list[_Answer]:
-    """Answers of a path, without answers that a later one implies: `count <= 9000` is dropped before `count
-    <= 4096`."""
+    """Answers of a path, without answers that later answers imply: `count <= 9000` is dropped if `count <=
+    4096` follows."""
     return [
         answer
         for number, answer in enumerate(path)
@@ -85,7 +85,7 @@ def _needed(coded: CodedColumns, path: tuple[_Answer, ...]) -> list[_Answer]:
 
 
 def _condition(coded: CodedColumns, split: Split, *, left: bool) -> str:
-    """Condition in words that a request meets if it goes left (or right) at a split: `count <= 4096 at
+    """Condition in words for requests that go left (or, with left=False, right) at a split: `count <= 4096 at
     nfs/READ`, `encoding is default`, `user is missing`."""
     column = coded.columns[split.column]
     at = "" if column.where in (REQUEST, ANYWHERE) else f" at {column.where}"
@@ -116,10 +116,10 @@ def _condition(coded: CodedColumns, split: Split, *, left: bool) -> str:
 
 
 def round_threshold(low: float, high: float) -> float:
-    """Roundest threshold t with low <= t < high.
+    """Threshold t with low <= t < high that is the roundest number.
 
-    Roundest means fewest decimal digits, then nearest to the middle. A power of two (512, 4096, 65536) is
-    preferred to a decimal of three digits or more. `low < high`, both finite.
+    The roundest number has the fewest decimal digits and, among these, is nearest to the middle. A power of
+    two (512, 4096, 65536) is preferred to a number of three or more digits. `low < high`, both finite.
     """
     if not math.isfinite(high - low):
         return low

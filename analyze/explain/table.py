@@ -1,7 +1,7 @@
-"""Build the table of a contrast: the attributes of two classes of requests.
+"""Build the table of a contrast, that is of two classes of requests to be compared, with their attributes.
 
-Attributes that identify the period (builds, versions, configurations, pods) are separated from attributes
-that could explain a difference within a period.
+Identifiers of a period (builds, versions, configurations, pods) are separated from attributes that could
+explain a difference within a period.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ _PLAIN = ("first", "last", "min", "max", "mean", "mode")
 def _changed_identifiers(
     columns: Sequence[AttributeColumn], chosen: ChosenRequests
 ) -> dict[tuple[str, str], ChangedIdentifier]:
-    """Find identifiers whose values differ between the periods: (where, key) -> identifier with its values.
+    """Find identifiers that have other values in the problem than in the reference: (where, key) of the
+    column -> identifier with its values.
 
-    Two kinds: words that are all different in the problem (a version, a configuration, the pods of a
-    deployment), and numbers under an identifier's name with one value per period. A quantity that changed (a
-    size of 16384 that is now 4096) is not an identifier. All chosen requests are searched, whatever their
-    class: a value that only the affected requests have is an explanation.
+    There are two kinds: words that are all different in the problem (a version, a configuration, the pods of
+    a deployment), and numbers with an identifier's name and one value per period. A quantity that changed (a
+    size of 16384 that is now 4096) is not an identifier. The requests of both classes are examined: a value
+    that only the affected requests of the problem have is an explanation, not an identifier.
     """
     fields: dict[tuple[str, str], list[AttributeColumn]] = {}
     for column in columns:
@@ -53,8 +54,8 @@ def _changed_identifiers(
 
 
 def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | None:
-    """Values of a column (in the first, in the second period), if they are few and have none in common; None
-    if the column is not an identifier."""
+    """(distinct values of a column in the first period, in the second period) if the column is an identifier:
+    few values, none in both periods. None if it is not."""
     known = ~np.isnan(column.values)
     passes = np.ones_like(known) if column.passes is None else column.passes
     periods = np.unique(chosen.sample)
@@ -84,36 +85,33 @@ def _values_text(column: AttributeColumn, values: F8) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Requests of both periods that serve to test whether an explanation is specific to the problem; arrays
-    are [requests]."""
+    """Control requests of both periods, for the test whether an explanation is specific to the problem."""
 
     columns: tuple[AttributeColumn, ...]
     """Columns of the table (`FeatureTable.columns`) for the control requests."""
     problem: B1
     """bool[requests]: True for requests of the problem."""
     usual: B1
-    """bool[requests]: True for requests of the reference that have the same symptom as the affected ones."""
+    """bool[requests]: True for requests of the reference with the same symptom as the affected requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureTable:
-    """Attributes of two classes of requests; arrays are [requests], the affected ones first, each class by
-    time.
-    """
+    """Attributes of two classes of requests: affected requests first, then others, each in time order."""
 
     contrast: Contrast
     affected: B1
-    """True for the affected class."""
+    """bool[requests]: True for requests of the affected class."""
     block: I4
     """int32[requests]: number of the time block, from 0; labels are permuted within a block."""
     fold: I4
-    """int32[requests]: number of the cross-validation fold, an equal part of the class's requests in time
+    """int32[requests]: number of the cross-validation fold; a fold is an equal part of each class in time
     order."""
     columns: tuple[AttributeColumn, ...]
     """Columns whose values can be compared between the classes."""
     identifiers: tuple[ChangedIdentifier, ...]
     had_columns: bool
-    """True if there were parameters or hosts before columns that cannot be compared were dropped."""
+    """True if requests have parameters or hosts at all, including those that are not in `columns`."""
     controls: Controls | None = None
 
 
@@ -124,11 +122,11 @@ def features(
     *,
     words: tuple[str, str] = ("affected requests", "other requests"),
 ) -> FeatureTable:
-    """Make the table of the requests `affected` against the requests `others`.
+    """Table of the classes `affected` and `others`.
 
-    words: descriptions of the classes. Labels of two periods are permuted within equal parts of each period's
-    time, labels of one period within parts of common time. Raises LakeError if parameters cannot be read,
-    ValueError for rows that do not exist.
+    words: descriptions of the two classes. If the classes are from different periods, each class is cut into
+    time blocks separately, else both together. Raises LakeError if parameters cannot be read, ValueError for
+    rows that do not exist.
     """
     (observed,) = observe(population, [sampled(population, (affected, others))])
     return observed.contrast(0, [1], words)
@@ -136,7 +134,7 @@ def features(
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Sampled requests of several groups with all their attributes, read once."""
+    """Sampled requests of several groups, with all attributes of the requests."""
 
     chosen: ChosenRequests
     columns: tuple[AttributeColumn, ...]
@@ -150,11 +148,11 @@ class Observations:
         *,
         control: tuple[Sequence[int], Sequence[int], int] | None = None,
     ) -> FeatureTable:
-        """Make the table of the group number `affected` against the groups `others`; identifiers are searched
-        for in all groups.
+        """Table of two classes: group number `affected`, and the groups with numbers `others` together.
 
-        control: (groups of the problem, groups of the reference, reference group with the symptom) from which
-        the `Controls` are made; None: no controls.
+        Identifiers are searched for in all groups. words: descriptions of the two classes. control: (groups
+        of the problem, groups of the reference, group of the reference with the symptom) for `Controls`;
+        None: no controls.
         """
         chosen = self.chosen
         rows = np.concatenate([self._rows([affected]), self._rows(others)])
@@ -204,8 +202,9 @@ class Observations:
         )
 
     def _rows(self, groups: Sequence[int]) -> I8:
-        """Indices of the requests of `groups`, in the order of `groups`; the same share of each group, so
-        that their mix is preserved."""
+        """int64[n]: indices of requests of `groups`, in the order of `groups`.
+
+        The same share of the available requests of each group is taken, so that their mix is preserved."""
         chosen = self.chosen
         parts = [np.flatnonzero(chosen.group == group) for group in groups]
         share = min(
@@ -224,8 +223,8 @@ class Observations:
 
 
 def sampled(population: Population, groups: Sequence[Selection]) -> ChosenRequests:
-    """Sample every group, and a background of further requests of the same root types; a request in several
-    groups belongs to the first only."""
+    """Sample requests of every group, and of a last group, the background: further requests of the same root
+    types. A request in several groups counts in the first of them only."""
     alone: list[Selection] = []
     for group in groups:
         group.check(population)
@@ -241,7 +240,7 @@ def sampled(population: Population, groups: Sequence[Selection]) -> ChosenReques
 def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator[Observations]:
     """Yield the attributes of each set of chosen requests, in order.
 
-    Their parameters are read together, in one pass for about every `most_read` requests.
+    Parameters of several sets are read together, at most about `most_read` requests in one pass.
     """
     for part in _passes(asked):
         together, places = part[0].union(*part[1:])
@@ -256,7 +255,7 @@ def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator
 
 
 def _passes(asked: Sequence[ChosenRequests]) -> Iterator[Sequence[ChosenRequests]]:
-    """Group the sets of chosen requests for reading: at most `most_read` requests per group, but at least one
+    """Yield runs of consecutive sets to be read in one pass: at most `most_read` requests, but at least one
     set."""
     first, n = 0, 0
     for number, chosen in enumerate(asked):
@@ -269,8 +268,8 @@ def _passes(asked: Sequence[ChosenRequests]) -> Iterator[Sequence[ChosenRequests
 
 
 def _background(population: Population, groups: Sequence[Selection], most: int) -> Selection:
-    """Select at most `most` requests of the groups' root types that are in no group, evenly spaced over their
-    rows."""
+    """Select at most `most` requests that are in none of `groups` but have a root type of one of them, evenly
+    spaced over the rows of the categories."""
     taken = [(index, rows) for group in groups for index, rows in group.rows.items() if len(rows)]
     roots = {population.categories[index].graph.root for index, _ in taken}
     free = {
@@ -285,11 +284,12 @@ def _background(population: Population, groups: Sequence[Selection], most: int) 
 
 
 def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
-    """Number of the time block of every row, int32[rows]: blocks of equal counts along time, within each
-    class (`apart`) or over both together.
+    """int32[rows]: number of each row's time block. Blocks have equal numbers of rows in time order, of each
+    class (apart=True) or of both classes together.
 
-    Fewer than `n` blocks if the smaller class has fewer than 10 n rows, so that a block holds about ten rows
-    of each class.
+    time: int64[rows]; label: bool[rows], True for one class. There are at most `n` blocks; fewer if the
+    smaller class has fewer than 10 n rows (together), so that a block has about ten rows of each class, or
+    fewer than n rows (apart).
     """
     smaller = int(min(label.sum(), (~label).sum()))
     n = max(1, min(n, smaller // 10)) if not apart else max(1, min(n, smaller))
@@ -302,8 +302,10 @@ def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
 
 
 def _comparable(column: AttributeColumn, label: B1, time: I8) -> bool:
-    """True if a column can be compared: its name is not ignored, its node is passed by enough of both
-    classes, and its values are neither ids nor a clock. label: mask of the affected class."""
+    """True if a column can be compared between two classes: its name is not to be ignored, enough requests of
+    both classes run the operation, and its values are neither ids nor a clock.
+
+    label: bool[requests], True for the affected class; time: int64[requests]."""
     if any(re.search(pattern, column.key, re.IGNORECASE) for pattern in SETTINGS.ignored):
         return False
     if column.passes is not None:
@@ -323,7 +325,8 @@ def _comparable(column: AttributeColumn, label: B1, time: I8) -> bool:
 
 
 def _follows_time(values: F8, time: I8) -> bool:
-    """True if a class's values rise or fall with time: a counter, a clock, a sequence number."""
+    """True if the values of a class increase or decrease with time: a counter, a clock or a sequence
+    number."""
     known = ~np.isnan(values)
     if known.sum() < SETTINGS.ranked:
         return False
@@ -347,8 +350,8 @@ def _distinct(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]
 
 
 def _changes(columns: Sequence[AttributeColumn], most: int) -> list[AttributeColumn]:
-    """Make columns of the change of a number between consecutive nodes that record it, e.g. growth of bytes
-    between components; at most `most`."""
+    """At most `most` columns of the change of a number between consecutive nodes that record it, for example
+    the growth of bytes from component to component."""
     by_key: dict[str, list[AttributeColumn]] = {}
     for column in columns:
         if column.numeric and column.aggregate in ("", "first") and column.where != REQUEST:

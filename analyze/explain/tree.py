@@ -1,7 +1,8 @@
-"""Grow a decision tree by information gain in which every split must beat shuffled labels, and validate it.
+"""Grow a decision tree by information gain, and validate it.
 
-The codes of all columns are counted for the true and all shuffled labels at once. It is validated by
-cross-validation over time, and by the share of bootstrap samples with the same root.
+The gain of every split must be significant: larger than gains under shuffled labels. Codes of all columns are
+counted for the true labels and all shuffled labels at once. A tree is validated by cross-validation over
+time, and by the share of bootstrap samples with the same root.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ _LEAST = np.float32(1e-30)
 
 
 class ClassWeights(NamedTuple):
-    """Weight of one request of each class, such that both classes have equal weight in the whole table."""
+    """Weights of a request by class, such that both classes have equal total weight in the whole table."""
 
     affected: float
+    """Weight of a request of the affected class."""
     others: float
+    """Weight of a request of the other class."""
 
 
 class Split(NamedTuple):
-    """Split of requests by one column: at a cut of the numbers, or into one word against all others."""
+    """Split of requests by one column: numbers up to a cut against larger numbers, or one word against all
+    other words."""
 
     column: int
     """Index of the column in `CodedColumns`."""
@@ -42,21 +46,21 @@ class Split(NamedTuple):
 
 
 class Gains(NamedTuple):
-    """Best split of each column under each labelling; arrays are [columns, labellings], labelling 0 the true
-    one.
-    """
+    """Best split of each column under each labelling (assignment of requests to classes).
+
+    Labelling 0 has the true classes, the others have shuffled classes or are bootstrap samples."""
 
     gain: F4
-    """float32: information gain of the split, bits per request; 0 if no split leaves enough requests on both
-    sides."""
+    """float32[columns, labellings]: information gain of the best split, bits per request; 0 if no split
+    leaves enough requests on both sides."""
     cut: I4
-    """Code at which the column is split, as `Split.cut`."""
+    """int32[columns, labellings]: code at which the column is split, as `Split.cut`."""
     missing_left: B1
-    """True if requests whose number is missing go left."""
+    """bool[columns, labellings]: True if requests whose number is missing go left."""
 
     @property
     def by_chance(self) -> F8:
-        """float64[columns]: mean best gain under the permuted labellings."""
+        """float64[columns]: mean of the best gain over the shuffled labellings."""
         found: F8 = self.gain[:, 1:].mean(axis=1, dtype=np.float64)
         return found
 
@@ -67,7 +71,8 @@ class Gains(NamedTuple):
 
 
 def class_weights(affected: B1) -> ClassWeights:
-    """Weight of one request of each class such that each class has half of the total weight."""
+    """Weights of a request by class such that each class has half of the total weight. affected:
+    bool[requests]."""
     n1 = int(affected.sum())
     n0 = len(affected) - n1
     return ClassWeights(0.5 / max(n1, 1), 0.5 / max(n0, 1))
@@ -81,11 +86,11 @@ def best_splits(
     weights: ClassWeights,
     least_leaf: int,
 ) -> Gains:
-    """Find the best split of every column, and its gain, for the requests at `rows`.
+    """Find the best split of every column, and the gain of this split, for the requests `rows`.
 
-    affected, others: float32[rows, labellings], multiplicity of each request in the two classes; every
-    labelling has the same totals, except for bootstraps. Gains are exact to 1e-6. O(columns · (rows + width)
-    · labellings).
+    affected, others: float32[rows, labellings], how often the request counts in the class under each
+    labelling. least_leaf: minimum number of requests on each side of a split. Gains are exact to 1e-6.
+    O(columns · (rows + width) · labellings).
     """
     counts = coded.counts(rows, affected, others)
     best = len(coded.columns), affected.shape[1]
@@ -108,10 +113,10 @@ def best_splits(
 def _cuts_of_numbers(
     counts: Sequence[F4], used: int, weights: ClassWeights, least_leaf: int
 ) -> tuple[F4, I8, B1]:
-    """Find the best cut of each column of numbers: (gain, cut, missing_left), each [columns, labellings].
+    """Find the best cut of each column of numbers: (gain, cut, missing_left) as in `Gains`.
 
-    counts: [columns, codes, labellings] for each class; missing values go to the side with the larger gain.
-    used: number of codes in use without the last.
+    counts: for each class float32[columns, codes, labellings]. used: number of codes in use, without the code
+    for missing values, which go to the side where the gain is larger.
     """
     whole = [side.sum(axis=1, keepdims=True) for side in counts]
     left = [np.cumsum(side[:, :used], axis=1) for side in counts]
@@ -128,10 +133,9 @@ def _cuts_of_numbers(
 def _cuts_of_words(
     counts: Sequence[F4], used: int, askable: B1, weights: ClassWeights, least_leaf: int
 ) -> tuple[F4, I8, B1]:
-    """Find the best single word of each column of words: (gain, code of the word, False), each [columns,
-    labellings].
+    """Find the best word to split each column of words by: (gain, code of the word, False) as in `Gains`.
 
-    counts: [columns, codes, labellings] for each class; askable: as in `CodedColumns`.
+    counts: for each class float32[columns, codes, labellings]; askable: as in `CodedColumns`.
     """
     # The last code is the level "missing": kept where it is, whatever the columns' widths.
     take = np.r_[np.arange(used), askable.shape[1] - 1]
@@ -143,8 +147,8 @@ def _cuts_of_words(
 
 
 def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
-    """Labels 0 or 1, float32[requests, n + 1]: in column 0 the true ones, then `n` permutations within each
-    block."""
+    """float32[requests, n + 1]: labels, 1 for affected requests, else 0. Column 0 has the true labels, all
+    others a permutation of the labels within each block."""
     rows = np.argsort(block, kind="stable")
     keys = rng.random((n, len(rows)), dtype=np.float32) + block[rows].astype(np.float32)
     # Bits of positive floats are in the order of the numbers, and leave one free: the label goes along, as
@@ -160,8 +164,8 @@ def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
 
 
 def _best(gains: F4) -> tuple[F4, I8]:
-    """(Largest gain over the cuts, first cut with this gain), both [columns, labellings]. gains: [columns,
-    cuts, labellings]."""
+    """(largest gain over all cuts, first cut with this gain), each [columns, labellings]. gains:
+    float32[columns, cuts, labellings]."""
     at = gains.argmax(axis=1)
     return np.take_along_axis(gains, at[:, None], axis=1)[:, 0], at
 
@@ -198,12 +202,13 @@ def _xlog2(x: F4) -> F4:
 
 
 class Question(NamedTuple):
-    """Best split of a node's requests, and its p under shuffled labels, gains included."""
+    """Best split of a tree node's requests, with its significance."""
 
     split: Split
     p: float
+    """p of the split's gain, by shuffled labels, corrected for the choice of the best column."""
     gains: Gains
-    """Gains of the best splits of all columns; labelling 0 has the true classes, the others are shuffled."""
+    """Best splits of all columns under the true labels (labelling 0) and shuffled labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +216,12 @@ class TreeNode:
     """Node of a decision tree; `question`, `left` and `right` are None for a leaf."""
 
     n_affected: int
+    """Number of affected requests that reach the node."""
     n_others: int
+    """Number of other requests that reach the node."""
     score: float
-    """Share of affected requests in the node, in (0, 1), with both classes weighted equally; shrunk towards
-    one half by one added request of each class."""
+    """Share of affected requests in the node, in (0, 1), with both classes weighted equally; one request of
+    each class is added to shrink it towards 0.5."""
     question: Question | None = None
     left: TreeNode | None = None
     right: TreeNode | None = None
@@ -226,8 +233,10 @@ class TreeNode:
 
 
 def grow(coded: CodedColumns, affected: B1, block: I4, rows: I8, perms: int) -> TreeNode:
-    """Grow a tree over the requests `rows`; each node costs one `best_splits` of `perms` + 1 labellings.
-    Deterministic."""
+    """Grow a tree over the requests `rows`. Deterministic.
+
+    affected: bool[requests]; block: int32[requests], labels are shuffled within blocks; perms: number of
+    shuffled labellings per node. Each node costs one `best_splits` with `perms` + 1 labellings."""
     least = least_leaf(len(rows))
     rng = np.random.default_rng(SETTINGS.seed)
     return _Growth(coded, affected, block, class_weights(affected[rows]), least, perms, rng).node(
@@ -242,7 +251,7 @@ def least_leaf(n: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Growth:
-    """Data that all nodes of a tree share while it is grown; fields as the arguments of `grow`."""
+    """Data common to all nodes of a tree while it is grown; fields: see `grow`."""
 
     coded: CodedColumns
     affected: B1
@@ -269,12 +278,12 @@ class _Growth:
         return replace(leaf, question=question, left=sides[0], right=sides[1])
 
     def _ask(self, rows: I8) -> Question | None:
-        """Find the split whose gain most exceeds the mean gain of its column under shuffled labels, with its
-        p; None if nothing can be split.
+        """Find the split whose gain exceeds the mean gain of the same column under shuffled labels the most;
+        None if no column can be split.
 
-        Subtracting the gain under shuffling removes the advantage of a column with many cuts; the maximum
-        over columns is compared with the same maximum of every shuffling, so that having many columns makes
-        none significant.
+        Subtracting the gain under shuffled labels removes the advantage of columns with many cuts. The p
+        compares the maximum over columns with the maxima under shuffled labels, so that it is corrected for
+        the number of columns.
         """
         if not self.coded.columns:
             return None
@@ -292,7 +301,7 @@ class _Growth:
 
 
 def goes_left(coded: CodedColumns, split: Split, rows: I8) -> B1:
-    """bool[rows]: True for requests that go left at a split."""
+    """bool[rows]: True for requests of `rows` that go left at the split."""
     code = coded.codes[split.column, rows]
     if not coded.numeric[split.column]:
         equal: B1 = code == split.cut
@@ -313,18 +322,19 @@ def _scores(coded: CodedColumns, node: TreeNode, rows: I8) -> F8:
 
 
 class RootStability(NamedTuple):
-    """Stability of a tree's root under bootstrap: share of bootstrap samples with an equivalent root, in [0,
-    1]."""
+    """Stability of a tree's root split in bootstrap samples."""
 
     share: float
+    """Share of bootstrap samples whose root split is equivalent, in [0, 1]."""
     competing: tuple[int, ...]
-    """Column indices of the roots of the remaining bootstrap samples, most frequent first."""
+    """Column indices of the root splits of all other bootstrap samples, most frequent first."""
 
 
 def cross_validated_auc(coded: CodedColumns, affected: B1, block: I4, fold: I4) -> float | None:
-    """Mean area under the ROC curve (AUC) over folds of time, each scored by a tree grown on the other folds.
+    """Mean, over folds of time, of the area under the ROC curve (AUC) of a tree grown on all other folds.
 
-    None if no fold has both classes inside and outside.
+    affected: bool[requests]; block: as in `grow`; fold: int32[requests], number of the fold. Folds without
+    requests of both classes inside and outside are skipped; None if no fold remains.
     """
     areas: list[float] = []
     for number in range(int(fold.max(initial=-1)) + 1):
@@ -338,18 +348,17 @@ def cross_validated_auc(coded: CodedColumns, affected: B1, block: I4, fold: I4) 
 
 
 def auc(score: F8, affected: B1) -> float:
-    """Area under the ROC curve: probability that an affected request scores higher than an unaffected one;
-    ties count half. Both classes must have members."""
+    """Area under the ROC curve: probability that an affected request has a higher score than an unaffected
+    request; ties count half. Both classes must have requests."""
     n1, n0 = int(affected.sum()), int((~affected).sum())
     return float((midranks(score)[affected].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 
 def root_stability(coded: CodedColumns, affected: B1, question: Question) -> RootStability:
-    """Compute the share of bootstrap samples whose root separates the requests in the same way as the tree's
-    root.
+    """Compare the root split of a tree, `question`, with the root splits of bootstrap samples.
 
-    Two equivalent columns (a size and its encoding) separate requests alike and do not compete. The gains
-    expected by chance are taken from the tree's root.
+    Splits by different columns are equivalent if they separate the requests in about the same way (a size and
+    its encoding). The gains expected by chance are taken from `question`.
     """
     n, rows = len(affected), np.arange(len(affected))
     rng = np.random.default_rng(SETTINGS.seed + 1)

@@ -1,1 +1,2 @@
-"""Export of flows from a lake: as DOT for the original tool, as OTLP and native records for any other."""
+"""Export the flows of a lake: as DOT for the released Spectroscope, as OTLP or native records for other
+programs."""

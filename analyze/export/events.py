@@ -3,10 +3,10 @@
 The lake stores neither span ids nor breadcrumbs, so an event gets an id made of its node's index: `position +
 1` as 16 hex digits, unique within its request. Spans exported as spans and records exported as records have
 the same categories, times, hosts and parameters when read again (tested), except for records without an
-`end`, whose response node is then every sink. In the other form (spans as records, records as spans)
-categories get other keys, as a record is one node and a span two; requests, their start times, response times
-and partition into categories are preserved (tested). A request id that is no OTLP trace id is replaced by one
-(`own_id`).
+`end`, whose response node is then every sink. Exported in the other form (spans as records, records as
+spans), categories get other keys, as a record is one node and a span two; requests, their start times,
+response times and partition into categories are preserved (tested). A request id that is no OTLP trace id is
+replaced by one (`own_id`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ records."""
 
 
 class EventForm(StrEnum):
-    """Form of the exported events: spans or activity records, in whichever form the flows were recorded."""
+    """Form of the exported events, spans or activity records; independent of the form in which the flows were
+    recorded."""
 
     SPANS = "spans"
     """Spans. A flow of activity records becomes one span of zero length per record (the root's lasts until
@@ -75,8 +76,8 @@ def events_of_flows(
 
 
 def _exported_ids(flows: pa.Table, form: EventForm, both_kinds: pa.Array | None) -> pa.Array:
-    """Request ids under which the flows of one category are exported, [flows]: the stored ids, or `own_id`
-    where necessary.
+    """Request ids under which the flows of one category are exported, [flows]: the stored ids, or ids made by
+    `own_id`.
 
     An id is replaced if the flows change their form and the id is in `both_kinds`, or if the flows become
     spans and the id is not a trace id.
@@ -97,7 +98,7 @@ def own_id(request_id: str, kind: str) -> str:
 
 
 class _ParamIndex:
-    """Index of parameters by (request, kind, node), from which the list of an event's parameters is cut."""
+    """Index of parameters by (request, kind, node), from which the parameter list of each event is taken."""
 
     def __init__(self, params: pa.Table) -> None:
         # The lake keeps them by flow, position and key; a stable sort restores that over several files.
@@ -141,7 +142,7 @@ def node_id(position: int) -> str:
 
 
 def event_id(position: int, form: EventForm) -> bytes:
-    """Id of the event of the node with index `position`, as bytes: the raw id for spans, its hex digits for
+    """Id of the event of the node with index `position`, as bytes: 8 raw bytes for spans, 16 hex digits for
     records."""
     text = node_id(position)
     return bytes.fromhex(text) if form is EventForm.SPANS else text.encode()
@@ -156,7 +157,8 @@ class _Category:
     edges: frozenset[tuple[int, int]]
     """(source, destination) node indices of each edge."""
     made_up: frozenset[int]
-    """Indices of nodes that `stitch` inserted (a missing root or parent) and that correspond to no event."""
+    """Indices of nodes that `stitch` inserted (a missing root or parent), and that correspond to no recorded
+    event."""
     kept: list[int]
     """Indices of the nodes that become events, ascending."""
     request_id: pa.Array
@@ -181,7 +183,8 @@ class _Category:
         return pa.array(self.times[:, positions].T.reshape(-1))
 
     def predecessors(self) -> list[list[int]]:
-        """Indices of the direct predecessors of each kept node, without nodes that `stitch` inserted."""
+        """Indices of the direct predecessors of each node in `kept`; nodes that `stitch` inserted are left
+        out."""
         before: dict[int, list[int]] = {}
         for source, to in sorted(self.edges):
             if source not in self.made_up:
@@ -322,8 +325,8 @@ def _spans(category: _Category) -> dict[str, pa.Array]:
 
 
 def _mark_lists(category: _Category) -> pa.Array:
-    """Span events of each kept span in time order, as Arrow lists in the order [kept, requests]; null if it
-    has none."""
+    """Span events of each exported span in time order, as Arrow lists in the order [kept, requests]; null if
+    it has none."""
     nodes, n = category.nodes, len(category.times)
     marks: dict[int, list[int]] = {}
     for position, node in enumerate(nodes):
@@ -355,8 +358,8 @@ def _marks_of(nodes: list[dict[str, Any]], marks: list[int], times: I8) -> pa.Ar
 
 
 def _records(category: _Category) -> dict[str, pa.Array]:
-    """Make the columns that describe records: happens-before as explicit parents, and a separate breadcrumb
-    for each node."""
+    """Make the columns that describe records: predecessors as explicit parents, and a separate breadcrumb for
+    each node."""
     parents = [[event_id(p, EventForm.RECORDS) for p in before] for before in category.predecessors()]
     kinds = [category.nodes[position]["kind"] for position in category.kept]
     return {
@@ -375,8 +378,8 @@ def _records_of_spans(category: _Category) -> dict[str, pa.Array]:
 
 
 def _spans_of_records(category: _Category) -> dict[str, pa.Array]:
-    """Make the columns of spans of zero length for records: the first predecessor is the parent, further ones
-    become links, as OTLP allows one parent.
+    """Make the columns of spans of zero length for records: the first predecessor is the parent, all other
+    predecessors become links, as OTLP allows one parent.
 
     The root lasts until the response, so that its length is the response time.
     """
@@ -402,8 +405,8 @@ def _links(category: _Category, ids: list[list[str]]) -> pa.Array:
 
 
 _SPANS_OF: Final = {True: _spans, False: _spans_of_records}
-"""True if the flows were recorded as spans, False if as activity records -> function that makes the columns
-of exported spans."""
+"""Form in which flows were recorded (True: spans, False: activity records) -> function that makes the columns
+of spans."""
 _RECORDS_OF: Final = {True: _records_of_spans, False: _records}
-"""True if the flows were recorded as spans, False if as activity records -> function that makes the columns
-of exported records."""
+"""Form in which flows were recorded (True: spans, False: activity records) -> function that makes the columns
+of records."""

@@ -51,7 +51,7 @@ from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from stitch.graph.placed import END, POINT, START
 
 _REQUEST: Final = "\0"
-"""Placeholder for the request's number in a template; no label can contain it."""
+"""Placeholder, in a template, for the number of the request; a character that no label can contain."""
 
 _UNKNOWN_HOST: Final = "ZU"
 _SEMANTIC: Final = "ZL"
@@ -65,8 +65,8 @@ class _Form:
     """Template of the DOT graphs of one category."""
 
     text: str
-    """Format string; its fields are the request's number, the response time, a host per node, and a latency
-    per edge."""
+    """Format string with placeholders for the request's number, the response time, a host per node, and a
+    latency per edge."""
     edges: I8
     """int64[edges, 2]: (src, dst) node indices of each edge."""
 
@@ -122,7 +122,7 @@ def _form(structure: Mapping[str, Any]) -> _Form | None:
 
 
 def word(name: str) -> str:
-    """Encode a name as one part of a DOT label (see the module docstring)."""
+    """Encode a name as one part of a DOT label, by the rules in the module docstring."""
     return _ODD.sub(_written, name)
 
 
@@ -149,7 +149,8 @@ _REQUESTS, _CATEGORIES = "requests.parquet", "categories.parquet"
 
 @dataclass(frozen=True, slots=True)
 class AskedFlows:
-    """Filters of an export that name the flows to write; None everywhere for all flows of the period."""
+    """Filters of an export that name the flows to write; if all are None, every flow of the period is
+    written."""
 
     category: str | None = None
     """Key of a category, or a prefix of the key; None for all categories."""
@@ -157,8 +158,7 @@ class AskedFlows:
     """Report whose listed requests are exported: its id in the lake, a prefix of the id, or the path of its
     folder; None for none."""
     sample: str | None = None
-    """Name of the report's sample whose requests are exported, `reference` or `problem`; None for all
-    samples."""
+    """Sample of the report whose requests are exported, `reference` or `problem`; None for all samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class SelectedFlows:
         return None if self.requests is None else sum(map(len, self.requests.values()))
 
     def of(self, flows: pa.Table) -> pa.Table:
-        """Select the rows of `flows` that belong to the selection."""
+        """Rows of `flows` that belong to this selection."""
         if self.requests is None:
             return flows.filter(pc.is_in(flows["category"].cast(pa.string()), value_set=self.categories))
         kind = flows["kind"].cast(pa.string())
@@ -274,7 +274,7 @@ def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:
 
 
 def _of(asked: AskedFlows) -> str:
-    """Text for the filters of an export, for messages: `of category 'ab12' of report 'f00'`."""
+    """Text that names the filters of an export, for messages: `of category 'ab12' of report 'f00'`."""
     words = [
         None if value is None else f"of {name} '{value}'"
         for name, value in (("category", asked.category), ("report", asked.report))
@@ -283,7 +283,8 @@ def _of(asked: AskedFlows) -> str:
 
 
 def _not_listed(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> NotFoundError:
-    """Make the error for a category of which no report lists requests: it is unknown, or unchanged."""
+    """Make the error for a category of which no report lists requests: the category is unknown, or did not
+    change."""
     stored = [row for folder in folders for row in _rows(found, folder / _CATEGORIES, asked.category)]
     keys = sorted({key for rows in stored for keys in rows["stored"].to_pylist() for key in keys})
     if asked.category is None:
@@ -309,7 +310,7 @@ class Exported:
 
     flows: int
     without_edge: int = 0
-    """Number of flows with a single node, which DOT graphs cannot contain."""
+    """Number of flows with a single node, left out because DOT graphs without an edge cannot be read."""
     not_here: int = 0
     """Number of requests that a report lists but that are not in this lake and period."""
 
@@ -338,7 +339,10 @@ def export_dot(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
 
 
 def export_otlp(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
-    """Write flows as OTLP/JSON, one ExportTraceServiceRequest per line. Raises as `export_dot`."""
+    """Write flows as OTLP/JSON, one ExportTraceServiceRequest per line.
+
+    Raises the same errors as `export_dot`.
+    """
     return _export_events(found, asked, out, EventForm.SPANS)
 
 
@@ -394,8 +398,8 @@ def _batches(found: LakePeriod, wanted: SelectedFlows | None, *, with_params: bo
 
 
 def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
-    """Ids of requests that have both a flow of spans and one of activity records in the period, whatever its
-    filter."""
+    """Ids of requests that have both a flow of spans and a flow of activity records in the period; the filter
+    is ignored."""
     spans, records = (
         pa.chunked_array(
             [
@@ -414,8 +418,10 @@ def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
 
 
 def _structures_of(found: LakePeriod, window: str) -> dict[str, dict[str, Any]]:
-    """Structures in the files of a window's folder: key of the category -> row as a dict. They suffice for
-    all flows of that folder."""
+    """Structures in the files of a window's folder: key of the category -> row as a dict.
+
+    Complete for all flows of that folder.
+    """
     paths = [path for path in found.structures if path.parent.name == window]
     return {row["category"]: row for path in paths for row in read_stored_structures(found, path).to_pylist()}
 

@@ -40,7 +40,7 @@ class Result:
     """Result of a method: sections for people, tables for tools."""
 
     settings: Config
-    """Settings as used, with defaults that depend on the data filled in."""
+    """Settings with which the method ran, including defaults that were chosen from the data."""
     verdict: Verdict
     sections: tuple[Section, ...]
     """Sections of the report in reading order, bounded by the report's limits."""
@@ -54,7 +54,7 @@ class Result:
     picture: FlowPicture | None = None
     """Graph of the calls around the first findings; None for methods without one."""
     weighed: Sequence[Weighed] = ()
-    """All results, not cut: the input of a gate."""
+    """All results, not cut: a gate decides on these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class SampleCount:
 
     least: int
     most: int | None
-    """Maximum number of samples; None for no upper limit."""
+    """Maximum number of samples; None: no upper limit."""
 
     def allows(self, n: int) -> bool:
         """True if `n` samples are within the range."""
@@ -81,7 +81,8 @@ class SampleCount:
 
 @dataclass(frozen=True, slots=True)
 class Method(Generic[C]):
-    """Analysis method as seen by the registry, the command line and the report."""
+    """Analysis method as an entry of the registry; the command line and the report know it only in this
+    form."""
 
     name: str
     """Name of the method on the command line, e.g. `paper`."""

@@ -45,8 +45,8 @@ def method_of(name: str) -> AnyMethod:
 def settings_of(name: str) -> type[Config]:
     """Settings model of a method, by the method's name: class `<Name>Settings` of its module `settings`.
 
-    Only that module is imported; if there is none, the method is imported for its `settings`. Raises
-    ConfigError, which lists the methods.
+    Only that module is imported; if it does not exist, the method is imported and its `settings` are
+    returned. Raises ConfigError, which lists the methods.
     """
     module = f"{_package(name)}.settings"
     if find_spec(module) is None:

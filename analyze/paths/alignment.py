@@ -1,8 +1,9 @@
-"""Align the steps of two paths, and recognise moves that make the same change (NSDI §9.3).
+"""Align the steps of two paths (graphs of requests), and recognise equal differences (NSDI §9.3).
 
-Steps are aligned by name, along a longest common subsequence. The signature of a move consists of the last
-common step before the first difference, and the distinct inserted and removed steps. So `write` calls that
-now go to another host are one change, in any number of categories and iterations.
+Steps are aligned by name, along a longest common subsequence. The signature of a *move*, of requests from one
+path to another, consists of the last common step before the first difference, and the distinct inserted and
+removed steps. So `write` calls that now go to another host are one change, in any number of categories and
+iterations.
 """
 
 from __future__ import annotations
@@ -65,23 +66,21 @@ class SignatureKind(StrEnum):
     """Kind of difference between the steps of two paths."""
 
     REPLACED = "replaced"
-    """Same work by another component, or on another host where hosts are distinguished."""
+    """The same operations are run by another component (or on another host, if labels include hosts)."""
     INSERTED = "inserted"
     REMOVED = "removed"
     OTHER_STEPS = "other-steps"
-    """Some steps were replaced by different ones."""
+    """Steps were replaced by steps with other operations."""
     REPEATS = "repeats"
-    """Steps that are the same, but repeated more or less often."""
+    """The same distinct steps, repeated more or less often."""
     ORDER = "order"
-    """Same steps in equal numbers, in another order or with other waits."""
+    """The same steps in equal numbers, in another order or waiting for other steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Difference of two paths, equal for moves of one group.
-
-    Consists of names only: ends of spans and repeats are dropped.
-    """
+    """Difference between two paths by names of steps only: without ends of spans, and each repeated step
+    once."""
 
     move: SignatureKind
     anchor: GraphNode | None
@@ -89,16 +88,16 @@ class Signature:
     replaced: tuple[tuple[GraphNode, GraphNode], ...]
     """Pairs (step before, step after) of replaced steps, in order of occurrence."""
     inserted: tuple[GraphNode, ...]
-    """Steps that only the path after has, the outermost first."""
+    """Steps that only the path after the change has, outermost first."""
     removed: tuple[GraphNode, ...]
-    """Steps that only the path before has, the outermost first."""
+    """Steps that only the path before the change has, outermost first."""
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Key that is equal for moves that make the same change, whatever the order of their steps.
+        """Key that is equal for signatures that count as the same change, whatever the order of the steps.
 
-        Work that moved to another component is the same change wherever it is called; inserted or removed
-        steps are the same change only after the same `anchor`.
+        Replaced steps count as the same change wherever they occur, other differences only after the same
+        `anchor`.
         """
         return (
             self.move,
@@ -110,7 +109,8 @@ class Signature:
 
     @property
     def _steps(self) -> frozenset[tuple[bool, GraphNode]]:
-        """Differing steps as (True if of the path after, step); empty if only repeats or order differ."""
+        """Set of (True if the step is on the path after the change, differing step); empty if only repeats or
+        order differ."""
         if self.move in (SignatureKind.REPEATS, SignatureKind.ORDER):
             return frozenset()
         new = [*self.inserted, *(after for _, after in self.replaced)]
@@ -118,13 +118,13 @@ class Signature:
         return frozenset([*((True, step) for step in new), *((False, step) for step in old)])
 
     def alike(self, other: Signature) -> float:
-        """Jaccard index of the differing steps of two signatures, in [0, 1]; 0 if neither has any."""
+        """Jaccard index of the sets of differing steps of two signatures, in [0, 1]; 0 if both are empty."""
         mine, theirs = self._steps, other._steps
         return len(mine & theirs) / len(mine | theirs) if mine or theirs else 0.0
 
 
 def aligned_steps(before: Graph, after: Graph) -> list[Pair]:
-    """Pair the nodes of two graphs, each exactly once; see `align`."""
+    """Pair the nodes of two graphs: each node is in exactly one pair, with None if it has no counterpart."""
 
     def loose(graph: Graph) -> list[tuple[str, str | None, int]]:
         return [(node.point, node.label, node.side) for node in graph.nodes]
@@ -133,7 +133,7 @@ def aligned_steps(before: Graph, after: Graph) -> list[Pair]:
 
 
 def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
-    """Compute the signature of a move from `before` to `after`. pairs: their `aligned_steps`."""
+    """Signature of the difference between the graphs `before` and `after`. pairs: `aligned_steps` of both."""
     known, new = {_plain(n) for n in before.nodes}, {_plain(n) for n in after.nodes}
     anchor: GraphNode | None = None
     differs = False
@@ -176,7 +176,7 @@ def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
 
 
 def _plain(node: GraphNode) -> GraphNode:
-    """Node without the side of its span, so that start and end of a span are equal."""
+    """Copy of a node without START or END, so that the start and the end of a span are equal."""
     return GraphNode(node.component, node.point, node.label, node.host)
 
 
@@ -192,7 +192,7 @@ def _move(replaced: bool, inserted: bool, removed: bool, repeats: bool) -> Signa
 
 @dataclass(frozen=True, slots=True)
 class DifferenceLine:
-    """Line of a listed difference: a pair of steps, or several collapsed steps."""
+    """Line of a displayed difference between two graphs: a pair of steps, or several collapsed steps."""
 
     before: int | None
     """Index of the node in the graph before; None for an inserted step, or for collapsed steps."""
@@ -201,15 +201,15 @@ class DifferenceLine:
     steps: int = 1
     """Number of steps in the line; more than one only for collapsed steps."""
     differing: int = 0
-    """Number of differing steps among the collapsed ones."""
+    """Number of differing steps among the collapsed steps."""
 
 
 def difference_lines(before: Graph, after: Graph, pairs: Sequence[Pair], most: int) -> list[DifferenceLine]:
-    """List the differing steps, and steps one edge away from a differing one in either graph, in order; at
-    most about `most` lines.
+    """Lines for the difference of two graphs, in order: at most about `most` lines.
 
-    The other steps are collapsed into lines with their number. If more steps differ than fit, the first ones
-    are shown. O(steps + edges).
+    Shown are the differing steps and the steps one edge away from a differing step in either graph; all other
+    steps are collapsed into lines with the number of steps. If more steps differ than fit, the first ones are
+    shown. pairs: `aligned_steps` of the graphs. O(steps + edges).
     """
     differs = np.array([_differs(before, after, pair) for pair in pairs], np.bool_)
     shown = differs | _beside(before, pairs, 0, differs) | _beside(after, pairs, 1, differs)

@@ -4,12 +4,12 @@ Shares and times of categories are tested, requests that moved are assigned to t
 are grouped, and all parts add up to the change of the mean exactly. No finding depends on this: categories
 are too fine for that.
 
-Loops with more or fewer iterations are one row instead of dozens of categories: categories of one root type
-with the same set of operations differ in counts and order only. Within such a family of categories, the
-number of times that a request does an operation is compared. A graph of the population holds every iteration
-as nodes, so counts are exact. Not covered: loops in families whose set of operations changes as well (a move
-reports these). The time of one iteration is an estimate (the slope of response time over the count), not a
-measurement.
+Loops with more or fewer iterations give one row instead of dozens of categories. A *family* is all categories
+of one root type with the same set of operations; they differ in counts and order only. Within a family, the
+number of times that a request runs an operation is compared between periods. A graph has nodes for every
+iteration, so counts are exact. Not covered: loops in requests whose set of operations changes as well (these
+are reported as moves between paths). The time of one iteration is an estimate, the slope of the response time
+over the count, not a measurement.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from schemas.report.paths import RepeatsRow
 from stitch.graph.placed import END
 
 _DRAWN_ROOTS = 5
-"""Maximum number of root types whose assignment is resampled; the root types with most of the change are
-chosen."""
+"""Maximum number of root types for which the assignment of moved requests is resampled: those that contribute
+most to the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathChanges:
-    """Results of the comparison of whole paths; categories are indices into `table`."""
+    """Results of the comparison of whole paths; categories are given as indices into `table.graphs`."""
 
     table: PathTable
     shares: PathShares
@@ -63,13 +63,13 @@ class PathChanges:
     times: TimeTests
     account: PathAccount
     groups: tuple[PathGroup, ...]
-    """Groups of similar moves, sorted by score."""
+    """Groups of similar moves of requests between paths, sorted by score."""
     rest_moves: int
-    """Number of moves that were too small to be compared step by step."""
+    """Number of moves of requests between paths that were too small to be compared step by step."""
     rest_us: float
     """Sum of the contributions of the moves in `rest_moves`, µs."""
     repeats: tuple[RepeatsRow, ...]
-    """Loops with more or fewer iterations."""
+    """Operations that requests run significantly more or less often (loops with more or fewer iterations)."""
 
 
 def path_changes(population: Population, history: Population | None, settings: PathSettings) -> PathChanges:
@@ -118,10 +118,11 @@ def _confidence(
     account: PathAccount,
     pairs: CandidatePairs,
 ) -> F8:
-    """Share of resamples in which at least half of a flow of requests occurs, float64[flows]; NaN if not
+    """float64[flows]: share in [0, 1] of the resamples in which at least half of the flow occurs; NaN if not
     resampled.
 
-    Shares are drawn with the standard error of their test; the assignment is solved for all draws at once.
+    A resample draws the changes of the categories' shares from their standard errors and solves the
+    assignment again, for all resamples at once.
     """
     settings, confidence = table.settings, np.full(len(flows.amount), np.nan)
     if not settings.draws or len(flows.amount) == 0:
@@ -162,21 +163,24 @@ def _confidence(
 
 @dataclass(frozen=True, slots=True)
 class ShareTests:
-    """Tests of each category's share of the requests of its root type, [categories], followed by tests of the
-    pooled rare categories of each root type, [roots]."""
+    """Tests of the share of each category in the requests of the category's root type.
+
+    Arrays of [categories + roots] have the tests of categories first, then, for each root type, the test of
+    all rare categories pooled.
+    """
 
     estimate: Estimate
     """Changes of the shares, [categories + roots]."""
     tested: B1
     """bool[categories]: True if the category is tested alone, False if it is pooled with rare categories."""
     q: F8
-    """float64[categories + roots]: q; NaN for shares that were not tested."""
+    """float64[categories + roots]: p adjusted for the false discovery rate; NaN if not tested."""
     gained: B1
-    """bool[categories]: True for paths that gained requests (mutations): significant by their test, or new in
-    a root type whose rare paths gained together."""
+    """bool[categories]: True for paths that gained requests (mutations): by a significant test, or because
+    the path is new and the pooled rare paths of the root type gained significantly."""
     lost: B1
-    """bool[categories]: True for paths that lost requests (precursors): significant by their test, or gone in
-    a root type whose rare paths lost together."""
+    """bool[categories]: True for paths that lost requests (precursors): by a significant test, or because the
+    path is gone and the pooled rare paths of the root type lost significantly."""
     rare_changed: B1
     """bool[roots]: True if the share of the pooled rare categories of the root type changed significantly."""
     new_kinds: I8
@@ -184,20 +188,20 @@ class ShareTests:
 
     @property
     def expected(self) -> F8:
-        """Number of requests expected in the problem by the share before, float64[categories + roots]."""
+        """float64[categories + roots]: number of requests expected in the problem, by the share before."""
         return self.estimate.before * self.estimate.n1
 
     @property
     def seen(self) -> F8:
-        """Number of requests observed in the problem, float64[categories + roots]."""
+        """float64[categories + roots]: number of requests observed in the problem."""
         return self.estimate.after * self.estimate.n1
 
 
 def share_tests(table: PathTable, counts: F8, change: F8) -> ShareTests:
-    """Test every category's share of the requests of its root type in the problem against the baseline.
+    """Test, for every category, the share of the root type's requests in the problem against the baseline.
 
-    counts: [categories, columns] effective requests. change: [categories] share in the problem less share in
-    the reference; a significant change counts only if it has the same direction as this.
+    counts: float64[categories, columns], effective numbers of requests. change: float64[categories], share in
+    the problem minus share in the reference; a significant change counts only if it has the sign of `change`.
     """
     n, n_roots, settings = len(table.graphs), len(table.roots), table.settings
     trials = row_totals(counts, table.root, n_roots)
@@ -234,7 +238,7 @@ def share_tests(table: PathTable, counts: F8, change: F8) -> ShareTests:
 
 
 def effective_counts(table: PathTable) -> F8:
-    """Effective number of requests of each category, float64[categories, columns]."""
+    """float64[categories, columns]: effective number of requests of each category."""
     weight = table.requests.weight
     counts, squares = table.sums(weight), table.sums(weight**2)
     n_roots = len(table.roots)
@@ -244,14 +248,14 @@ def effective_counts(table: PathTable) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class TimeTests:
-    """Tests of the response times of categories; arrays are [categories]."""
+    """Tests of the median response times of categories."""
 
     estimate: Estimate
-    """Change of the log of the median response time."""
+    """Changes of the logarithm of the median response time, [categories]."""
     q: F8
-    """float64[categories]: q; NaN for categories that were not tested."""
+    """float64[categories]: p adjusted for the false discovery rate; NaN if not tested."""
     changed: B1
-    """True for significant changes."""
+    """bool[categories]: True for significant changes."""
 
 
 def time_tests(table: PathTable) -> TimeTests:
@@ -278,9 +282,9 @@ def _level_changes(
     level: Callable[[Histograms, int, int], tuple[LogMedians, F8]],
     tau_floor: float,
 ) -> Estimate:
-    """Estimate changes of a level of values at each place (category or family).
+    """Estimate changes of the logarithm of a mean or median at each place (category or family).
 
-    level: function (values, places, columns) -> (logarithms of the level, number of requests).
+    level: function (histograms, number of places, number of columns) -> (logarithms, numbers of requests).
     """
     periods = values.pooled(table.side)
     values_of_periods, requests = level(periods, n_places, 2)
@@ -289,8 +293,8 @@ def _level_changes(
 
 
 def _changed(found: Estimate, enough: B1, floor: float, settings: PathSettings) -> tuple[F8, B1]:
-    """Select significant changes of a level: (float64[places] q, bool[places] True if significant and over
-    the relative `floor`)."""
+    """(float64[places] p adjusted for the false discovery rate, bool[places] True if the change is
+    significant and exceeds the relative `floor`). enough: bool[places], True to test a place."""
     q = q_values(np.where(enough, found.p, np.nan))
     with np.errstate(invalid="ignore"):
         clear = found.clears(settings.least_z, np.log1p(floor)) & found.outside()
@@ -303,13 +307,13 @@ class _Family:
     operations: int
     categories: I8
     times: F8
-    """float64[categories of the family]: number of times that a request of each category does the
+    """float64[categories of the family]: number of times that a request of the category runs the
     operation."""
 
 
 def _repeat_changes(table: PathTable, counts: F8, shares: PathShares) -> list[RepeatsRow]:
-    """Find significant changes of repeats: one row per operation and direction, largest |contribution|
-    first."""
+    """Find operations that requests run significantly more or less often: one row per operation and
+    direction, largest |contribution| first."""
     together: dict[tuple[NodeName, bool], list[RepeatsRow]] = defaultdict(list)
     for change in _by_family(table, counts, shares):
         together[change.operation, change.after > change.before].append(change)
@@ -318,8 +322,8 @@ def _repeat_changes(table: PathTable, counts: F8, shares: PathShares) -> list[Re
 
 
 def _merged(changes: list[RepeatsRow]) -> RepeatsRow:
-    """Merge the rows of one operation from several families: means are weighted by requests, counts and
-    contributions summed."""
+    """Merge the rows of one operation from several families: means are weighted by requests; numbers and
+    contributions are added up."""
     n0, n1 = sum(c.requests0 for c in changes), sum(c.requests1 for c in changes)
     roots = tuple(dict.fromkeys(root for c in changes for root in c.roots))
     return RepeatsRow(
@@ -339,7 +343,8 @@ def _merged(changes: list[RepeatsRow]) -> RepeatsRow:
 
 
 def _by_family(table: PathTable, counts: F8, shares: PathShares) -> list[RepeatsRow]:
-    """Find the families whose number of repeats of an operation changed significantly; one row each."""
+    """Find the families of categories in which the number of times that a request runs an operation changed
+    significantly; one row per family and operation."""
     families = _families(table)
     if not families:
         return []
@@ -382,8 +387,10 @@ def _by_family(table: PathTable, counts: F8, shares: PathShares) -> list[Repeats
 
 
 def _families(table: PathTable) -> list[_Family]:
-    """Find operations whose number of repeats differs within a family of categories; operations with equal
-    numbers in all categories of the family are one entry."""
+    """Find the operations that some categories of a family run more often than others.
+
+    A family is all categories of one root type with the same set of operations. Operations that are run
+    equally often in each category of the family make one entry."""
     members: dict[tuple[str, frozenset[GraphNode]], list[tuple[int, Counter[GraphNode]]]] = defaultdict(list)
     present = table.count.sum(axis=0) > 0
     for i, graph in enumerate(table.graphs):
@@ -409,8 +416,8 @@ def _families(table: PathTable) -> list[_Family]:
 
 
 def _contribution(table: PathTable, shares: PathShares, family: _Family, change: float) -> float:
-    """Part of the change of the mean response time, µs: midpoint share of the family's requests × `change` of
-    the count × slope of the response time over the count."""
+    """Contribution to the change of the mean response time, µs: mean share of the family's requests in both
+    periods × `change` of the number of repeats × slope of the response time over the number of repeats."""
     mine = family.categories
     weight = table.weight[:, mine].sum(axis=0)
     mean_us = shares.mean_us[:, mine].mean(axis=0)

@@ -1,7 +1,7 @@
 """Find critical paths of requests, and attribute a change of the mean response time to edges.
 
-Results are [requests, edges] in Fortran order, so that the values of one edge are contiguous. A change is
-between two samples of a population, reference and problem (0 and 1 unless stated).
+Matrices [requests, edges] are in Fortran order, so that the values of one edge are contiguous. A change is
+from sample 0 (reference) to sample 1 (problem) of a population.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from schemas.arrays import B1, F8, I8
 
 
 def edge_latency_ns(category: Category) -> I8:
-    """Latency of each edge in each request, ns, >= 0: int64[requests, edges].
+    """int64[requests, edges]: latency of each edge in each request, ns, >= 0.
 
-    It is the difference between the times of the edge's two nodes; edges are in the order of
+    The latency is the difference between the times of the edge's two nodes; edges are in the order of
     `category.graph.edges`. O(requests · edges).
     """
     edges = category.graph.edges
@@ -93,10 +93,11 @@ def _response_nodes(graph: Graph, times: I8, response_ns: I8) -> B1:
 
 
 def _step_back(incoming: list[tuple[int, int]], visited: B1, times: I8, on_path: B1, path: B1) -> None:
-    """Mark, in `path` and `on_path`, the critical in-edge of a node and that edge's source, for the requests
-    in `visited`.
+    """Mark one step of the critical paths that reach a node: the in-edge of the node, in `path`, and the
+    source of this edge, in `on_path`.
 
-    incoming: in-edges of the node as (edge, source); times: [nodes, requests].
+    incoming: in-edges of the node as (edge, source node). visited: bool[requests], True if the critical path
+    reaches the node. times: int64[nodes, requests], ns.
     """
     edge, src = incoming[0]
     if len(incoming) == 1:
@@ -119,34 +120,35 @@ def _step_back(incoming: list[tuple[int, int]], visited: B1, times: I8, on_path:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Change of a category's mean response time, attributed to its edges; arrays are float64[edges], weighted
-    by request.
+    """Change of a category's mean response time, attributed to the edges of the category's graph.
 
-    k is 1 for a request with the edge on its critical path, else 0; x is the edge's latency. A sample without
-    requests counts as all zero, so that `contribution_us` still adds up to the change of the mean.
+    All means and shares are weighted by request. An edge is critical in a request if it is on the request's
+    critical path. A sample without requests counts as zeros, so that `contribution_us` still adds up to the
+    change of the mean.
     """
 
     criticality_0: F8
-    """Criticality in the reference: share of requests with the edge on their critical path, in [0, 1]."""
+    """float64[edges]: share of the reference's requests in which the edge is critical, in [0, 1]."""
     criticality_1: F8
-    """Criticality in the problem: share of requests with the edge on their critical path, in [0, 1]."""
+    """float64[edges]: share of the problem's requests in which the edge is critical, in [0, 1]."""
     critical_mean_0_us: F8
-    """Mean latency E[k·x] / E[k] in the reference over requests with the edge on their critical path, µs.
+    """float64[edges]: mean latency over the reference's requests in which the edge is critical, µs.
 
-    Without such requests in the reference, the mean of the problem, so that the whole contribution is a
-    change of criticality; 0 if neither sample has any.
+    If there are none, the mean of the problem, so that the whole contribution is a change of criticality; 0
+    if neither sample has such requests.
     """
     critical_mean_1_us: F8
-    """Mean latency E[k·x] / E[k] in the problem over requests with the edge on their critical path, µs;
-    without such requests, the mean of the reference."""
+    """float64[edges]: mean latency over the problem's requests in which the edge is critical, µs; if there
+    are none, the mean of the reference."""
     contribution_us: F8
-    """Contribution of the edge, E1[k·x] - E0[k·x], µs; the edges add up to the change of the mean response
-    time."""
+    """float64[edges]: change of the edge's mean critical time, µs (criticality × critical mean, problem minus
+    reference); adds up over edges to the change of the mean response time."""
     latency_part_us: F8
-    """Part of `contribution_us` due to latency, µs: mean criticality times change of the critical mean."""
+    """float64[edges]: part of `contribution_us` due to latency, µs: mean criticality of both samples × change
+    of the critical mean."""
     criticality_part_us: F8
-    """Part of `contribution_us` due to criticality, µs: mean critical latency times change of the
-    criticality."""
+    """float64[edges]: part of `contribution_us` due to criticality, µs: mean of the critical means of both
+    samples × change of the criticality."""
 
 
 def attribute(category: Category, *, latency_ns: I8 | None = None, on_path: B1 | None = None) -> Attribution:
@@ -174,8 +176,8 @@ def attribute(category: Category, *, latency_ns: I8 | None = None, on_path: B1 |
 
 
 def critical_time_us(category: Category, sample: int) -> F8:
-    """Mean time for which the response waited for each edge in a sample, µs, float64[edges]; adds up to the
-    mean response time.
+    """float64[edges]: mean time that the edge adds to the critical path in a sample, µs; adds up over edges
+    to the mean response time.
 
     All zero for a sample without requests. O(requests · edges).
     """
@@ -183,8 +185,8 @@ def critical_time_us(category: Category, sample: int) -> F8:
 
 
 def _moments(category: Category, latency: I8, path: B1, sample: int) -> tuple[F8, F8]:
-    """Compute (share of requests with the edge on the critical path, mean of its critical time in µs) of one
-    sample, both weighted, float64[edges]."""
+    """(weighted share of requests with the edge on the critical path, weighted mean of the edge's time on the
+    critical path in µs), each float64[edges], for sample number `sample`."""
     n_edges = latency.shape[1]
     rows = category.rows(sample)
     weight = category.weight[rows]
@@ -206,14 +208,13 @@ def _moments(category: Category, latency: I8, path: B1, sample: int) -> tuple[F8
 
 
 def recoverable_us(category: Category, flagged: B1, *, max_requests: int = 2_000) -> float:
-    """Mean response time that would be saved in the problem if flagged edges had their latencies of the
-    reference, µs.
+    """Reduction of the problem's mean response time, µs, if flagged edges had the latencies of the reference.
 
-    Each latency x of a flagged edge (bool[edges]) in the problem is replaced by the reference's latency at
-    the same quantile, and the longest path is computed again, so that time hidden behind a slower branch does
-    not count as saved. A node keeps its delay after its last predecessor; a flagged edge shortens the delay
-    by its change of latency. At most `max_requests` of the problem are used, evenly spaced in time. 0 if a
-    sample is empty. O(requests · edges).
+    flagged: bool[edges]. Each latency of a flagged edge in the problem is replaced by the reference's latency
+    at the same quantile, and the longest path is computed again, so that time hidden behind a slower branch
+    does not count. The delay of a node after its last predecessor stays the same, except that a flagged edge
+    changes it by the edge's change of latency. At most `max_requests` requests of the problem are used,
+    evenly spaced in time. 0 if a sample is empty. O(requests · edges).
     """
     graph = category.graph
     before_rows, after_rows = (category.rows(sample) for sample in (0, 1))

@@ -1,19 +1,21 @@
 """Assign requests that paths gained to paths that lost requests, and divide the change of the mean response
 time.
 
-The distance of two paths is the cost of moving a request from one to the other. The assignment is an optimal
-transport, a linear program (HiGHS), whose solution is exact to about 1e-7 only; margins are repaired
-afterwards: every source gives exactly what it lost, every target takes exactly what it gained. Amounts
-without a partner go through OTHER, the unchanged paths together, at a cost above that of any pair. The change
-of the mean is then exactly
+A path is a category: all requests with one graph. The distance of two paths is the cost of moving a request
+from one to the other. The assignment is an optimal transport, a linear program (HiGHS). As its solution is
+exact to about 1e-7 only, amounts are repaired afterwards, so that every source gives exactly what it lost and
+every target takes exactly what it gained. Amounts without a partner go through OTHER, which stands for all
+unchanged paths, at a cost above that of any pair. The change of the mean is then exactly
 
     ΔM = Σ_r Δs_r·(m̄_r - M̄)                       workload mix
        + Σ_r s̄_r Σ_{p→m} f_pm·(μ̄_m - μ̄_p)         structure: requests that took another path
        + Σ_r s̄_r Σ_c q̄_c·Δμ_c                     response times of the paths
 
-Bars are midpoints. A path that is both a mutation and slower has a term in each sum: as the virtual
-categories of Spectroscope's papers, without double counting. Moves of one signature are one group, the
-largest first.
+with s_r: share of root type r in all requests; m_r: mean response time of r; M: mean over all requests; f_pm:
+share of r's requests that moved from path p to path m; μ_c: mean response time of path c; q_c: share of c in
+r's requests. Bars are means of both periods. A path that both gained requests and became slower has a term in
+each sum, like the virtual categories of Spectroscope's papers, without double counting. Moves with one
+signature make one group; the largest groups come first.
 """
 
 from __future__ import annotations
@@ -30,38 +32,36 @@ from analyze.paths.path_table import PathTable
 from schemas.arrays import B1, F8, I8
 
 _EDIT, _PREFIX = 0.7, 0.3
-"""_EDIT, _PREFIX: weights of the normalised edit distance and of the prefix that is not shared.
+"""Weights, in the cost of a move between two paths, of the normalised edit distance and of the unshared part
+of the prefix.
 
-Paths that diverge late are likely to be taken by the same requests (TR §5.2: both share the path up to the
-point of impact).
-"""
+Paths that diverge late are likely to be taken by the same requests (TR §5.2)."""
 OTHER = -1
 OTHER_COST = 1.2
-"""Cost of moving a request from or to OTHER; above the cost of any pair, so that OTHER only takes requests
-without a partner."""
+"""Cost of moving a request from or to OTHER (unchanged paths); above the cost of any pair, so that OTHER is
+only used for requests without a partner."""
 _NOTHING = 1e-12
-"""Relative amount below which an amount counts as a rounding error."""
+"""Maximum unassigned share of a category's supply or demand that counts as a rounding error."""
 _TOLERANCE = 1e-9
-"""Maximum difference between the change of the mean and the sum of its parts, relative to the larger of the
-two means: a larger one is a bug, not rounding."""
+"""Maximum difference between the change of the mean and the sum of its parts that counts as rounding,
+relative to the larger of the two means."""
 _SHARE_WEIGHT = 0.3
-"""Weight of a share of requests in the ranking of moves, beside a part of the mean response time."""
+"""Weight of the share of moved requests in the score of a move: the score is the larger of the contribution
+(as a share of the mean response time) and this weight times the share."""
 _ALIKE = 0.6
 """Minimum Jaccard index of two signatures that counts as the same change."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidatePairs:
-    """Pairs of categories that may have exchanged requests; arrays are [pairs], sorted by (target,
-    source).
-    """
+    """Pairs of categories between which requests may have moved, sorted by (target, source)."""
 
     source: I8
-    """Index of the category that lost requests."""
+    """int64[pairs]: index of the category that lost requests."""
     target: I8
-    """Index of the category that gained requests."""
+    """int64[pairs]: index of the category that gained requests."""
     cost: F8
-    """Cost of moving a request from source to target, in [0, 1], by `path_cost`."""
+    """float64[pairs]: cost of moving a request from source to target, in [0, 1], by `path_cost`."""
 
 
 def path_cost(left: str, right: str) -> float:
@@ -114,8 +114,9 @@ def candidate_pairs(
 
 
 def _nearest(takers: Sequence[str], givers: Sequence[str], most: int) -> list[npt.NDArray[np.intp]]:
-    """For each taker the indices, ascending, of at most `most` givers with the most similar bags of
-    tokens."""
+    """For each taker: indices, ascending, of at most `most` givers with the most similar numbers of tokens.
+
+    takers, givers: paths as texts, one character per token."""
     if len(givers) <= most:
         return [np.arange(len(givers))] * len(takers)
     left, right = _bags(takers, givers)
@@ -125,7 +126,8 @@ def _nearest(takers: Sequence[str], givers: Sequence[str], most: int) -> list[np
 
 
 def _bags(takers: Sequence[str], givers: Sequence[str]) -> tuple[F8, F8]:
-    """Token counts scaled to unit length: float64[takers, tokens], float64[givers, tokens]."""
+    """(float64[takers, tokens], float64[givers, tokens]): number of each token in each path, as vectors of
+    length 1."""
     place = {token: i for i, token in enumerate(sorted(set("".join([*takers, *givers]))))}
 
     def of(texts: Sequence[str]) -> F8:
@@ -142,27 +144,28 @@ def _bags(takers: Sequence[str], givers: Sequence[str]) -> tuple[F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """Shares of requests that moved between categories; arrays are [flows], sorted by (source, target)."""
+    """Shares of requests that moved from one category to another, sorted by (source, target)."""
 
     source: I8
-    """Index of the category that lost the requests, or OTHER."""
+    """int64[flows]: index of the category that lost the requests, or OTHER."""
     target: I8
-    """Index of the category that gained the requests, or OTHER."""
+    """int64[flows]: index of the category that gained the requests, or OTHER."""
     amount: F8
-    """Moved requests as a share of the root type's requests; > 0."""
+    """float64[flows]: moved requests as a share of the root type's requests, in (0, 1]."""
 
 
 class TransportError(RuntimeError):
-    """Failure to solve the transport problem: a bug, as sending all through OTHER is always a solution."""
+    """Failure to solve the transport problem. Indicates a bug, as moving all requests from and to OTHER is
+    always a solution."""
 
 
 def transport(supply: F8, demand: F8, pairs: CandidatePairs) -> Flows:
     """Assign the requests that targets gained to sources that lost them, at the lowest total cost (optimal
     transport).
 
-    supply, demand: float64[categories] >= 0, share of requests that each lost or gained. Amounts from a
-    source add up to its supply, amounts to a target to its demand (exactly, but for rounding of the last
-    digit). Deterministic. Raises TransportError.
+    supply, demand: float64[categories] >= 0, share of requests that each category lost or gained. The amounts
+    from a source add up to the source's supply, the amounts to a target to the target's demand, up to
+    rounding. Deterministic. Raises TransportError if the linear program cannot be solved.
     """
     usable = (supply[pairs.source] > 0) & (demand[pairs.target] > 0)
     source, target, cost = pairs.source[usable], pairs.target[usable], pairs.cost[usable]
@@ -181,7 +184,7 @@ def transport(supply: F8, demand: F8, pairs: CandidatePairs) -> Flows:
 
 
 def _solved(supply: F8, demand: F8, source: I8, target: I8, cost: F8) -> F8:
-    """Amounts of the linear program's solution, float64[pairs]."""
+    """float64[pairs]: amounts in the solution of the linear program."""
     from scipy.optimize import linprog  # a quarter of a second, and only where paths exchanged requests
     from scipy.sparse import coo_array
 
@@ -206,8 +209,9 @@ def _solved(supply: F8, demand: F8, source: I8, target: I8, cost: F8) -> F8:
 
 
 def _repaired(supply: F8, demand: F8, source: I8, target: I8, amount: F8) -> F8:
-    """Correct the amounts (float64[pairs], >= 0) so that sums exceed neither supply nor demand; amounts near
-    zero become 0. The caller assigns the rest to OTHER."""
+    """float64[pairs]: amounts, corrected so that their sums exceed neither supply nor demand.
+
+    Amounts near zero become 0. The caller assigns remaining supply and demand to OTHER."""
     clipped = np.where(amount > 1e-7 * np.minimum(supply[source], demand[target]), amount, 0.0)
     for place, margin in ((source, supply), (target, demand)):
         total = np.bincount(place, clipped, len(margin))
@@ -227,37 +231,38 @@ def _repaired(supply: F8, demand: F8, source: I8, target: I8, amount: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class PathShares:
-    """Weighted shares and mean response times of two periods, reference and problem."""
+    """Weighted shares and mean response times of categories in two periods, reference and problem."""
 
     of_all: F8
-    """Share of each root type in all requests, in [0, 1], float64[2, roots]; a period without requests gets
+    """float64[2, roots]: share of each root type in all requests, in [0, 1]; a period without requests gets
     the shares of the other period."""
     of_root: F8
-    """Share of each category in the requests of its root type, in [0, 1], float64[2, categories]. A root type
-    without requests in one period gets the shares of the other period, so that its whole effect is a change
-    of mix."""
+    """float64[2, categories]: share of each category in the requests of the category's root type, in [0, 1].
+
+    A root type without requests in one period gets the shares of the other period, so that its effect on the
+    mean is a change of mix only."""
     mean_us: F8
-    """Mean response time of each category, µs, float64[2, categories]; a category without requests in one
-    period gets its mean of the other."""
+    """float64[2, categories]: mean response time, µs; a category without requests in one period gets the mean
+    of the other period."""
     root: I8
-    """Index of each category's root type, [categories]."""
+    """int64[categories]: index of each category's root type."""
 
     @property
     def change(self) -> F8:
-        """Change of each category's share in its root type, float64[categories]."""
+        """float64[categories]: change of the category's share in its root type, problem minus reference."""
         moved: F8 = self.of_root[1] - self.of_root[0]
         return moved
 
     @property
     def total_us(self) -> F8:
-        """Mean response time of each period, µs, float64[2]."""
+        """float64[2]: mean response time over all requests of each period, µs."""
         sums: F8 = (self.of_all[:, self.root] * self.of_root * self.mean_us).sum(axis=1)
         return sums
 
 
 def path_shares(weight: F8, mean_us: F8, root: I8, n_roots: int) -> PathShares:
-    """Compute shares and means from sums of weights and weighted means, both float64[2, categories]; means
-    are NaN for categories without requests."""
+    """Shares and means of two periods. weight, mean_us: float64[2, categories], sum of weights and weighted
+    mean response time, µs, NaN without requests. root: int64[categories], root type of each category."""
     of_root_total = np.stack([np.bincount(root, w, n_roots) for w in weight])
     total = of_root_total.sum(axis=1, keepdims=True)
     of_all = of_root_total / np.where(total > 0, total, 1.0)
@@ -271,41 +276,40 @@ def path_shares(weight: F8, mean_us: F8, root: I8, n_roots: int) -> PathShares:
 
 @dataclass(frozen=True, slots=True)
 class PathAccount:
-    """Parts of the change of the mean response time, µs per request; the sums of all parts equal `change_us`
-    up to rounding."""
+    """Parts of the change of the mean response time, µs; all parts add up to `change_us`, up to rounding."""
 
     before_us: float
     after_us: float
     mix_us: F8
-    """Part due to the changed mix of root types, float64[roots]."""
+    """float64[roots]: part due to the change of the root type's share in all requests, µs."""
     flow_us: F8
-    """Part due to each flow of requests to another path, float64[flows]."""
+    """float64[flows]: part due to requests that moved to another path, µs."""
     timing_us: F8
-    """Part due to the change of each category's response time, float64[categories]."""
+    """float64[categories]: part due to the change of the category's mean response time, µs."""
     timed: B1
     """bool[categories]: True for categories whose response time changed significantly."""
     structure_rest_us: F8
-    """Part due to shifts among paths without a significant change of share, float64[roots]."""
+    """float64[roots]: part due to shifts between paths whose shares did not change significantly, µs."""
 
     @property
     def change_us(self) -> float:
-        """Change of the mean response time, µs."""
+        """Change of the mean response time over all requests, µs."""
         return self.after_us - self.before_us
 
     @property
     def sums_us(self) -> tuple[float, float, float, float]:
-        """Sums of the parts, µs: (mix, other paths, response times, rest that is not significant)."""
+        """(sum of the parts due to mix, due to moves to other paths, due to response times that changed
+        significantly, rest that is not significant), µs."""
         timing = float(self.timing_us[self.timed].sum())
         rest = float(self.structure_rest_us.sum() + self.timing_us[~self.timed].sum())
         return float(self.mix_us.sum()), float(self.flow_us.sum()), timing, rest
 
 
 def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
-    """Divide the change of the mean response time into its parts.
+    """Divide the change of the mean response time into parts (see the module).
 
-    flows: amounts are shares of the root type's requests, as in `shares.change`; timed: bool[categories],
-    True where the response time changed significantly. Raises ArithmeticError if the parts do not add up to
-    the change: a bug, as the parts are an exact decomposition.
+    timed: bool[categories], True if the response time changed significantly. Raises ArithmeticError if the
+    parts do not add up to the change, which indicates a bug, as the decomposition is exact.
     """
     root, n_roots = shares.root, shares.of_all.shape[1]
     s_mid, ds = shares.of_all.mean(axis=0), np.diff(shares.of_all, axis=0)[0]
@@ -333,10 +337,10 @@ def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
 
 
 def _mean_of_others(root: I8, n_roots: int, q_mid: F8, mean_mid: F8, involved: B1) -> F8:
-    """Mean response time over the paths of each root type that have no move, µs, float64[roots]; over all its
-    paths if each has one.
+    """float64[roots]: mean response time over the root type's paths without moves, µs; over all paths of the
+    root type if each has a move.
 
-    Parts add up for any value; with this mean a move from or to OTHER has a plausible contribution.
+    Parts add up for any value; with this mean the contribution of a move from or to OTHER is plausible.
     """
 
     def mean(weight: F8) -> F8:
@@ -354,35 +358,35 @@ class PathMove:
     """Requests that moved from one path to another."""
 
     source: int
-    """Index of the category of origin; OTHER if there is none."""
+    """Index of the category that the requests came from; OTHER if they came from unchanged paths."""
     target: int
-    """Index of the category of destination; OTHER if the requests spread over paths without a significant
-    change."""
+    """Index of the category that the requests went to; OTHER if they went to unchanged paths."""
     share: float
-    """Share of all requests, in [0, 1]: mean share of the root type in both periods times amount of the
-    flow."""
+    """Moved requests as a share of all requests, in [0, 1]: mean share of the root type in both periods ×
+    amount of the flow."""
     contribution_us: float
     """Part of the change of the mean response time due to the move, µs."""
     confidence: float | None
-    """Share of resamples, in [0, 1], in which at least half of the move occurs; None if not resampled."""
+    """Share of the resamples, in [0, 1], in which at least half of this share of requests moves; None if not
+    resampled."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedMove:
-    """Move with the aligned steps and the difference of its two paths."""
+    """Move of requests, with the aligned steps and the difference of the two paths."""
 
     move: PathMove
     signature: Signature | None
-    """Difference of the two paths; None if there is no other path to compare with."""
+    """Difference between the two paths; None if there is no other path to compare with."""
     partners: tuple[int, int]
-    """Indices of the aligned categories, before and after; equal if there is no other path to compare
-    with."""
+    """(before, after): indices of the two categories that were aligned; equal if there is no other path to
+    compare with."""
     pairs: list[Pair]
     """Aligned steps of `partners`, as pairs of node indices."""
 
     def is_like(self, other: ComparedMove) -> bool:
-        """True if two moves make the same change: equal keys of their signatures, or similar ones
-        (_ALIKE)."""
+        """True if this move and `other` count as the same change: their signatures have equal keys, or differ
+        in few steps (_ALIKE)."""
         mine, theirs = self.signature, other.signature
         if mine is None or theirs is None:
             return mine is theirs and self.partners == other.partners
@@ -391,39 +395,40 @@ class ComparedMove:
 
 @dataclass(frozen=True, slots=True)
 class PathGroup:
-    """Group of moves that make the same change."""
+    """Group of moves with the same change of steps."""
 
     members: list[ComparedMove]
-    """Moves sorted by score, the leading one first."""
+    """Moves of the group, highest score first."""
 
     @property
     def lead(self) -> ComparedMove:
-        """Move that represents the group."""
+        """Move that represents the group: the one with the highest score."""
         return self.members[0]
 
     @property
     def new(self) -> bool:
-        """True if the leading move has no origin; it is compared with the usual path of its root type."""
+        """True if the requests of the leading move came from unchanged paths (OTHER); the leading move is
+        then compared with the usual path of the root type."""
         return self.lead.move.source == OTHER
 
     @property
     def lost(self) -> bool:
-        """True if the leading move has no destination."""
+        """True if the requests of the leading move went to unchanged paths (OTHER)."""
         return self.lead.move.target == OTHER
 
     @property
     def share(self) -> float:
-        """Share of all requests that moved, in [0, 1], summed over the moves."""
+        """Requests moved by all moves of the group, as a share of all requests, in [0, 1]."""
         return sum(one.move.share for one in self.members)
 
     @property
     def contribution_us(self) -> float:
-        """Contribution of all moves to the change of the mean response time, µs."""
+        """Contribution of all moves of the group to the change of the mean response time, µs."""
         return sum(one.move.contribution_us for one in self.members)
 
 
 def flow_roots(root: I8, flows: Flows) -> I8:
-    """Index of the root type of each flow, int64[flows]. root: of each category."""
+    """int64[flows]: root type of each flow. root: int64[categories], root type of each category."""
     return root[np.where(flows.source == OTHER, flows.target, flows.source)]
 
 
@@ -434,10 +439,10 @@ def grouped_moves(
     account: PathAccount,
     confidence: F8,
 ) -> tuple[tuple[PathGroup, ...], list[PathMove]]:
-    """Group the moves that make the same change: (groups sorted by score, moves too small to be compared).
+    """(groups of moves with the same change of steps, sorted by score; moves too small to be compared).
 
-    Moves are grouped in order of size; each joins the first group whose leading move makes the same change
-    (`ComparedMove.is_like`). O(moves · (groups + steps²/64)).
+    Moves are added in order of size, each to the first group whose leading move has the same change
+    (`ComparedMove.is_like`). confidence: float64[flows], see `PathMove`. O(moves · (groups + steps²/64)).
     """
     of_all = shares.of_all.mean(axis=0)[flow_roots(table.root, flows)] * flows.amount
     scale = max(float(shares.total_us.max()), 1e-300)
@@ -486,7 +491,7 @@ def _compared_moves(table: PathTable, moves: Sequence[PathMove]) -> list[Compare
 
 
 def _usual(table: PathTable) -> I8:
-    """Category with most requests of each root type, in reference and problem: int64[2, roots]."""
+    """int64[2, roots]: category with the most requests of each root type, in reference and problem."""
     usual = np.zeros((2, len(table.roots)), np.int64)
     for t in (0, 1):
         order = np.lexsort((np.arange(len(table.root)), -table.weight[t], table.root))
@@ -495,8 +500,8 @@ def _usual(table: PathTable) -> I8:
 
 
 def _partners(table: PathTable, move: PathMove, usual: I8) -> tuple[int, int]:
-    """Indices of the two categories to align for a move; OTHER is replaced by the usual path of the root
-    type."""
+    """(before, after): indices of the two categories to align for a move; the usual path of the root type
+    stands for OTHER."""
     if move.source == OTHER:
         return int(usual[0, table.root[move.target]]), move.target
     if move.target == OTHER:

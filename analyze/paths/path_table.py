@@ -1,7 +1,7 @@
 """Requests of every category by period and block: input of the tests of shares, times and repeats.
 
-Columns are those of an `Estimate`: before, after, and the blocks of the baseline. Blocks are the windows of
-the reference and of the history's samples; a reference of fewer than three windows is cut into blocks.
+Columns are as for an `Estimate`: before, after, then the baseline blocks. Blocks are the windows of the
+reference and of the history's samples; if these are fewer than three, the reference is cut into blocks.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ _WINDOW_BITS = 40
 
 @dataclass(frozen=True, slots=True)
 class PathRequests:
-    """Requests of the problem and of the baseline; arrays are [requests]."""
+    """Requests of the problem and of the baseline, as columns."""
 
     category: I8
-    """Index of the request's category in the table."""
+    """int64[requests]: index of the request's category in `PathTable.graphs`."""
     column: I8
-    """Column of the table: AFTER for the problem, FIRST_BLOCK and up for the blocks of the baseline."""
+    """int64[requests]: column of the table: AFTER for the problem, FIRST_BLOCK + number of the block for the
+    baseline."""
     response_ns: I8
+    """int64[requests]: response time, ns."""
     weight: F8
-    """Inverse sampling probability of the request."""
+    """float64[requests]: 1 / sampling probability."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathTable:
-    """Categories of the population and of its history, sorted by (root, key), with their requests by
-    column.
-    """
+    """Categories of a population and of the history, sorted by (root, key), with their requests by column."""
 
     settings: PathSettings
     graphs: tuple[Graph, ...]
-    """Graph of each category."""
+    """Graph of each category; the index of a category is the index of its graph."""
     categories: tuple[Category | None, ...]
-    """Category of the population for each graph; None for a category that only the history has."""
+    """Category of the population for each graph; None if only the history has the graph."""
     roots: tuple[str, ...]
-    """Names of the root types, by index."""
+    """Root types."""
     root: I8
-    """Index in `roots` of each category's root type, int64[categories]."""
+    """int64[categories]: index in `roots` of the category's root type."""
     count: I8
-    """Number of requests in reference and problem, int64[2, categories]."""
+    """int64[2, categories]: number of requests in reference and problem."""
     weight: F8
-    """Sum of the requests' weights in reference and problem, float64[2, categories]."""
+    """float64[2, categories]: sum of the requests' weights in reference and problem."""
     mean_us: F8
-    """Weighted mean response time in reference and problem, µs, float64[2, categories]; NaN without
+    """float64[2, categories]: weighted mean response time in reference and problem, µs; NaN without
     requests."""
     requests: PathRequests
     blocks: tuple[int, int]
-    """(number of blocks of the reference, number of blocks of the history); columns of the reference come
-    first."""
+    """(number of baseline blocks from the reference, number of baseline blocks from the history); blocks of
+    the reference come first."""
     noise_assumed: bool
-    """True if there are fewer than three windows, so that the noise between them is assumed."""
+    """True if the baseline has fewer than three windows, so that the noise between windows is assumed."""
 
     @property
     def n_columns(self) -> int:
@@ -83,12 +83,12 @@ class PathTable:
 
     @property
     def block(self) -> I8:
-        """int64[columns]: number of the baseline's block, from 0; -1 for other columns."""
+        """int64[columns]: number of the baseline block, from 0; -1 for the columns BEFORE and AFTER."""
         return np.maximum(np.arange(self.n_columns) - FIRST_BLOCK, -1)
 
     def sums(self, value: F8) -> F8:
-        """Sum a value [requests] by category and column: float64[categories, columns]; column BEFORE is the
-        sum of all blocks."""
+        """float64[categories, columns]: sums of a value of the requests; column BEFORE is the sum over all
+        baseline blocks. value: float64[requests]."""
         n = len(self.graphs)
         cell = self.requests.category * self.n_columns + self.requests.column
         found = totals(cell, value, n * self.n_columns).reshape(n, self.n_columns)
@@ -97,7 +97,7 @@ class PathTable:
 
 
 def path_table(population: Population, history: Population | None, settings: PathSettings) -> PathTable:
-    """Make the table of samples 0 (reference) and 1 (problem), and of all samples of `history`.
+    """Table of samples 0 (reference) and 1 (problem) of a population, and of all samples of `history`.
     O(requests)."""
     mine = {c.graph.key: c for c in population.categories}
     past = {c.graph.key: c for c in history.categories} if history is not None else {}
@@ -162,7 +162,7 @@ def _requests(
 
 
 def _blocks(start_ns: I8, n: int) -> I8:
-    """Number of the block of each request, int64[requests], for n blocks of equal time."""
+    """int64[requests]: number of the block of each request, for `n` blocks of equal time."""
     if not len(start_ns):
         return np.zeros(0, np.int64)
     bounds = equal_time_bounds(int(start_ns.min()), int(start_ns.max()) + 1, n)

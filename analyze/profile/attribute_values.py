@@ -1,4 +1,4 @@
-"""Find the requests that have each value of attributes, from codes, with bounds on attributes and values."""
+"""Find the requests that have each value of an attribute (for example `http.method` = `GET`)."""
 
 from __future__ import annotations
 
@@ -16,41 +16,45 @@ from schemas.arrays import B1, I4, I8
 from schemas.lake import SPANS
 
 _MOST_CELLS: Final = 1 << 23
-"""Maximum number of (key, word) pairs counted in a table, of 64 MB; more are sorted."""
+"""Maximum number of (attribute, word) pairs that are counted in a dense array (64 MB); more are sorted."""
 _MOST_FLAGS: Final = 1 << 26
-"""Maximum number of (value, request) flags made at once, of 64 MB."""
+"""Maximum number of (value, request) flags in an array (64 MB); more are made part by part."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestIds:
-    """Ids that join requests with attributes. Several requests may share one: a request and the messages that
-    it sent. If an id has both spans and records, these are two unrelated requests."""
+    """Codes that join requests with the rows of attribute tables.
+
+    Several requests may have the same code: a request and the messages that it sent. An id that occurs with
+    spans and with activity records belongs to two unrelated requests, with different codes."""
 
     words: pa.StringArray
-    """Distinct ids."""
-    number: I8
-    """[requests] number of the request's id and kind, from 0."""
-    numbers: I4
-    """int32[2, words + 1] number by kind (records, spans) and word; -1 for no request, as in the last
-    column."""
+    """Distinct request ids."""
+    code: I8
+    """int64[requests]: code of the request's id and kind, from 0."""
+    codes: I4
+    """int32[2, words + 1]: code by kind (records, spans) and index into `words`; -1 for no request, as in the
+    last column."""
 
-    def numbers_of(self, id_words: pa.Array, kind_words: pa.Array) -> I4:
-        """int32[kinds, ids] numbers (see `number`); -1 for no known request. Arguments: distinct words of a
-        table's `request_id` and `kind`."""
+    def codes_of(self, id_words: pa.Array, kind_words: pa.Array) -> I4:
+        """int32[kind_words, id_words]: codes of requests; -1 for an unknown request.
+
+        id_words, kind_words: dictionaries of a table's columns `request_id` and `kind`."""
         place = pc.index_in(id_words, value_set=self.words).fill_null(-1).to_numpy()
         of_spans = pc.equal(kind_words.cast(pa.string()), SPANS).to_numpy(zero_copy_only=False)
-        return np.asarray(self.numbers[of_spans.astype(np.int64)][:, place])
+        return np.asarray(self.codes[of_spans.astype(np.int64)][:, place])
 
 
 def request_ids(ids: pa.StringArray, of_spans: B1) -> RequestIds:
-    """Number the ids of requests; of_spans: [requests] True if made of spans."""
+    """Codes of requests. ids: [requests], request ids. of_spans: bool[requests], True if the request is made
+    of spans, False if of activity records."""
     coded = ids.dictionary_encode()
     at = of_spans.astype(np.int64), coded.indices.to_numpy()
-    numbers = np.full((2, len(coded.dictionary) + 1), -1, dtype=np.int32)
-    numbers[at] = 0
-    there = np.flatnonzero(numbers.ravel() == 0)
-    numbers.ravel()[there] = np.arange(len(there))
-    return RequestIds(coded.dictionary, numbers[at].astype(np.int64), numbers)
+    codes = np.full((2, len(coded.dictionary) + 1), -1, dtype=np.int32)
+    codes[at] = 0
+    there = np.flatnonzero(codes.ravel() == 0)
+    codes.ravel()[there] = np.arange(len(there))
+    return RequestIds(coded.dictionary, codes[at].astype(np.int64), codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +64,32 @@ class AttributeValue:
     key: str
     value: str
     distinct: int
-    """Number of values of the attribute."""
+    """Number of distinct values that the attribute has."""
     rows: I8
-    """Indices of the requests that have the value, ascending."""
+    """int64[n]: indices of the requests that have the value, ascending."""
 
 
 class ValueCounts(NamedTuple):
-    """Values that occur; arrays are [values], ascending by attribute."""
+    """Values of attributes that occur, with the number of spans that have each; sorted by attribute."""
 
     keys: tuple[str, ...]
-    """[attributes] names."""
+    """Names of the attributes."""
     words: pa.Array
+    """Distinct texts of the values of all attributes."""
     key: I8
-    """Index into `keys`."""
+    """int64[values]: index into `keys` of the value's attribute, ascending."""
     word: I8
-    """Index into `words`."""
+    """int64[values]: index into `words` of the value's text."""
     times: I8
-    """Number of spans that have the value."""
+    """int64[values]: number of spans that have the value."""
 
     @property
     def distinct(self) -> I8:
-        """[attributes] number of values."""
+        """int64[attributes]: number of distinct values of each attribute."""
         return np.bincount(self.key, minlength=len(self.keys))
 
     def among(self, only: Collection[tuple[str, str]]) -> B1:
-        """[values] True for those in `only`, (attribute, value) pairs."""
+        """bool[values]: True if (attribute, value text) is in `only`."""
         texts = self.words.take(pa.array(self.word)).to_pylist()
         pairs = zip(self.key.tolist(), texts, strict=True)
         return np.array([(self.keys[key], text) in only for key, text in pairs], np.bool_)
@@ -98,8 +103,9 @@ def attribute_values(
 ) -> list[AttributeValue]:
     """Values of attributes, with the requests that have them.
 
-    tables: rows of PARAMS_AS_CODES. wants: True if an attribute is read. chosen: [values] True for values to
-    return. Numbers that are not whole are not values. O(rows of the tables, and values x requests).
+    tables: with the columns of PARAMS_AS_CODES. wants: returns True for the name of an attribute to read.
+    chosen: returns bool[values], True for values to return. A number counts as a value only if it is whole.
+    O(rows of the tables + values · requests).
     """
     said = _said(pa.concat_tables(tables), ids, wants)
     if said is None:
@@ -118,23 +124,26 @@ def attribute_values(
 
 
 class _Said(NamedTuple):
-    """Attributes of requests, in parts, so that the arrays derived from a part fit into a core's cache."""
+    """Rows of attribute tables that have a known request and a value, in parts that fit into a core's
+    cache."""
 
     keys: list[str]
+    """Names of attributes."""
     words: pa.Array
+    """Texts of values."""
     requests: list[I4]
-    """Parts of [rows], numbers as in `RequestIds.number`."""
+    """For each part int32[rows]: code of the row's request, see `RequestIds.code`."""
     pairs: list[npt.NDArray[np.integer]]
-    """Parts of [rows], key * len(words) + word."""
+    """For each part int[rows]: index into `keys` * len(words) + index into `words`."""
 
 
 def _said(table: pa.Table, ids: RequestIds, wants: Callable[[str], bool]) -> _Said | None:
-    """Read the rows with a known request and a value; None if the tables have no row."""
+    """Select the rows that have a wanted attribute, a known request and a value; None for an empty table."""
     coded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in table.columns]
     parts = pa.table(coded, names=table.column_names).unify_dictionaries().to_batches(FEW_CELLS)
     if not table.num_rows:
         return None
-    numbers = ids.numbers_of(*(parts[0][name].dictionary for name in ("request_id", "kind")))
+    codes = ids.codes_of(*(parts[0][name].dictionary for name in ("request_id", "kind")))
     keys = [str(word) for word in parts[0]["key"].dictionary.to_pylist()]
     wanted = np.array([wants(key) for key in keys], dtype=np.bool_)
     words, word_parts = _with_numbers(parts)
@@ -142,18 +151,19 @@ def _said(table: pa.Table, ids: RequestIds, wants: Callable[[str], bool]) -> _Sa
     requests, pairs = [], []
     for part, word in zip(parts, word_parts, strict=True):
         request, kind, key = (part[name].indices.to_numpy() for name in ("request_id", "kind", "key"))
-        number = numbers[kind, request] if len(numbers) > 1 else numbers[0][request]
+        code = codes[kind, request] if len(codes) > 1 else codes[0][request]
         pair = (np.arange(len(keys), dtype=wide) * len(words))[key] + word
-        there = (number >= 0) & (word >= 0) & wanted[key]
+        there = (code >= 0) & (word >= 0) & wanted[key]
         if not there.all():
-            number, pair = number[there], pair[there]
-        requests.append(number)
+            code, pair = code[there], pair[there]
+        requests.append(code)
         pairs.append(pair)
     return _Said(keys, words, requests, pairs)
 
 
 def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I4]]:
-    """(words, with whole numbers appended as text; parts of [rows] index into the words, -1 for no value)."""
+    """(texts of values: the words of column `text`, then the whole numbers of column `num` as texts; for each
+    part int32[rows] index into the texts, -1 for no value)."""
     text_words = parts[0]["text"].dictionary
     codes, found = [], []
     for part in parts:
@@ -171,7 +181,7 @@ def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I4]]:
 
 
 def _counted(pairs: Sequence[npt.NDArray[np.integer]], n_pairs: int) -> tuple[I8, I8]:
-    """(pairs that occur, ascending; number of rows of each)."""
+    """(int64[n] distinct pairs that occur, ascending; int64[n] number of rows with each pair)."""
     if n_pairs > _MOST_CELLS:
         kinds, times = np.unique(np.concatenate(pairs).astype(np.int64), return_counts=True)
         return kinds, times
@@ -183,19 +193,21 @@ def _counted(pairs: Sequence[npt.NDArray[np.integer]], n_pairs: int) -> tuple[I8
 
 
 def _rows_of(said: _Said, kinds: I8, kept: I8, n_pairs: int, ids: RequestIds) -> Iterator[I8]:
-    """Yield the requests, ascending, of each of the pairs `kinds[kept]`."""
+    """Yield the indices of the requests, ascending, that have each of the pairs `kinds[kept]`.
+
+    kinds: int64[pairs], distinct pairs, ascending."""
     value = np.full(len(kinds), -1, dtype=np.int32)
     value[kept] = np.arange(len(kept))
     of_pair = None
     if n_pairs <= _MOST_CELLS:
         of_pair = np.full(n_pairs, -1, dtype=np.int32)
         of_pair[kinds] = value
-    n_numbers = int(ids.number.max(initial=-1)) + 1
-    for some in blocks(len(kept), n_numbers, _MOST_FLAGS):
-        flags = np.zeros((some.stop - some.start, n_numbers), dtype=np.bool_)
-        for number, pair in zip(said.requests, said.pairs, strict=True):
+    n_codes = int(ids.code.max(initial=-1)) + 1
+    for some in blocks(len(kept), n_codes, _MOST_FLAGS):
+        flags = np.zeros((some.stop - some.start, n_codes), dtype=np.bool_)
+        for code, pair in zip(said.requests, said.pairs, strict=True):
             of_row = value[np.searchsorted(kinds, pair)] if of_pair is None else of_pair[pair]
             inside = np.flatnonzero((of_row >= some.start) & (of_row < some.stop))
-            flags[of_row[inside] - some.start, number[inside]] = True
+            flags[of_row[inside] - some.start, code[inside]] = True
         for mine in flags:
-            yield np.flatnonzero(mine[ids.number])
+            yield np.flatnonzero(mine[ids.code])

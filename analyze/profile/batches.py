@@ -1,8 +1,7 @@
-"""Requests of many graphs as flat arrays: each node, call or edge of a graph is a row with a cell per
-request.
+"""Requests of many graphs as flat arrays: each node or unit of a graph is a row with one cell per request.
 
-A batch holds the requests of as many groups as fit into a number of cells; a larger group is split over
-several batches. So memory is bounded, and one graph of many requests costs the same as many graphs of few.
+A batch holds as many groups of requests as fit into a given number of cells; a larger group is split over
+several batches. So memory is bounded, and one graph with many requests costs as much as many graphs with few.
 """
 
 from __future__ import annotations
@@ -24,23 +23,29 @@ _NONE: Final = np.zeros(0, dtype=np.int64)
 
 
 class SlottedRequests(NamedTuple):
-    """Requests inside a slot; arrays are [requests], by group, then by slot."""
+    """Requests that lie in a slot, one array per property, sorted by group, then by slot."""
 
     group: I8
+    """int64[requests]: index of the request's `RequestGroup`."""
     slot: I8
+    """int64[requests]: index of the slot of time (`Slot`) that the request lies in."""
     weight: F8
+    """float64[requests]: 1 / sampling probability."""
     start_ns: I8
+    """int64[requests]: start, Unix ns."""
     response_ns: I8
+    """int64[requests]: response time, ns."""
     failed: B1
+    """bool[requests]: True if the request failed."""
 
     def part(self, rows: slice) -> SlottedRequests:
-        """Slice of the requests, groups renumbered from 0."""
+        """Requests in the range `rows`, with groups renumbered from 0."""
         part = SlottedRequests._make(column[rows] for column in self)
         return part._replace(group=part.group - part.group[0])
 
 
 def requests_of(population: Population, groups: Sequence[RequestGroup]) -> SlottedRequests:
-    """Requests of all groups, one group after the other. O(requests)."""
+    """Requests of all groups, in the order of the groups. O(requests)."""
     parts = [(population.categories[one.category], one.rows) for one in groups]
     columns = [
         np.concatenate([none, *(getattr(category, name)[rows] for category, rows in parts)])
@@ -59,69 +64,78 @@ def requests_of(population: Population, groups: Sequence[RequestGroup]) -> Slott
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Requests of several groups, with the nodes, units and edges of their graphs in one numbering.
+    """Requests of several groups, with one numbering of all nodes, units and edges of their graphs.
 
-    Group numbers count from 0 within the batch. Layouts (Ragged) have a cell for each request of the graph.
+    A unit is a call, or a step between activity records. Groups are numbered from 0 within the batch. A cell
+    is a (node, request) or (unit, request).
     """
 
     numbers: slice
     """Range of the batch's groups among all groups."""
     parts: tuple[tuple[Category, I8], ...]
-    """[groups] (category, rows of the category)."""
+    """For each group: (its category, int64[n] rows of the category)."""
     requests: SlottedRequests
     n_of: I8
-    """[groups] number of requests."""
+    """int64[groups]: number of requests."""
     place: I8
-    """[requests] index of the request within its group."""
+    """int64[requests]: index of the request within its group."""
     are_calls: B1
-    """[groups] True if units are calls, else they are steps between records."""
+    """bool[groups]: True if the group's units are calls, False if they are steps between activity records."""
     node: Ragged
+    """Layout of `times`: one row per node, one cell per request of the node's group."""
     times: I8
-    """[cells of nodes] ns since the start of the request."""
+    """int64[cells of `node`]: time of the node in the request, ns since the request's start."""
     root: I8
-    """[groups] node at which a request begins."""
+    """int64[groups]: node at which the group's requests begin."""
     responses: Ragged
-    """[groups] range in `response_node`: nodes that may send the response."""
+    """For each group the range of its nodes in `response_node`."""
     response_node: I8
+    """int64[n]: nodes at which the response may be sent, by group."""
     unit_group: I8
-    """[units]"""
+    """int64[units]: group of the call or step."""
     unit: Ragged
+    """Layout for values of units (calls or steps): one row per unit, one cell per request of its group."""
     start: I8
-    """[units] nodes."""
+    """int64[units]: node at which the call or step begins."""
     end: I8
+    """int64[units]: node at which the call or step ends."""
     above: I8
-    """[units] calling unit, -1 for none."""
+    """int64[units]: calling unit of each call; -1 for a root or a step."""
     site: I8
+    """int64[units]: number of the site of the call or step."""
     path: I8
+    """int64[units]: number of the calling path of the call or step."""
     pattern: I8
-    """[units] `site`, `path`, `pattern`: numbers of names, as in `GraphSites`."""
+    """int64[units]: number of the call pattern of the call or step."""
     src: I8
-    """[edges] `src`, `dst`: nodes."""
+    """int64[edges]: node at which the edge begins."""
     dst: I8
+    """int64[edges]: node at which the edge ends."""
     owner: I8
-    """[edges] unit whose own time the edge is."""
+    """int64[edges]: unit (call or step) to whose self time the edge belongs."""
     patterned: Patterned
 
     @property
     def n_groups(self) -> int:
-        """Number of groups."""
+        """Number of groups in the batch."""
         return len(self.n_of)
 
     @property
     def first_request(self) -> I8:
-        """[groups] index of the group's first request."""
+        """int64[groups]: index of the group's first request."""
         first: I8 = np.cumsum(self.n_of) - self.n_of
         return first
 
     def hosts(self) -> Codes:
-        """[cells of nodes] host; only categories with hosts."""
+        """[cells of `node`]: host code of each node and request; for batches whose categories all have
+        hosts."""
         found: Codes = np.concatenate(
             [category.host[:, rows].ravel() for category, rows in self.parts if category.host is not None]
         )
         return found
 
     def failing(self) -> I8:
-        """Cells of failed nodes."""
+        """int64[failures]: cells of `node` at which a node failed."""
         cells = [_NONE]
         for (category, rows), root in zip(self.parts, self.root.tolist(), strict=True):
             failures = category.failures
@@ -135,20 +149,27 @@ class Batch:
 
 
 class Patterned(NamedTuple):
-    """Places with a call pattern: units of spans, points of records; arrays are [places]."""
+    """Places of graphs that have a call pattern: calls, or points of activity records."""
 
     group: I8
+    """int64[places]: group of requests, in the batch, of the call or point."""
     site: I8
+    """int64[places]: number of the site of the call or point."""
     pattern: I8
+    """int64[places]: number of the call pattern of the call or point."""
     enters: B1
+    """bool[places]: True if a step from this point leads to the first node of an operation; see
+    `GraphSites.enters`. False for calls."""
     unit: I8
-    """Index in the batch of the call that the place is; -1 for points of activity records."""
+    """int64[places]: unit of the batch that the call is; -1 for a point of activity records."""
 
 
 def batches(
     population: Population, groups: Sequence[RequestGroup], requests: SlottedRequests, cells: int
 ) -> Iterator[Batch]:
-    """Yield batches of about `cells` cells that together hold all requests, in order. O(cells)."""
+    """Yield batches of about `cells` cells (nodes · requests) that together hold all requests, in order.
+
+    requests: of all `groups` (`requests_of`). O(cells)."""
     n_nodes = np.array([len(population.categories[one.category].graph.nodes) for one in groups], np.int64)
     first_of = np.cumsum([0, *(len(one.rows) for one in groups)])
     for part in uneven_blocks(n_nodes[requests.group], cells):
@@ -220,7 +241,8 @@ def _joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def _times(category: Category, rows: I8) -> I8:
-    """[nodes, rows] times; a view (no copy) if the rows are adjacent."""
+    """int64[nodes, rows]: times, ns, of some rows of a category; a view without a copy if they are
+    adjacent."""
     first, last = int(rows[0]), int(rows[-1])
     if last - first + 1 == len(rows) and (len(rows) == 1 or bool((rows[1:] > rows[:-1]).all())):
         return category.node_ns[:, first : last + 1]

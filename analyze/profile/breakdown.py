@@ -5,8 +5,9 @@ With weighted root shares p and midpoints (¯):
     ΔM = Σ_r Δp_r·(m̄_r − M̄)  +  Σ_r p̄_r Σ_s Δm_rs
     Δm_rs = Δκ·t̄  +  κ̄·Σ_g Δq_g·(t̄_g − t̄)  +  κ̄·Σ_g q̄_g·Δt_g
 
-κ: calls of site s on the critical path a request of root r; q_g: share of them with call pattern g; t_g: time
-of such a call, t = Σ_g q_g·t_g. The same holds for any measure that is a sum over sites.
+M: mean of the measure over all requests; m_r: over requests of root type r; m_rs: site s's part of m_r;
+κ: calls of site s on the critical path per request of r; q_g: share of these calls with call pattern g; t_g:
+mean time of a call with pattern g, t = Σ_g q_g·t_g. The same holds for any measure that is a sum over sites.
 """
 
 from __future__ import annotations
@@ -21,58 +22,70 @@ from analyze.stats.sums import numbered, totals, totals_by_side
 from schemas.arrays import B1, F8, I8
 
 TOLERANCE: Final = 1e-9
-"""Largest residual, relative to the larger of the two values."""
+"""Maximum residual of an account, relative to the larger of the measure's two means."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRows:
-    """Sums of a measure by root, place and pattern; arrays are [rows], or [rows, 2] (before, after)."""
+    """Sums of a measure by (root type, path or site, call pattern), before and after the change."""
 
     root: I8
+    """int64[rows]: number of the root type."""
     place: I8
-    """Path (or site) of the profile's names."""
+    """int64[rows]: number of the path, or of the site."""
     pattern: I8
+    """int64[rows]: number of the call pattern."""
     calls: F8
+    """float64[rows, 2]: weighted number of calls, before and after."""
     value: F8
+    """float64[rows, 2]: weighted sum of the measure, before and after."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Terms of an account: calls, structure (pattern mix), slower; arrays are [rows], in the measure's
-    unit."""
+    """Terms of the account of a change, by (root type, path or site), in the measure's unit per request."""
 
     root: I8
+    """int64[rows]: number of the root type."""
     place: I8
+    """int64[rows]: number of the path, or of the site."""
     calls: F8
+    """float64[rows]: change because of more or fewer calls."""
     structure: F8
+    """float64[rows]: change because of another mix of call patterns."""
     slower: F8
+    """float64[rows]: change because calls take longer or shorter."""
 
     @property
     def total(self) -> F8:
-        """calls + structure + slower."""
+        """float64[rows]: calls + structure + slower."""
         return self.calls + self.structure + self.slower
 
 
 @dataclass(frozen=True, slots=True)
 class ExactAccount:
-    """Account that satisfies mix + calls + structure + slower = after - before."""
+    """Account of the change of a mean: sum of all terms (mix, calls, structure, slower) = after - before."""
 
     before: float
+    """Mean of the measure per request before the change."""
     after: float
+    """Mean of the measure per request after the change."""
     mix: F8
-    """[roots] change due to the root type's share."""
+    """float64[roots]: change of the mean because the share of the root type changed."""
     shares: F8
-    """[roots, 2] weighted share of each root type, before and after."""
+    """float64[roots, 2]: weighted share in [0, 1] of each root type's requests, before and after."""
     parts: Parts
 
     @property
     def residual(self) -> float:
-        """Unexplained rest; only rounding."""
+        """after - before - sum of all terms; nonzero only by rounding."""
         return self.after - self.before - float(self.mix.sum() + self.parts.total.sum())
 
 
 def account_rows(profile: Profile, reference: B1, problem: B1, column: str = "critical_ns") -> MeasuredRows:
-    """Rows of a column of the account table. reference, problem: [slots] True for slots of that period."""
+    """Sums of column `column` of the table `account` over the slots of each period.
+
+    reference, problem: bool[slots], True for the slots of that period."""
     table = profile.account
     root, path, pattern, slot = (
         table[name].to_numpy().astype(np.int64) for name in ("root", "path", "pattern", "slot")
@@ -86,9 +99,10 @@ def account_rows(profile: Profile, reference: B1, problem: B1, column: str = "cr
 
 
 def exact_account(rows: MeasuredRows, requests: F8) -> ExactAccount:
-    """Account of a measure. requests: [roots, 2] total weight of each root type's requests.
+    """Account of the change of a measure's mean.
 
-    Raises ValueError if the residual exceeds TOLERANCE, or a period has no request. O(rows log rows).
+    requests: float64[roots, 2], total weight of each root type's requests, before and after. Raises
+    ValueError if the residual exceeds TOLERANCE, or a period has no request. O(rows log rows).
     """
     n_roots = len(requests)
     if not requests.sum(axis=0).all():
@@ -143,7 +157,9 @@ def _parts(rows: MeasuredRows, requests: F8, shares: F8) -> Parts:
 
 
 def root_requests(profile: Profile, reference: B1, problem: B1) -> F8:
-    """[roots, 2] total weight of each root type's requests."""
+    """float64[roots, 2]: total weight of each root type's requests in the two periods.
+
+    reference, problem: bool[slots], True for the slots of that period."""
     table = profile.responses
     root, slot, w = (table[name].to_numpy() for name in ("root", "slot", "w"))
     return totals_by_side(root, w, slot, (reference, problem), len(profile.names.roots))

@@ -1,4 +1,4 @@
-"""Build profiles from loaded requests: flat columns over many graphs, no loop over requests."""
+"""Compute profiles from loaded requests, with array operations over many graphs and no loop over requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NO_SLOT: Final = -1
 
 
 class Profiled(NamedTuple):
-    """A profile and the groups of requests it was made from."""
+    """Profile, with the groups of requests that it was computed from."""
 
     profile: Profile
     groups: tuple[RequestGroup, ...]
@@ -57,10 +57,10 @@ def profile_of(
 ) -> Profiled:
     """Profile of the population's requests that lie in a slot of their sample.
 
-    Slots of one sample must not overlap; in the profile's slots `watched` is filled in. threshold_ns: longer
-    requests are summed in the column `over` of the account table; None: none are. with_totals: include votes
-    of TOTAL_TIME, which stored statistics need. cells: nodes x requests processed at a time. Raises
-    ConfigError for more than MOST_SLOTS slots. O(requests · nodes).
+    Slots of one sample must not overlap; the slots of the result have `watched` set. threshold_ns: response
+    time above which requests count in the column `over` of the table `account`; None: none do. with_totals:
+    include votes of TOTAL_TIME, which stored statistics need. cells: nodes · requests processed at a time.
+    Raises ConfigError for more than MOST_SLOTS slots. O(requests · nodes).
     """
     if len(slots) > MOST_SLOTS:
         raise ConfigError(
@@ -87,8 +87,10 @@ def profile_of(
 
 
 def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tuple[RequestGroup, ...]:
-    """Group the requests that lie in a slot by category and by the calls left out of their graphs. O(n log
-    n)."""
+    """Group the requests that lie in a slot by category and by the deferred calls that were left out of their
+    graph. O(n log n).
+
+    Numbers the names of the graphs in `book`."""
     categories = population.categories
     none = np.zeros(0, dtype=np.int64)
     sample, start_ns = (
@@ -123,7 +125,8 @@ def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tu
 
 
 def _variants(category: Category) -> I8:
-    """[requests] index of the first equal entry in `category.left_behind`; 0 if all are equal."""
+    """int64[requests]: index in `category.left_behind` of the first entry that equals the request's; 0 if all
+    entries are equal."""
     if category.origin is None or len(set(category.left_behind)) <= 1:
         return np.zeros(category.n_requests, dtype=np.int64)
     first: dict[object, int] = {}
@@ -133,7 +136,7 @@ def _variants(category: Category) -> I8:
 
 
 def _watched(slots: Sequence[Slot], requests: SlottedRequests) -> tuple[Slot, ...]:
-    """Slots with `watched` filled in: requests, weight, first and last start."""
+    """Slots with `watched` set: one interval each, with number, weight, first and last start of requests."""
     n, w = (totals(requests.slot, of, len(slots)) for of in (np.ones(len(requests.slot)), requests.weight))
     first = np.full(len(slots), np.iinfo(np.int64).max)
     last = np.zeros(len(slots), dtype=np.int64)
@@ -159,7 +162,9 @@ def _add_failures(
     roots: I8,
     book: NameBook,
 ) -> None:
-    """Add failing calls to `visits`, and the site where each request's failure began to `origins`."""
+    """Add failed calls to the table `visits`, and the site where each request's failure began to `origins`.
+
+    roots: int64[groups], number of each group's root type."""
     none = np.zeros(0, dtype=np.int64)
     parts: list[tuple[npt.NDArray[np.integer[Any]], ...]] = [(none,) * 5]
     before = 0
@@ -196,22 +201,26 @@ def _add_failures(
 
 
 class _Runs(NamedTuple):
-    """Runs: requests of one group in one slot; arrays are [runs] unless said otherwise."""
+    """Runs of a batch's requests: a run is all requests of one group in one slot."""
 
     of_group: Ragged
-    """[groups] range of the group's runs."""
+    """For each group the range of its runs."""
     slot: I8
+    """int64[runs]: index of the slot of time of the run's requests."""
     n: F8
+    """float64[runs]: number of requests in the run."""
     w: F8
+    """float64[runs]: sum of the requests' weights."""
     w2: F8
+    """float64[runs]: sum of the requests' squared weights."""
     response: F8
-    """Sums n, w, w2, response: requests, weights, squared weights, weight times response time (ns)."""
+    """float64[runs]: sum of weight * response time over the requests, ns."""
     place: I8
-    """[requests] index of the request's run within its group."""
+    """int64[requests]: index of the request's run within its group."""
 
     @staticmethod
     def of(batch: Batch) -> _Runs:
-        """Runs of a batch's requests, which are sorted by group and slot."""
+        """Find the runs of a batch, whose requests are sorted by group and slot."""
         requests = batch.requests
         number, first = numbered((requests.group, requests.slot))
         of_group = Ragged.of(np.bincount(requests.group[first], minlength=batch.n_groups))
@@ -222,46 +231,51 @@ class _Runs(NamedTuple):
 
 
 class _Rows:
-    """Layout with a row per (place, run of its group), to be filled from a batch and added to RowSums."""
+    """Rows for a profile's table, one per (place, run of the place's group), to be added to RowSums.
+
+    A place is a key without slot and bin, for example a (group, site)."""
 
     def __init__(self, group: I8, runs: _Runs) -> None:
-        """group: [places] groups of the batch."""
+        """group: int64[places], group of each place."""
         self.runs = runs
         self.layout = Ragged.of(runs.of_group.size[group])
         self.run = self.layout.at(runs.of_group.first[group])
-        """[rows] index of the run."""
+        """int64[rows]: index of the run."""
 
     def totals(self, place: I8, request: I8, values: F8) -> F8:
-        """[rows] sums of `values`; place, request: where each value belongs."""
+        """float64[rows]: sums of `values`. place, request: int64[values], place and request of each value."""
         return totals(self.layout.first[place] + self.runs.place[request], values, self.layout.n_cells)
 
     def add(self, to: RowSums, places: I8, bins: I8, *values: F8) -> None:
-        """Add columns of values, [rows] each, to `to`; places, bins: [places] key and bin of each place."""
+        """Add the rows to `to`. places: int64[places], numbers from `to.places`; bins: int64[places]; values:
+        float64[rows] for each summed column of the table."""
         spread = self.layout.spread
         to.add(spread(places), self.runs.slot[self.run], spread(bins), np.stack(values))
 
 
 class _SitePlaces(NamedTuple):
-    """(group, site) pairs of a batch; arrays are [places] unless said otherwise."""
+    """Distinct pairs (group, site) of the units of a batch."""
 
     group: I8
+    """int64[pairs]: group of requests."""
     site: I8
+    """int64[pairs]: number of the site."""
     n: I8
-    """Number of units at the site."""
+    """int64[pairs]: number of units (calls or steps) of the group at the site."""
     first: I8
-    """First unit at the site."""
+    """int64[pairs]: first unit (call or step) of the group at the site."""
     of_unit: I8
-    """[units] place of the unit."""
+    """int64[units]: index of the (group, site) pair of each unit (call or step)."""
 
     @staticmethod
     def of(batch: Batch) -> _SitePlaces:
-        """Places of a batch's units."""
+        """Find the distinct pairs (group, site) of a batch."""
         of_unit, first = numbered((batch.unit_group, batch.site))
         n = np.bincount(of_unit, minlength=len(first))
         return _SitePlaces(batch.unit_group[first], batch.site[first], n, first, of_unit)
 
     def patterns(self, batch: Batch, book: NameBook) -> I8:
-        """[places] most common call pattern of the site's units."""
+        """int64[pairs]: most common call pattern of the group's units at the site."""
         pattern = batch.pattern[self.first]
         by_place = batch.pattern[np.argsort(self.of_unit, kind="stable")]
         begin = np.cumsum(self.n) - self.n
@@ -280,8 +294,10 @@ def _add_votes(
     def vote(
         measure: int, layout: Ragged, place: I8, values: npt.NDArray[np.number], scale: float = 1
     ) -> None:
-        """Vote once per request and place: the mean of `values` [cells of `layout`] over the place's rows,
-        times `scale`. place: [rows]."""
+        """Count one vote per request and (group, site): the mean of `values` over the site's units, * scale.
+
+        layout: one row per unit, one cell per request. place: int64[rows], index of the unit's pair in
+        `sites`. values: [cells of `layout`]."""
         here, first = numbered([place])
         place = place[first]
         voting = Ragged.of(batch.n_of[sites.group[place]])
@@ -307,7 +323,7 @@ def _add_votes(
 
 
 def _add_visits(rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, steps: CriticalSteps) -> None:
-    """Add visits of units and, for records, of trace points."""
+    """Add rows to the table `visits`: requests that touch a site, or a point of activity records."""
     points, first = numbered((batch.patterned.group, batch.patterned.site))
     is_point = ~batch.are_calls[batch.patterned.group[first]]
     at_points = _Rows(batch.patterned.group[first][is_point], runs)
@@ -332,7 +348,8 @@ def _add_visits(rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, st
 
 
 def _add_patterns(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps) -> None:
-    """Add call patterns of units and, for records, of what follows each trace point."""
+    """Add rows to the table `patterns`: call patterns of calls; for activity records the points that follow
+    each point."""
     places = batch.patterned
     number, first = numbered((places.group, places.site, places.pattern))
     group, n = places.group[first], np.bincount(number)
@@ -360,7 +377,8 @@ def _add_patterns(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps
 
 
 def _inclusive(batch: Batch, units: _Rows, steps: CriticalSteps) -> F8:
-    """[units, a cell a run] critical ns of the unit and everything it calls."""
+    """float64[rows of `units`]: time on the critical path of a unit and of everything below it, ns * weight,
+    by (unit, run)."""
     inclusive = units.totals(steps.unit, steps.request, steps.weighted_ns)
     depth = np.zeros(len(batch.above), dtype=np.int64)
     rows, above = np.arange(len(depth)), batch.above
@@ -379,7 +397,8 @@ def _inclusive(batch: Batch, units: _Rows, steps: CriticalSteps) -> F8:
 def _add_account(
     rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps, roots: I8, limit_ns: float
 ) -> None:
-    """Add critical-path calls and times by root, path and pattern."""
+    """Add rows to the table `account`: calls and time on the critical path by root type, path and call
+    pattern. limit_ns: response time above which a request counts in the column `over`."""
     number, first = numbered((batch.unit_group, batch.path, batch.pattern))
     here = _Rows(batch.unit_group[first], runs)
     response_ns, weight = batch.requests.response_ns, batch.requests.weight

@@ -1,6 +1,7 @@
-"""Site, path and call pattern of every unit of a refined graph.
+"""Site, calling path and call pattern of every unit of a refined graph.
 
-A *unit* is the thing that has own time: for spans a call, for activity records a step between two points.
+A *unit* is the part of a graph that self time is measured for: for spans a call, for activity records a step
+from one point to the next.
 """
 
 from __future__ import annotations
@@ -26,67 +27,77 @@ _UNKNOWN_KINDS: Final = frozenset({EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_IN
 
 @dataclass(frozen=True, slots=True)
 class GraphSites:
-    """Units of one graph; arrays are [units] unless said otherwise. Callers come before their callees."""
+    """Units of one graph (calls, or steps between activity records), callers before callees.
+
+    A *patterned place* is a place with a call pattern: a unit, or a point of activity records."""
 
     start: I8
-    """Position at which the unit begins."""
+    """int64[units]: node at which the call or step begins."""
     end: I8
+    """int64[units]: node at which the call or step ends."""
     above: I8
-    """Unit that called this one; -1 for the root and for steps."""
+    """int64[units]: calling unit of each call; -1 for the root and for steps."""
     site: I8
+    """int64[units]: number, in the `NameBook`, of the site of the call or step."""
     path: I8
+    """int64[units]: number, in the `NameBook`, of the calling path of the call or step."""
     pattern: I8
-    """Call pattern; for steps the one without children."""
+    """int64[units]: number, in the `NameBook`, of the call's pattern; for steps the pattern without
+    children."""
     owner: I8
-    """[edges] unit whose own time the edge is."""
+    """int64[edges]: unit (call or step) to whose self time the edge belongs."""
     pattern_site: I8
-    """[site patterns] site of each place with a call pattern: units of spans, points of records."""
+    """int64[patterned places]: number, in the `NameBook`, of the site of the call or point."""
     pattern_of: I8
-    """[site patterns] call pattern of the place."""
+    """int64[patterned places]: number, in the `NameBook`, of the call pattern of the call or point."""
     enters: B1
-    """[site patterns] True if a step from this point leads to the first occurrence of an operation in the
-    graph (a loop is entered there). False for calls."""
+    """bool[patterned places]: True if a step from this point leads to the first node of an operation in the
+    graph, as where a loop is entered. False for calls."""
     unit_at: I8
-    """[nodes] unit that begins or ends at the node; -1 for none."""
+    """int64[nodes]: call (unit) that begins or ends at the node; -1 for activity records."""
 
     are_calls: bool
-    """True if the units are calls; else they are steps between records."""
+    """True if the units are calls, False if they are steps between activity records."""
 
     @property
     def n_units(self) -> int:
-        """Number of units."""
+        """Number of units (calls or steps) in the graph."""
         return len(self.start)
 
     def of_units(self, values: F8) -> F8:
-        """[units, columns] sums over each unit's edges. values: [edges, columns]."""
+        """float64[units, columns]: sums of `values` over the edges that each unit (call or step) owns.
+
+        values: float64[edges, columns]."""
         found = np.zeros((self.n_units, values.shape[1]))
         np.add.at(found, self.owner, values)
         return found
 
     def site_at(self, position: I4) -> I8:
-        """Sites of nodes: the call that a node starts or ends, or the trace point itself."""
+        """int64[n]: number of the site at each node: of the call that starts or ends there, or of the point.
+
+        position: int32[n], nodes."""
         sites: I8 = self.site[self.unit_at[position]] if self.are_calls else self.pattern_site[position]
         return sites
 
 
 class RequestGroup(NamedTuple):
-    """Requests of one category with equal sites and patterns."""
+    """Requests of one category with equal sites and call patterns."""
 
     category: int
-    """Index into the population's categories."""
+    """Index into `Population.categories`."""
     rows: I8
-    """Rows of the category that lie in a slot, ordered by slot."""
+    """int64[requests]: row of each request in the category, ordered by slot."""
     slot: I8
-    """[rows] slot of each row, ascending."""
+    """int64[requests]: index of the slot of time that each request lies in, ascending."""
     sites: GraphSites
 
 
 def sites_of_graphs(
     graphs: Sequence[Graph], left_behind: Sequence[tuple[LeftBehind, ...]], book: NameBook
 ) -> list[GraphSites]:
-    """[graphs] units of each graph, their names numbered in `book`, graph after graph. O(nodes + edges).
+    """Units of each graph; numbers their names in `book`. O(nodes + edges).
 
-    left_behind: [graphs] children left out of each.
+    left_behind: for each graph the deferred children that were left out of it.
     """
     found: list[GraphSites] = []
     for of_spans, run in groupby(
@@ -98,20 +109,23 @@ def sites_of_graphs(
 
 
 class _Calls(NamedTuple):
-    """Units of many graphs of spans in one numbering; arrays are [units]."""
+    """Units (spans, and points inside spans) of many graphs, with one numbering of all units."""
 
     graph: I8
+    """int64[units]: index of the graph of the span or point."""
     label: I8
-    """Index into `labels` of the node at which the unit begins."""
+    """int64[units]: index into `labels` of the node at which the span begins, or of the point."""
     labels: tuple[GraphNode, ...]
     kind: I8
+    """int64[units]: `EventKind` of the span or point."""
     above: I8
+    """int64[units]: index (unit) of the parent span; -1 for a root."""
     is_call: B1
-    """False for points inside spans, which are no calls."""
+    """bool[units]: True for a span, False for a point inside a span."""
 
     @property
     def called(self) -> I8:
-        """[calls with a caller] units, ascending."""
+        """int64[n]: units that are calls and have a caller, ascending."""
         return np.flatnonzero(self.is_call & (self.above >= 0))
 
 
@@ -182,9 +196,11 @@ def _calls(graphs: Sequence[tuple[Graph, tuple[LeftBehind, ...]]], book: NameBoo
 def _operations(
     units: _Calls, is_root: B1, left: Sequence[tuple[int, str]], book: NameBook
 ) -> tuple[I8, list[int]]:
-    """([units] number of the unit's operation, [left] number of the operation of each child left out).
+    """(int64[units] number of the unit's operation, number of the operation of each entry of `left`).
 
-    The caller's side of a remote call includes the callee: client spans are called `GET` wherever they go.
+    The operation of the client side of a remote call includes the callee, as client spans have the same name
+    (`GET`) for all callees. left: (unit, `component/point` of a deferred child that was left out of its
+    graph).
     """
     components = Numbering[str]()
     component = np.array([components[node.component] for node in units.labels], dtype=np.int64)[units.label]
@@ -218,8 +234,10 @@ def _operations(
 
 
 def _paths(units: _Calls, operation: I8, site: I8, book: NameBook) -> I8:
-    """[units] number of the unit's path: that of its caller and its site; of its site alone below MOST_DEPTH;
-    its caller's if it calls itself."""
+    """int64[units]: number of the unit's path.
+
+    A path is (the caller's path, the unit's site); below MOST_DEPTH it is the site alone. A unit with the
+    operation of its caller (recursion) has the caller's path."""
     above = units.above
     path = np.full(len(above), -1, dtype=np.int64)
     known = Numbering[tuple[int, int]]()
@@ -244,8 +262,10 @@ def _paths(units: _Calls, operation: I8, site: I8, book: NameBook) -> I8:
 
 
 def _patterns(units: _Calls, operation: I8, left: Sequence[tuple[int, int]], book: NameBook) -> I8:
-    """[units] number of the call pattern: of the calls a unit awaits, and of those left out. Of calls; a span
-    event is none, and one that comes and goes must not split the pattern."""
+    """int64[units]: number of the call pattern: awaited calls, and deferred calls left out of the graph.
+
+    Points inside spans do not count: an event that occurs in some requests only must not split a pattern.
+    left: (unit, operation number) of each deferred call."""
     called = units.called
     unit = np.concatenate((units.above[called], np.array([at for at, _ in left], dtype=np.int64)))
     child = np.concatenate((2 * operation[called], np.array([2 * op + 1 for _, op in left], dtype=np.int64)))

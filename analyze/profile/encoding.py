@@ -1,8 +1,8 @@
-"""A profile of one slot as one Parquet file for any engine; `schemas.statistics` describes the content.
+"""Encode a profile of one slot as one Parquet file; `schemas.statistics` describes the content.
 
-One file, so that it is written whole or not at all, of one row: each relation is a column, a list of rows; a
-reader that needs no account skips that column. Names are keyed by hashes (`analyze.profile.name_keys`); a
-reader numbers them in row order. Encodings are limited to those that DuckDB 1.x, polars and pandas read.
+A single file is written as a whole or not at all. It has one row; each relation is a column with a list of
+rows, so that a reader can skip relations. Names are keyed by hashes (`analyze.profile.name_keys`); a reader
+numbers them in row order. Only encodings that DuckDB 1.x, polars and pandas can read are used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from schemas.arrays import I8
 from schemas.statistics import MEASURES, SITE_KINDS, STATISTICS_SCHEMA, columns_of_relation
 
 STORED_VERSION: Final = 10
-"""Version of the file format."""
+"""Version of the file format of stored profiles."""
 META_VERSION: Final = b"flowdiff.profile_version"
 META_WATCHED: Final = b"flowdiff.watched"
 META_COUNTS: Final = b"flowdiff.counts"
@@ -49,7 +49,7 @@ _RELATION_OF: Final = {
     "patterns": "pattern_visits",
     **{name: name for name in ("responses", "origins", "account")},
 }
-"""Table of a profile -> relation of the file. Votes are missing: they are stored as lists."""
+"""Table of a profile -> relation of the file; without `votes`, which are stored as lists of bins."""
 _KEY_OF: Final = {
     "operations": "operation",
     "sites": "site",
@@ -60,9 +60,9 @@ _KEY_OF: Final = {
 }
 """Relation of names -> its key column."""
 _ACCOUNT: Final = ("paths", "account")
-"""Relations a reader can skip: no other relation refers to paths."""
+"""Relations that a reader may skip together: only `account` refers to paths."""
 _MOST_NUMBERS: Final = 1 << 28
-"""Maximum number of values in a column of a valid file; a footer that claims more would exhaust memory."""
+"""Maximum number of values in a column of a valid file; protects memory from a damaged footer."""
 
 _TYPES: Final[dict[str, type]] = {
     field.name: field.type.to_pandas_dtype() for schema in SCHEMAS.values() for field in schema
@@ -70,7 +70,7 @@ _TYPES: Final[dict[str, type]] = {
 
 
 def _leaves(type_: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield (path, type) of the Parquet leaf columns of a schema column."""
+    """Yield (path, type) of the Parquet leaf columns of a column with type `type_` and path `path`."""
     if pa.types.is_list(type_):
         yield from _leaves(type_.value_type, f"{path}.list.element")
     elif pa.types.is_struct(type_):
@@ -85,40 +85,41 @@ _PACKED: Final = dict.fromkeys(
     (path for path in _LEAVES if path.endswith((".bins.list.element", ".n.list.element"))),
     "DELTA_BINARY_PACKED",
 )
-"""Columns -> encoding: deltas between neighbouring bins and counts are small."""
+"""Leaf column -> encoding, for columns of bins and counts, whose consecutive values differ little."""
 
 
 class Stored(NamedTuple):
-    """Content of a file, checked, but not yet a Profile."""
+    """Profile of one slot in columns, as read from a statistics file or to be written to one."""
 
     names: NameColumns
     slots: tuple[Slot, ...]
-    """Exactly one."""
+    """The slot; exactly one."""
     votes: Votes
     tables: Mapping[str, Mapping[str, Column]]
-    """Table (all but votes) -> column -> [rows]; keys as integers, values as doubles."""
+    """Table (all but `votes`) -> column name -> [rows], integers for key columns, else float64."""
     folded: tuple[FoldedNames, ...]
-    """Folded names; profiles joined with this one must fold them as well: `analyze.profile.folded_names`."""
+    """Components whose names contain ids that were replaced by `#`; profiles that are joined with this one
+    must be folded in the same way, see `analyze.profile.folded_names`."""
     segments: SegmentSums = NO_SEGMENTS
-    """Counts by values of attributes."""
+    """Numbers of requests by attribute value."""
 
     def without_totals(self) -> Stored:
-        """Drop the votes of TOTAL_TIME, which no test uses."""
+        """Copy without the votes of TOTAL_TIME, which no test uses."""
         return self._replace(votes=self.votes.where(self.votes.keys[0] != TOTAL_TIME))
 
 
 def version() -> str:
-    """Version of meaning and format of stored profiles; files of other versions are not read."""
+    """Version of stored profiles, `semantics.format`; files of other versions are not read."""
     return f"{PROFILE_VERSION}.{STORED_VERSION}"
 
 
 def encode(profile: Profile) -> bytes:
-    """Parquet bytes of a profile of one slot, deterministic. O(rows)."""
+    """Parquet file with a profile of one slot; equal profiles give equal bytes. O(rows)."""
     return encode_stored(stored_of(profile))
 
 
 def encode_stored(stored: Stored) -> bytes:
-    """Parquet bytes of a profile in columns, as `encode`."""
+    """Parquet file with a profile in columns; see `encode`."""
     (slot,) = stored.slots
     columns = {"start_ns": pa.array([slot.start_ns]), "end_ns": pa.array([slot.end_ns])}
     columns |= {name: _row_of(rows) for name, rows in relations_of(stored).items()}
@@ -149,12 +150,12 @@ def encode_stored(stored: Stored) -> bytes:
 
 
 def _row_of(rows: pa.StructArray) -> pa.ListArray:
-    """Column of one value: the list of all rows of a relation."""
+    """Column with a single value, the list of all rows of a relation."""
     return pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
 
 
 def relations_of(stored: Stored) -> dict[str, pa.StructArray]:
-    """Relation -> its rows, for all relations of a profile."""
+    """Relation name -> its rows, for all relations of a statistics file."""
     keys = name_keys(stored.names)
     is_total = stored.votes.keys[0] == TOTAL_TIME
     found = {
@@ -215,7 +216,7 @@ def _name_relations(names: NameColumns, keys: NameKeys) -> dict[str, pa.StructAr
 
 
 def _or_null(keys: I8, number: I8) -> pa.Array:
-    """Keys of name numbers; null for NO_CALLER."""
+    """int64 array: `keys[number]`, null where `number` is NO_CALLER."""
     return pa.array(np.append(keys, 0)[number], mask=number == NO_CALLER)
 
 
@@ -240,26 +241,27 @@ def _vote_rows(name: str, votes: Votes, keys: NameKeys) -> pa.StructArray:
 
 
 def _from_start(one: Watched) -> tuple[float, ...]:
-    """JSON row of a watched stretch; times relative to its start, to save digits."""
+    """JSON row of a watched interval: (start, length, n, w, first, last); first and last relative to the
+    start, ns."""
     start = one.start_ns
     return start, one.end_ns - start, one.n, one.w, one.first_ns - start, one.last_ns - start
 
 
 def _watched(start: int, length: int, n: float, w: float, first: int, last: int) -> Watched:
-    """Watched stretch of a JSON row, the inverse of `_from_start`. Raises TypeError for anything else."""
+    """Watched interval from the values of a JSON row, the inverse of `_from_start`."""
     at = int(start)
     return Watched(at, at + int(length), float(n), float(w), at + int(first), at + int(last))
 
 
 def stored_of(profile: Profile, segments: SegmentSums = NO_SEGMENTS) -> Stored:
-    """Profile in columns, with counts by attribute values."""
+    """Profile of one slot in columns, with numbers of requests by attribute value."""
     tables = {name: columns_of(table) for name, table in profile.tables().items()}
     votes = Votes.of(tables.pop("votes"))
     return Stored(name_columns(profile.names), profile.slots, votes, tables, profile.folded, segments)
 
 
 def profile_of_stored(stored: Stored) -> Profile:
-    """Profile of stored columns."""
+    """Convert a profile in columns to a `Profile`."""
     tables = {
         name: pa.table([pa.array(columns[key]) for key in SCHEMAS[name].names], schema=SCHEMAS[name])
         for name, columns in stored.tables.items()
@@ -271,11 +273,10 @@ def profile_of_stored(stored: Stored) -> Profile:
 def stored_tables(
     data: pa.Buffer | bytes | None, *, with_account: bool = True, with_totals: bool = False
 ) -> Stored | None:
-    """Read a file of `encode` as columns; None if `data` is None, is no such file, or has another version.
-    O(rows), without an object per name.
+    """Read a file written by `encode`; None if `data` is None, damaged, or of another version.
 
-    Every key is checked against the names it refers to. Without the account paths are not read either: only
-    the account refers to them.
+    Every key is checked to have a name. with_account: read the relations `account` and `paths`. with_totals:
+    read the votes of TOTAL_TIME. O(rows), without a Python object per name.
     """
     if data is None:
         return None
@@ -306,11 +307,11 @@ _UNREADABLE: Final = (
     *(pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError),
     *(OverflowError, RecursionError, AttributeError),
 )
-"""Errors raised by bytes that are not a statistics file."""
+"""Exceptions that reading bytes that are not a valid statistics file may raise."""
 
 
 def is_of_other_version(data: pa.Buffer | bytes) -> bool:
-    """True if a file holds statistics of another version; False for other files."""
+    """True if a file holds statistics of another version; False for files that are not statistics."""
     try:
         metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
         return bool(metadata.get(META_VERSION, version().encode()) != version().encode())
@@ -319,7 +320,8 @@ def is_of_other_version(data: pa.Buffer | bytes) -> bool:
 
 
 def votes_kept(data: pa.Buffer | bytes) -> int:
-    """Number of votes in a file, from its footer; 0 if it is no statistics file."""
+    """Number of rows of `votes` in a statistics file, from the file's footer; 0 for files that are not
+    statistics."""
     try:
         metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
         return int(json.loads(metadata[META_COUNTS])["vote"])
@@ -328,14 +330,14 @@ def votes_kept(data: pa.Buffer | bytes) -> int:
 
 
 Rows = Mapping[str, pa.Array]
-"""Column name -> array, of one relation."""
+"""Rows of one relation: column name -> array."""
 
 
 class StatisticsFile:
-    """A file of `encode`; relations are read on demand."""
+    """Statistics file written by `encode`; relations are read on demand."""
 
     def __init__(self, data: pa.Buffer | bytes) -> None:
-        """Read the footer. Raises one of `_UNREADABLE` if the bytes are no such file."""
+        """Read the footer. Raises one of `_UNREADABLE` if the bytes are not a statistics file."""
         self._file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         metadata = self._file.metadata
         self._metadata = metadata.metadata or {}
@@ -346,7 +348,7 @@ class StatisticsFile:
 
     @staticmethod
     def of(data: pa.Buffer | bytes) -> StatisticsFile | None:
-        """Open a file from bytes; None if they are no statistics file."""
+        """Open a file from its bytes; None if they are not a statistics file."""
         try:
             return StatisticsFile(data)
         except _UNREADABLE:
@@ -354,17 +356,17 @@ class StatisticsFile:
 
     @property
     def version(self) -> str:
-        """Version of the stored profile, see `version()`; empty for other files."""
+        """Version of the stored profile, see `version()`; empty if the file has none."""
         return str(self._metadata.get(META_VERSION, b""), "utf-8")
 
     def slot(self) -> Slot:
-        """The slot of time that the statistics describe."""
+        """Slot of time that the statistics cover."""
         rows = self._file.read(["start_ns", "end_ns"], use_threads=False)
         start, end = (int(rows[name][0].as_py()) for name in ("start_ns", "end_ns"))
         return Slot(0, start, end, tuple(_watched(*row) for row in json.loads(self._metadata[META_WATCHED])))
 
     def folded(self) -> tuple[FoldedNames, ...]:
-        """Names that were folded."""
+        """Components whose names contain ids that were replaced by `#`."""
         return tuple(
             FoldedNames(component, int(level), int(left), (str(a), str(b)))
             for component, level, left, (a, b) in json.loads(self._metadata[META_FOLDED])
@@ -372,7 +374,7 @@ class StatisticsFile:
         )
 
     def relations(self, names: Sequence[str]) -> dict[str, Rows]:
-        """Relation -> its rows, for `names`. Raises KeyError if the file lacks one."""
+        """Relation name -> its rows, for each of `names`. Raises KeyError if the file lacks a relation."""
         row = self._file.read([*names], use_threads=False)
         found: dict[str, Rows] = {}
         for name in names:
@@ -381,7 +383,7 @@ class StatisticsFile:
         return found
 
     def relation(self, name: str) -> pa.StructArray:
-        """Rows of one relation."""
+        """Rows of the relation called `name`, one struct each."""
         rows: pa.StructArray = _array(self._file.read([name], use_threads=False)[name]).flatten()
         return rows
 
@@ -391,7 +393,7 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _plain(column: pa.Array) -> Column:
-    """Column as numpy array. Raises ValueError if it has nulls."""
+    """Convert a column to a numpy array. Raises ValueError if it has nulls."""
     if column.null_count:
         raise ValueError("a number is missing")
     values: Column = column.to_numpy(zero_copy_only=False)
@@ -399,7 +401,7 @@ def _plain(column: pa.Array) -> Column:
 
 
 class _Keys:
-    """Lookup of the keys of one kind of name: key -> row."""
+    """Mapping from the keys of one kind of name to row numbers."""
 
     def __init__(self, keys: I8) -> None:
         """Raises ValueError if two names share a key."""
@@ -410,7 +412,7 @@ class _Keys:
             raise ValueError("two names of one key")
 
     def numbers(self, wanted: I8) -> I8:
-        """[wanted] row of each key. Raises ValueError for an unknown key."""
+        """int64[wanted]: row number of each key. Raises ValueError for an unknown key."""
         if np.array_equal(wanted, self.keys):  # every name once, in order
             return np.arange(len(wanted))
         if not len(self.keys):
@@ -422,7 +424,7 @@ class _Keys:
         return found
 
     def numbers_or_none(self, wanted: pa.Array) -> I8:
-        """[wanted] row of each key as in `numbers`; NO_CALLER for null."""
+        """int64[wanted]: row number of each key; NO_CALLER for null. Raises ValueError for an unknown key."""
         is_there = ~wanted.is_null().to_numpy(zero_copy_only=False)
         found = np.full(len(wanted), NO_CALLER, dtype=np.int64)
         found[is_there] = self.numbers(_plain(wanted.drop_null()))
@@ -430,7 +432,7 @@ class _Keys:
 
 
 class _NamedKeys(NamedTuple):
-    """Key lookups by kind of name, as in `NameKeys`."""
+    """Mapping from keys to row numbers for each kind of name (see `NameKeys`)."""
 
     operation: _Keys
     site: _Keys
@@ -441,7 +443,8 @@ class _NamedKeys(NamedTuple):
 
 
 def _numbered_columns(table: str, rows: Rows | None, keys: _NamedKeys) -> dict[str, Column]:
-    """Columns of a profile's table with keys replaced by name numbers; rows None: empty columns."""
+    """Columns of table `table` of a profile, with keys replaced by numbers of names. rows: of the relation in
+    the file; None: the columns are empty."""
     found: dict[str, Column] = {}
     for column in (*TABLES[table][0], *TABLES[table][1]):
         if rows is None:
@@ -456,7 +459,9 @@ def _numbered_columns(table: str, rows: Rows | None, keys: _NamedKeys) -> dict[s
 
 
 def _names(rows: Mapping[str, Rows]) -> tuple[NameColumns, _NamedKeys]:
-    """Names of a file, and lookups of the keys they are stored under."""
+    """(names of a file, mappings from the keys in the file to numbers of names). rows: relation name -> rows.
+
+    Raises ValueError or pyarrow errors for damaged data."""
     none = np.zeros(0, np.int64)
     keys = _NamedKeys(
         **{key: _Keys(_plain(rows[name][key]) if name in rows else none) for name, key in _KEY_OF.items()}
@@ -488,7 +493,7 @@ def _names(rows: Mapping[str, Rows]) -> tuple[NameColumns, _NamedKeys]:
 
 
 def _texts(words: pa.Array) -> pa.StringArray:
-    """Check a text column. Raises ValueError if it has nulls, ArrowInvalid if it is not UTF-8."""
+    """Return a text column after a check. Raises ValueError if it has nulls, ArrowInvalid if not UTF-8."""
     words.validate(full=True)
     if words.null_count:
         raise ValueError("a word is missing")
@@ -496,13 +501,14 @@ def _texts(words: pa.Array) -> pa.StringArray:
 
 
 def _word_numbers(words: pa.Array, known: Sequence[str]) -> I8:
-    """[words] index into `known`. Raises ValueError for unknown words."""
+    """int64[words]: index into `known` of each word. Raises ValueError for a word that is not in `known`."""
     found: I8 = _plain(pc.index_in(words, value_set=pa.array(known, pa.string()))).astype(np.int64)
     return found
 
 
 def _votes(rows: Rows, keys: _NamedKeys) -> Votes:
-    """Read votes. Raises ValueError unless every bin has a valid count."""
+    """Votes from the rows of relation `votes` or `totals`. Raises ValueError unless every bin has a valid
+    count."""
     lists = {name: rows[name] for name in ("bins", "n", "w", "w2") if rows[name].null_count < len(rows[name])}
     if any(column.null_count for column in lists.values()) or (len(rows["site"]) and "n" not in lists):
         raise ValueError("numbers of bins are missing")
@@ -523,7 +529,8 @@ def _votes(rows: Rows, keys: _NamedKeys) -> Votes:
 
 
 def _is_sound(stored: Stored) -> bool:
-    """True if every number refers to a name, slot or bin, values are finite, and the runs cover all votes."""
+    """True if every number refers to an existing name, slot or bin, sums are finite, and the lengths of the
+    runs of votes add up to the number of votes."""
     many = stored.names.many | {"slot": len(stored.slots), "bin": N_BINS}
     votes = stored.votes
     runs = dict(zip(("measure", "site", "pattern", "slot"), votes.keys, strict=True))

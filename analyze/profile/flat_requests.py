@@ -1,4 +1,4 @@
-"""Requests of a comparison in flat columns, with the outcomes that segments are tested for: failing, and
+"""Requests of a comparison as flat columns, with the two outcomes that segments are tested for: failed, and
 slow."""
 
 from __future__ import annotations
@@ -18,41 +18,47 @@ from stitch.columnar.runs import run_starts
 from stitch.graph.placed import POINT
 
 NOWHERE = -1
-"""Component of a request without a failure."""
+"""Component number that stands for none, for requests without a failure."""
 NO_LIMIT: Final = np.iinfo(np.int64).max
-"""Threshold that no response time exceeds."""
+"""Threshold that no response time exceeds, ns."""
 _REFERENCE, _HISTORY = 0, 2
-"""Number of the first compared sample, and of the history's first sample."""
+"""Sample number of the reference, and of the first sample of the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlatRequests:
-    """All requests, category after category; arrays are [requests] unless said otherwise."""
+    """All requests of a comparison as flat columns, category after category."""
 
     category: I8
-    """Number of the graph, the same in all samples."""
+    """int64[requests]: number of the request's graph; equal graphs have one number in all samples."""
     row: I8
-    """Row within the population's category."""
+    """int64[requests]: row in the request's category."""
     sample: I8
-    """0 for the reference, 1 for the problem, then the history's samples."""
+    """int64[requests]: 0 for the reference, 1 for the problem, from 2 on the samples of the history."""
     ids: RequestIds
     response_ns: I8
+    """int64[requests]: response time, ns."""
     start_ns: I8
+    """int64[requests]: start, Unix ns."""
     origin: I8
-    """Component where the first failure began; NOWHERE for none."""
+    """int64[requests]: number of the component where the request's first failure began; NOWHERE (-1) for
+    none."""
     origin_position: I8
-    """Position of the first failure in the graph; -1 for none."""
+    """int64[requests]: node of the graph where the request's first failure began; -1 for none."""
     root: I8
-    """[graphs] index into `roots`."""
+    """int64[graphs]: index into `roots`."""
     passes: B1
-    """[graphs, components] True if the graph has a node of the component."""
+    """bool[graphs, components]: True if the graph has a node of the component."""
     components: tuple[str, ...]
     roots: tuple[str, ...]
     """Root types."""
 
     def limit_ns(self, quantile: float, least: int) -> I8:
-        """[requests] quantile of the reference's response times in the request's graph; in its root type if
-        the graph has fewer than `least` reference requests; NO_LIMIT if that has fewer, too."""
+        """int64[requests]: response time above which the request is slow, ns.
+
+        This is the quantile (in [0, 1]) of the response times of the reference's requests with the same graph
+        or, if there are fewer than `least`, with the same root type; NO_LIMIT if there are fewer than
+        `least`, too."""
         found = np.full(len(self.row), NO_LIMIT)
         reference = np.flatnonzero(self.sample == _REFERENCE)
         for key in (self.root[self.category], self.category):  # what is nearer overrules
@@ -68,7 +74,7 @@ class FlatRequests:
 
 
 def flat_requests(population: Population, history: Population | None) -> FlatRequests:
-    """Flatten the requests of both periods and of the history. O(requests + failures)."""
+    """Flatten the requests of both samples and of the history (None: no history). O(requests + failures)."""
     graphs, roots, components = Numbering[str](), Numbering[str](), Numbering[str]()
     root_of: list[int] = []
     passing: list[list[int]] = []
@@ -119,7 +125,8 @@ def flat_requests(population: Population, history: Population | None) -> FlatReq
 
 
 def _first_failure(category: Category) -> I8:
-    """[requests] position of the innermost failing span, for records of the first failure; -1 for none."""
+    """int64[requests]: node of the innermost failed span, or of the first failed activity record; -1 for
+    none."""
     failures = category.failures
     found = np.full(category.n_requests, -1, dtype=np.int64)
     if len(failures.row):

@@ -1,4 +1,5 @@
-"""Fold the names of profiles that are joined: each window may have few names, and their union too many."""
+"""Replace ids in names by `#` (folding) when profiles are joined: each window may have few names, but all
+windows together too many."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ from analyze.refine.stored import Operation
 
 
 def folding_of(names: Sequence[Names], before: Sequence[FoldedNames], most: int | None) -> Folding:
-    """Common folding: at least as coarse as each in `before`, coarser if all names together are too many.
+    """Folding for all `names` together: levels at least as high as in `before`, and high enough that no
+    component has more than `most` names.
 
-    most: as `RefineSettings.max_names`; None: only what `before` folds.
+    before: foldings that were applied to the names already. most: as `RefineSettings.max_names`; None: no
+    limit, the levels are those in `before`.
     """
     components = Counter(operation.component for one in names for operation in one.operations)
     if not before and (most is None or max((len(components), *components.values())) <= most):
@@ -27,22 +30,23 @@ def folding_of(names: Sequence[Names], before: Sequence[FoldedNames], most: int 
 
 
 def folded(names: Names, before: Sequence[FoldedNames], folding: Folding) -> Names:
-    """Names after folding, in the same order; some may be equal then. before: folding they already have."""
+    """Names after folding, with unchanged numbers; some may be equal then. before: folding that was applied
+    to `names` already."""
     if folding == Folding(before):
         return names
     return names.called(partial(_operation, folding), partial(_root, folding))
 
 
 def _operation(folding: Folding, name: OperationName) -> OperationName:
-    """Fold an operation; its callees are components joined by `+`."""
+    """Folded name of an operation, including its callees (components joined by `+`)."""
     component, point, _ = folding.name(Operation(name.component, name.point))
     callees = {folding.component(callee) for callee in name.callee.split("+")}
     return OperationName(component, point, "+".join(sorted(callees)))
 
 
 def _root(folding: Folding, root: str) -> str:
-    """Fold a root type. A component may contain slashes: the first prefix that is a folded component
-    counts."""
+    """Folded root type. `root` is `component/point`, and a component may contain slashes: the shortest prefix
+    that is a component with folded names is taken as the component."""
     places = [at for at, letter in enumerate(root) if letter == "/"]
     for at in places:
         if folding.level(folding.component(root[:at])):

@@ -1,7 +1,7 @@
-"""Add windows up while they are read, so that memory holds one slot per block of time, not each window.
+"""Add up the statistics of windows while they are read, so that memory holds one slot per block of windows.
 
-Names are numbered once for all windows of a run, so slots of one run can be placed side by side without
-renumbering: a history read after the samples continues their numbering.
+Names are numbered once for all windows of a run (`RunNames`), so slots of one run can be concatenated without
+renumbering: a history that is read after the samples uses the same numbers.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ from schemas.arrays import I8
 from stitch.scratch import Scratch
 
 MOST_APART: Final = 6
-"""Maximum number of windows held separately before they are added up."""
+"""Maximum number of windows of a block held separately before they are added up."""
 MOST_ROWS: Final = 200_000
-"""Maximum rows of a table that is sorted; larger ones stay unsorted, as no reader needs an order."""
+"""Maximum number of rows of a table that is sorted by key; larger ones stay unsorted, as no reader needs an
+order."""
 _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
 
 
 class Added(NamedTuple):
-    """Sum of several windows, as passed to `Gathering.add`."""
+    """Sum of several windows as one slot, to be passed to `Gathering.add`."""
 
     names: NameColumns
     slot: Slot
@@ -57,15 +58,15 @@ class Added(NamedTuple):
 
 
 class Adding:
-    """Accumulator of windows into one slot, with a name numbering of its own; keeps only the sums.
+    """Accumulator of the statistics of windows into one slot; it has a separate numbering of names.
 
-    keep_account: keep the breakdown table, needed only for compared samples.
+    keep_account: keep the table `account`, which is needed only for compared samples.
     """
 
     def __init__(self, *, keep_account: bool = True) -> None:
         self._names = [name for name in _TABLES if keep_account or name != "account"]
         self._only: Stored | None = None
-        """First window, until a second one is added."""
+        """The first window, until a second one is added; then None."""
         self._run = RunNames()
         self._votes: list[Votes] = []
         self._tables: dict[str, list[pa.Table]] = {name: [] for name in self._names}
@@ -74,7 +75,7 @@ class Adding:
         self._segments: list[SegmentSums] = []
 
     def add(self, window: Stored) -> None:
-        """Add a window."""
+        """Add the statistics of a window."""
         if not self._votes and self._only is None:
             self._only = window
             return
@@ -101,12 +102,13 @@ class Adding:
         self._segments = [summed_segments(self._segments)]
 
     def stored(self) -> Stored | None:
-        """Sum of the windows; None if none was added."""
+        """Sum of all windows added; None if no window was."""
         return self._summed()[0]
 
     def _summed(self) -> tuple[Stored | None, Column]:
-        """(sum of the windows or None, [sites] part of each). Votes are ordered by part if several were
-        added."""
+        """(sum of all windows or None; [sites] part, see `site_parts`, of each site).
+
+        Votes are sorted by part if several windows were added."""
         if self._only is not None:
             votes, tables = self._only.votes.compact(), self._only.tables
             only = self._only._replace(votes=votes, tables={name: tables[name] for name in self._names})
@@ -128,8 +130,9 @@ class Adding:
         return stored, parts
 
     def added(self, folder: Callable[[], Path]) -> Added | None:
-        """Sum of the windows as `Added`; None if none was added. Many votes are spilled to the scratch
-        `folder`."""
+        """Sum of all windows as `Added`; None if no window was added.
+
+        folder: returns the scratch folder to which votes are written if they are many."""
         stored, parts = self._summed()
         if stored is None:
             return None
@@ -144,7 +147,7 @@ class Adding:
 
 @dataclass(slots=True)
 class Gathering:
-    """Accumulator of slots while they are read."""
+    """Collects the slots of all samples while they are read."""
 
     run: RunNames
     scratch: Scratch = field(default_factory=Scratch)
@@ -152,14 +155,14 @@ class Gathering:
     votes: list[OneSlotVotes] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=lambda: {name: [] for name in _TABLES})
     folded: set[FoldedNames] = field(default_factory=set)
-    """Names that were folded in single windows."""
+    """Components whose names were folded (ids replaced by `#`) in any window."""
     segments: dict[int, list[SegmentSums]] = field(default_factory=dict)
-    """Sample -> counts by attribute values, one entry a slot."""
+    """Index of a sample -> numbers of requests by attribute value, one entry per slot."""
     most_votes: int | None = None
-    """Maximum number of votes held as a table; None: MOST_VOTES."""
+    """Maximum number of rows of `votes` held as a table; more are held in compact form. None: MOST_VOTES."""
 
     def add(self, added: Added, sample: int) -> None:
-        """Add a slot."""
+        """Add a slot of sample number `sample`."""
         codes = self.run.taken_in(added.names)
         self.folded.update(added.folded)
         self.slots.append(replace(added.slot, sample=sample))
@@ -169,7 +172,9 @@ class Gathering:
             self.tables[name].append(recoded(name, columns, codes._asdict()))
 
     def add_silent(self, slot: Slot) -> None:
-        """Add a stretch without requests: to the last summed slot before it, else as a slot."""
+        """Add a recorded interval without requests.
+
+        It becomes part of the last slot before it that sums several windows, or else a separate slot."""
         mine = [
             at
             for at, other in enumerate(self.slots)
@@ -183,11 +188,11 @@ class Gathering:
         self.slots[last] = replace(self.slots[last], watched=watched)
 
     def gathered(self, n_blocks: int | None = None) -> Gathered:
-        """Slots read so far, ordered by sample and time.
+        """All slots added so far, sorted by sample and time.
 
-        n_blocks: the first sample's slots are grouped into so many blocks to estimate noise
-        (`blocks_of_slots`), and the votes of a block are all put in its first slot: no test needs them by
-        slot.
+        n_blocks: number of blocks into which the first sample's slots are grouped to estimate noise
+        (`blocks_of_slots`). All votes of a block are put into its first slot, as no test needs them by slot.
+        None: each slot keeps its votes.
         """
         order = sorted(
             range(len(self.slots)), key=lambda at: (self.slots[at].sample, self.slots[at].start_ns)
@@ -219,21 +224,21 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """All slots of a run, sorted."""
+    """Slots of samples, sorted by sample and time, with the sums of each slot."""
 
     run: RunNames
     names: Names
-    """Names numbered so far in the run."""
+    """All names of the run so far; numbers in `votes` and `tables` refer to them."""
     slots: tuple[Slot, ...]
     votes: SlotVotes
     tables: Mapping[str, pa.Table]
     folded: tuple[FoldedNames, ...]
     segments: Mapping[int, SegmentSums]
-    """Sample -> counts by attribute values."""
+    """Index of a sample -> numbers of requests by attribute value."""
     most_votes: int | None = None
 
     def beside(self, other: Gathered) -> Gathered:
-        """Append the slots of `other`, read later in the same run."""
+        """Append the slots of `other`, which must have been read later with the same `run`."""
         n = len(self.slots)
         slots = n + np.arange(len(other.slots))
         return Gathered(
@@ -251,7 +256,10 @@ class Gathered:
         )
 
     def profile(self, most_names: int | None = None) -> Profile:
-        """Make the profile. Folded names stay folded; more are if there are over `most_names`."""
+        """The slots as a profile.
+
+        Names that are folded in any window are folded in all; components with more than `most_names` names
+        are folded, too (None: no limit)."""
         most = MOST_VOTES if self.most_votes is None else min(MOST_VOTES, self.most_votes)
         large = self.votes.n_rows > most
         votes = SCHEMAS["votes"].empty_table() if large else self.votes.table()
@@ -265,16 +273,16 @@ class Gathered:
 
 
 def _ordered(name: str, parts: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate rows of several slots; sorted by key if at most MOST_ROWS."""
+    """Concatenate rows of table `name` from several slots; sorted by key if they are at most MOST_ROWS."""
     rows = pa.concat_tables([SCHEMAS[name].empty_table(), *parts])
     return rows if rows.num_rows > MOST_ROWS else summed(name, [rows])
 
 
 def blocks_of_slots(n_slots: int, n_blocks: int) -> I8:
-    """[slots] block of each slot of a sample; blocks are of about equal size."""
+    """int64[n_slots]: block of each slot of a sample, for `n_blocks` blocks of about equally many slots."""
     return np.arange(n_slots) * min(n_blocks, n_slots) // max(n_slots, 1)
 
 
 def _in_slots(name: str, table: pa.Table, slots: I8) -> pa.Table:
-    """Renumber the slots of a table; slots: [old number] new."""
+    """Renumber the slots in table `name`. slots: int64[old numbers], new number of each."""
     return recoded(name, columns_of(table), {"slot": slots})

@@ -1,11 +1,11 @@
-"""Cut a history into blocks: each is one noise sample, as long as the compared samples if that leaves enough.
+"""Cut a history into blocks, each of which is one sample of the system's normal variation.
 
-Differences between blocks show the system's normal variation. By how much two means differ by chance depends
-on the length of each, so a block should be as long as the shortest sample; if that leaves too few blocks to
-estimate a spread, blocks are shorter, down to a window; if it leaves more than there are sample codes, they
-are longer. Cuts lie on window bounds, because statistics are kept by window; blocks of six hours or longer
-are whole quarters of a UTC day, because sums of windows are kept by quarter. If whole days are compared,
-blocks are days: with parts of days the daily cycle would count as noise.
+Differences between blocks show normal variation. By how much two means differ by chance depends on the length
+of the periods, so a block should be as long as the shortest compared sample. If that gives too few blocks to
+estimate a spread, blocks are shorter, at least a window; if it gives more blocks than `MOST_BLOCKS`, they are
+longer. Cuts are at window bounds, because statistics are stored by window; blocks of six hours or longer are
+whole quarters of a UTC day, because sums of windows are stored by quarter. If whole days are compared, blocks
+are days: with parts of days the daily cycle would count as noise.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from schemas.ranges import overlap, total_ns, united
 from schemas.windows import Window
 
 MOST_BLOCKS: Final = 120
-"""Maximum number of blocks of a history. A sample's code is one byte: 256, less the compared samples. A
-spread estimated from 120 blocks is known to 6 % (1 / sqrt(2 * 120)); more would only cost."""
+"""Maximum number of blocks of a history. A sample index has one byte, so 256 samples are possible; but a
+spread estimated from 120 blocks is accurate to 6 % (1 / sqrt(2 * 120)), and more blocks would only cost."""
 MOST_OF_REFERENCE: Final = 64
-"""Maximum number of blocks a reference is cut into."""
+"""Maximum number of blocks into which a reference is cut."""
 LEAST_BLOCKS: Final = 12
-"""Minimum number of blocks wanted: below that a spread is known to 20 % at best, and an envelope trimmed by a
-tenth is the whole range."""
+"""Wanted minimum number of blocks: with fewer a spread is accurate to 20 % at best, and an envelope that
+leaves out a tenth of the blocks is the whole range."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Baseline periods, cut into blocks that serve as samples."""
+    """Baseline periods, cut into blocks, each of which is one sample."""
 
     blocks: tuple[tuple[LakePeriod, ...], ...]
-    """Blocks in time order, each one sample."""
+    """Periods of each block; blocks in time order."""
     left_out: tuple[Period, ...] = ()
-    """Ranges of the history left out because they are among the compared samples."""
+    """Compared samples that overlap the history, which were left out of it."""
 
     @property
     def samples(self) -> tuple[tuple[str, tuple[LakePeriod, ...]], ...]:
@@ -57,11 +57,11 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Range of the history in which every window has flows."""
+    """Part of the history in which every window has flows."""
 
     period: Period
     windows: tuple[Window, ...]
-    """Windows the range overlaps, adjacent, in time order."""
+    """Windows that `period` overlaps, adjacent, in time order."""
 
 
 def cut_history(
@@ -74,10 +74,11 @@ def cut_history(
 ) -> History:
     """Cut periods into blocks of a history, leaving out the compared samples.
 
-    calendar_ns: length of a calendar unit, e.g. a day; each unit is one block, in however many pieces, if at
-    least half of it is left, provided that makes `LEAST_BLOCKS`; 0: off. `periods` may overlap each other and
-    the samples; where a sample overlaps a range of the history, the sample's windows are left out. Unsealed
-    windows are skipped. Raises PeriodError if a range holds no window, or if nothing is left.
+    periods: of the history; may overlap each other and the samples. samples: compared samples, whose windows
+    are left out. most: maximum number of blocks. calendar_ns: length of a calendar unit, e.g. a day; each
+    unit of which at least half is left becomes one block, if that gives at least LEAST_BLOCKS blocks; 0: no
+    calendar units. Unsealed windows are skipped. Raises PeriodError if a period has no window, or if nothing
+    is left.
     """
     compared = [part for sample in samples for part in parts_of(sample)]
     ranges = [
@@ -107,7 +108,7 @@ def cut_history(
 
 
 def _without(period: Period, taken: Iterable[LakePeriod]) -> list[Period]:
-    """Parts of a period outside the windows of the samples in `taken`."""
+    """Parts of a period that no window of the samples in `taken` overlaps, in time order."""
     left = [period]
     for part in taken:
         first, past = (
@@ -121,7 +122,7 @@ def _without(period: Period, taken: Iterable[LakePeriod]) -> list[Period]:
 
 
 def _stretches(period: Period, windows: Sequence[Window]) -> list[_Stretch]:
-    """Parts of a period around runs of adjacent `windows`: gaps without flows are cut out."""
+    """Parts of a period without gaps: one for each run of adjacent `windows` (with flows)."""
     runs: list[list[Window]] = []
     for window in windows:
         if runs and runs[-1][-1].end_ns == window.start_ns:
@@ -138,7 +139,8 @@ def _stretch(period: Period, windows: Sequence[Window]) -> _Stretch:
 
 
 def _by_calendar(stretches: Sequence[_Stretch], length_ns: int) -> list[list[_Stretch]]:
-    """Calendar units of length_ns of which at least half is left, in time order; empty if length_ns is 0."""
+    """Blocks that are calendar units of `length_ns`, of which at least half is left, in time order; empty if
+    `length_ns` is 0."""
     found: dict[int, list[_Stretch]] = {}
     for stretch in stretches if length_ns else ():
         for number, windows in groupby(stretch.windows, lambda window: window.start_ns // length_ns):
@@ -151,7 +153,7 @@ def _by_calendar(stretches: Sequence[_Stretch], length_ns: int) -> list[list[_St
 
 
 def _block_ns(stretches: Sequence[_Stretch], wanted_ns: int, most: int) -> int:
-    """Length of a block, ns; see the module."""
+    """Length of a block, ns: `wanted_ns`, made shorter or longer for LEAST_BLOCKS to `most` blocks."""
     window_ns = min(stretch.windows[0].length_ns for stretch in stretches)
     longest = max(stretch.period.end_ns - stretch.period.start_ns for stretch in stretches)
     length = _of_quarters(max(window_ns, wanted_ns), window_ns)
@@ -165,12 +167,12 @@ def _block_ns(stretches: Sequence[_Stretch], wanted_ns: int, most: int) -> int:
 
 
 def _has_quarters(length_ns: int, window_ns: int) -> bool:
-    """True if a block is at least a quarter of a day and windows divide a quarter."""
+    """True if a block is at least 6 hours (a quarter of a day) long and windows divide 6 hours evenly."""
     return length_ns >= QUARTER_NS and QUARTER_NS % window_ns == 0
 
 
 def _of_quarters(length_ns: int, window_ns: int) -> int:
-    """Round a length down to whole quarters of a day, if `_has_quarters`."""
+    """Length of a block, ns, rounded down to a multiple of 6 hours if `_has_quarters`."""
     return length_ns - length_ns % QUARTER_NS if _has_quarters(length_ns, window_ns) else length_ns
 
 
@@ -180,7 +182,8 @@ def _n_blocks(stretch: _Stretch, block_ns: int) -> int:
 
 
 def _cut(stretch: _Stretch, block_ns: int) -> list[_Stretch]:
-    """Cut a stretch into parts of about equal length, at window bounds, or at quarters if `_has_quarters`."""
+    """Cut a part of the history into parts of about `block_ns`, at window bounds, or at quarters of a UTC day
+    if `_has_quarters`."""
     period, windows = stretch.period, stretch.windows
     start = np.array([window.start_ns for window in windows], dtype=np.int64)
     of_quarters = _has_quarters(block_ns, windows[0].length_ns)
@@ -192,34 +195,34 @@ def _cut(stretch: _Stretch, block_ns: int) -> list[_Stretch]:
 
 
 def _joined(pieces: Sequence[_Stretch], most: int) -> list[list[_Stretch]]:
-    """Merge neighbouring pieces into at most `most` blocks."""
+    """Merge consecutive pieces into at most `most` blocks with about equally many pieces."""
     n = min(most, len(pieces))
     bounds = [len(pieces) * place // n for place in range(n + 1)]
     return [[*pieces[first:past]] for first, past in pairwise(bounds)]
 
 
 def reference_blocks(reference: Sample, history: Sequence[Sample]) -> int:
-    """Number of blocks in a reference, each about as long as one of the history."""
+    """Number of blocks into which to cut the reference, so that they are about as long as the history's."""
     usual = float(np.median([sample.length_ns for sample in history]))
     return max(1, min(MOST_OF_REFERENCE, round(reference.length_ns / max(usual, 1))))
 
 
 StatisticsUse = Literal["auto", "never", "history", "all"]
-"""Samples read from kept statistics instead of requests: large ones (`auto`), none, the history, or all."""
+"""Which samples to read from stored statistics instead of requests; `auto`: samples with many requests."""
 NamedSamples = Sequence[tuple[str, tuple[LakePeriod, ...]]]
-"""(name, periods) of samples that share no instant."""
+"""(name, periods) of each sample; samples do not share requests."""
 
 MOST_HISTORY: Final = 50_000
-"""Maximum number of requests of a history loaded as requests: one second of refining. They are refined
-together with the samples, which helps windows of few requests; windows of more get the same result alone (0
-of 99,000 call patterns differed at 580 requests a window, 0.3 % at 130)."""
+"""Maximum number of requests of a history to be loaded as requests (one second of refining). They are refined
+together with the samples, which makes a difference only for windows with few requests: 0 of 99,000 call
+patterns differed at 580 requests per window, 0.3 % at 130."""
 MOST_REQUESTS: Final = 2_000_000
-"""Maximum number of requests of the samples loaded as requests: at 30 nodes about 8 GB of refined matrices
-and their source."""
+"""Maximum number of requests of the samples to be loaded as requests: about 8 GB of memory at 30 nodes per
+request."""
 
 
 class Read(NamedTuple):
-    """Compared samples, and the history."""
+    """Compared samples and their history (None: no history), as requests or statistics."""
 
     compared: ComparedSamples
     history: ComparedSamples | None
@@ -237,9 +240,10 @@ def read_samples(
 ) -> Read:
     """Read samples as requests or as statistics, depending on their size.
 
-    can_use: True if the methods work on statistics; if not, `auto` never uses them. workers: processes for
-    reading statistics. most_bytes: memory for requests; if they need more, statistics are read, window by
-    window. Raises as `load_population` and `gathered`, and ConfigError if requests are needed and do not fit.
+    use: which samples to read as statistics. can_use: True if the chosen methods work on statistics; False:
+    `auto` reads requests. workers: maximum number of processes for reading statistics. most_bytes: memory for
+    requests, None: no limit; if requests need more, statistics are read, window by window. Raises as
+    `load_population` and `gathered`, and ConfigError if requests must be read and do not fit.
     """
     large = can_use and use == "auto"
     over, over_with_history = _too_large(compared, history, most_bytes)
@@ -276,7 +280,8 @@ def read_samples(
 
 
 def _too_large(compared: NamedSamples, history: NamedSamples, most_bytes: int | None) -> tuple[bool, bool]:
-    """(samples exceed `most_bytes`, samples and history together do)."""
+    """(True if the requests of the compared samples need more than `most_bytes` of memory, True if the
+    requests of samples and history together do)."""
     if most_bytes is None:
         return False, False
     alone, both = (
@@ -299,8 +304,10 @@ def _does_not_fit(
 
 
 def _windows_a_slot(compared: NamedSamples, history: NamedSamples) -> int:
-    """Number of compared windows to add up per slot: with a history at most the windows of one of its blocks,
-    and so few that each sample has LEAST_BLOCKS slots; else 1."""
+    """Number of windows of the compared samples to add up per slot; 1 without a history.
+
+    At most as many windows as the smallest block of the history has, and few enough for LEAST_BLOCKS slots
+    per sample."""
     if not history:
         return 1
     fewest, a_block = (
@@ -311,7 +318,7 @@ def _windows_a_slot(compared: NamedSamples, history: NamedSamples) -> int:
 
 
 def n_flows(samples: NamedSamples) -> int:
-    """Number of flows in the windows that the samples overlap."""
+    """Number of flows in all windows that the samples overlap; a shared window counts once."""
     parts = [part for _, parts in samples for part in parts]
     # A window that two samples touch (filters part them) counts once.
     flows = {
@@ -330,7 +337,7 @@ def _statistics(
     workers: int,
     most_bytes: int | None = None,
 ) -> ComparedSamples:
-    """Statistics of compared samples, or of blocks of a history (a_slot None), added up while reading."""
+    """Read samples as statistics. a_slot: windows per slot; None: one slot per sample, for a history."""
     tally = ProfileTally()
     found = gathered(
         [parts for _, parts in samples],

@@ -1,4 +1,4 @@
-"""Names in columns, as stored and numbered, so that 100,000 sites need no Python objects."""
+"""Names of a profile as columns, as they are stored, so that 100,000 sites need no Python objects."""
 
 from __future__ import annotations
 
@@ -14,32 +14,42 @@ from schemas.arrays import B1, I8
 
 @dataclass(frozen=True, slots=True)
 class NameColumns:
-    """Names of a profile; row `k` of each kind is the name numbered `k`."""
+    """Names of a profile as columns; row k of the columns of a kind of name is name number k."""
 
     component: pa.DictionaryArray
-    """component, point, callee: [operations], dictionary-encoded."""
+    """[operations]: component of each operation."""
     point: pa.DictionaryArray
+    """[operations]: point of each operation."""
     callee: pa.DictionaryArray
+    """[operations]: component that the operation calls, see `OperationName.callee`; empty for none."""
     caller: I8
-    """caller, operation, kind: [sites]."""
+    """int64[sites]: number of the calling operation; NO_CALLER (-1) for none."""
     operation: I8
+    """int64[sites]: number of the called operation."""
     kind: I8
+    """int64[sites]: value of `SiteKind` (call, step or point)."""
     above: I8
-    """above, path_site: [paths] path of the caller, and site."""
+    """int64[paths]: number of the caller's path; NO_CALLER (-1) for a root."""
     path_site: I8
+    """int64[paths]: number of the site of the path's last call."""
     n_patterns: int
+    """Number of call patterns; patterns without children have no row in `pattern`."""
     pattern: I8
-    """pattern, child, calls, awaited: [children] of all patterns, ordered by pattern: pattern number,
-    operation, number of calls, 1 if awaited."""
+    """int64[children of all patterns]: number of the call pattern that the child belongs to, ascending."""
     child: I8
+    """int64[children of all patterns]: number of the called operation."""
     calls: I8
+    """int64[children of all patterns]: number of calls, a power of two."""
     awaited: I8
+    """int64[children of all patterns]: 1 if the caller waits for the calls, else 0."""
     roots: pa.StringArray
+    """[roots]: root types."""
     errors: pa.StringArray
+    """[errors]: error classes."""
 
     @property
     def many(self) -> dict[str, int]:
-        """Key column -> number of names of that kind."""
+        """Key column of a profile's tables (`site`, `path`, …) -> number of names of that kind."""
         return {
             "site": len(self.caller),
             "path": len(self.above),
@@ -49,7 +59,8 @@ class NameColumns:
         }
 
     def are_sound(self) -> bool:
-        """True if every number refers to a name, and each path comes after its caller's path."""
+        """Check data read from a file: True if every number refers to a name, values are in their ranges, and
+        each path has a higher number than its caller's path."""
         n_operations, n_sites = len(self.component), len(self.caller)
         kinds = [int(kind) for kind in SiteKind]
         at = np.arange(len(self.above))
@@ -73,7 +84,7 @@ def _within(number: I8, least: int, past: int | I8) -> B1:
 
 
 def name_columns(names: Names) -> NameColumns:
-    """Names in columns. O(names)."""
+    """Convert names from tuples to columns. O(names)."""
     component, point, callee = (
         pa.array([name[at] for name in names.operations], pa.string()).dictionary_encode() for at in range(3)
     )
@@ -105,7 +116,7 @@ def _columns(rows: object, n: int) -> list[I8]:
 
 
 def names_of(columns: NameColumns) -> Names:
-    """Names as tuples, from columns. O(names)."""
+    """Convert names from columns to tuples. O(names)."""
     kinds = [SiteKind(number) for number in range(len(SiteKind))]
     bounds = np.searchsorted(columns.pattern, np.arange(columns.n_patterns + 1)).tolist()
     children = list(

@@ -1,7 +1,8 @@
 """Keys of names: 64-bit hashes, the same in every window, so that sums of any windows can be joined by key.
 
-Each word is hashed once (`stitch.columnar.hashing`); keys of compound names are computed from the hashes by
-array arithmetic. Among a million names two collide with probability 3e-8; such a window is not stored.
+Each text is hashed once (`stitch.columnar.hashing`); keys of compound names are computed from the hashes by
+array arithmetic. Among a million names two collide with probability 3e-8; a file with a collision is rejected
+when it is read.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from schemas.arrays import I8, U8
 from stitch.columnar.hashing import hash_dictionary, hash_word, hash_words, mix
 
 _NONE: Final = np.uint64(hash_word(None))
-"""Hash in place of a missing caller or parent path."""
+"""Hash that stands for a missing caller or a missing path of the caller."""
 
 
 class NameKeys(NamedTuple):
-    """Keys by kind of name; element `k` is the key of name number `k`."""
+    """64-bit keys of names, one int64 array per kind of name; element k is the key of name number k."""
 
     operation: I8
     site: I8
@@ -31,7 +32,7 @@ class NameKeys(NamedTuple):
 
 
 def name_keys(names: NameColumns) -> NameKeys:
-    """Keys of all names. O(names and words)."""
+    """Keys of all names of a profile. O(names + distinct texts)."""
     operation = mix(hash_dictionary(names.component))
     for words in (names.point, names.callee):
         operation = mix(operation ^ hash_dictionary(words))
@@ -48,7 +49,9 @@ def name_keys(names: NameColumns) -> NameKeys:
 
 
 def _patterns(names: NameColumns, operation: U8) -> U8:
-    """[patterns] order-independent hash of the children."""
+    """uint64[patterns]: key of each call pattern, independent of the order of its children.
+
+    operation: uint64[operations], keys."""
     child = mix(operation[names.child] + names.calls.astype(np.uint64))
     child = mix(child + names.awaited.astype(np.uint64))
     total = np.zeros(names.n_patterns, dtype=np.uint64)
@@ -57,7 +60,9 @@ def _patterns(names: NameColumns, operation: U8) -> U8:
 
 
 def _paths(names: NameColumns, site: U8) -> U8:
-    """[paths] key of each path, computed level by level from its parent's."""
+    """uint64[paths]: key of each path, computed from the caller's path level by level.
+
+    site: uint64[sites], keys."""
     found = np.full(len(names.above) + 1, _NONE, dtype=np.uint64)
     left, above = np.arange(len(names.above)), names.above
     is_known = np.zeros(len(found), dtype=np.bool_)

@@ -1,7 +1,7 @@
-"""Names of sites: operations, calls of one operation by another, calling paths and call patterns.
+"""Names in a profile: operations, sites (calls of one operation by another), calling paths, call patterns.
 
-A `NameBook` numbers them while graphs are read; the result is a `Names`: plain tuples that can be stored,
-compared and joined with another profile's.
+A `NameBook` numbers names while graphs are read. The result is a `Names`: plain tuples that can be stored,
+compared and joined with the names of another profile.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from analyze.population import Graph
 from schemas.arrays import I8
 
 NO_CALLER: Final = -1
+"""Number in place of the caller's operation or path if there is no caller."""
 MOST_DEPTH: Final = 32
-"""Deepest call distinguished by its path; deeper ones only by their operation."""
+"""Maximum depth at which calls are distinguished by their calling path; deeper calls only by their site."""
 
 
 class OperationName(NamedTuple):
-    """Name of a span's or activity record's work, with the callee if the span waits for one remote call."""
+    """Name of a span's or activity record's operation, with the callee for the client side of a call."""
 
     component: str
     point: str
     callee: str = ""
-    """Component called, if the span is the caller's side of one remote call; else empty."""
+    """Component called, if the span is the client side of a remote call (several are joined by `+`); else
+    empty."""
 
     @property
     def what(self) -> str:
-        """`point[ -> callee]`."""
+        """`point[ -> callee]`, for display."""
         return f"{self.point} -> {self.callee}" if self.callee else self.point
 
     @property
@@ -41,7 +43,7 @@ class OperationName(NamedTuple):
 
 
 class SiteKind(IntEnum):
-    """Kind of a site."""
+    """Kind of a site: call between spans, or step or point of activity records."""
 
     CALL = 0
     """Spans: calls of an operation by a calling operation."""
@@ -52,29 +54,34 @@ class SiteKind(IntEnum):
 
 
 class SiteName(NamedTuple):
-    """A site; operations by number."""
+    """Call site: calls of one operation by another; for activity records a step or a point."""
 
     caller: int
-    """Operation of the caller (for a step: its start); NO_CALLER for a root or a point."""
+    """Number of the calling operation (for a step: of the point where it begins); NO_CALLER for a root or a
+    point."""
     operation: int
+    """Number of the called operation; for a step of the point where it ends, for a point of the point."""
     kind: SiteKind
 
 
 class PathName(NamedTuple):
-    """A place in the calling context of a root type, direct recursion collapsed."""
+    """Calling path: the sites from the root to a call; direct recursion counts as one call."""
 
     above: int
-    """Path of the caller; NO_CALLER for the root."""
+    """Number of the caller's path; NO_CALLER for the root."""
     site: int
+    """Number of the site of the path's last call."""
 
 
 class Child(NamedTuple):
-    """Entry of a call pattern: an operation, with how many calls of it."""
+    """Entry of a call pattern: a called operation with the number of its calls."""
 
     operation: int
+    """Number of the called operation."""
     calls: int
-    """Number of calls, rounded up to a power of two, so that 3 and 4 children are one pattern."""
+    """Number of calls, rounded up to a power of two, so that 3 and 4 calls give the same pattern."""
     awaited: bool
+    """True if the caller waits for the calls."""
 
     @property
     def least(self) -> int:
@@ -83,14 +90,14 @@ class Child(NamedTuple):
 
 
 CallPattern = tuple[Child, ...]
-"""Children of a call, sorted."""
+"""Call pattern of a call: the operations that it calls, sorted, with the number of calls of each."""
 PatternRank = tuple[int, tuple[tuple[OperationName, int, bool], ...]]
-"""Sort key of patterns: (-number of children, their names)."""
+"""Sort key of call patterns: (-number of calls, sorted (operation, calls, awaited) of the children)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of a profile; its tables hold indices into these."""
+    """Names of a profile; the number of a name in the profile's tables is its index here."""
 
     operations: tuple[OperationName, ...] = ()
     sites: tuple[SiteName, ...] = ()
@@ -99,24 +106,26 @@ class Names:
     roots: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     unrecorded: Mapping[int, str] = field(default_factory=dict, compare=False)
-    """Operation -> component it calls that recorded nothing there; not part of the name."""
+    """Number of an operation -> component that it calls but that recorded no span there."""
 
     def callee(self, operation: int) -> str:
-        """Component an operation calls, recorded or not; empty for none."""
+        """Component that the operation with this number calls, recorded or not; empty for none."""
         return self.operations[operation].callee or self.unrecorded.get(operation, "")
 
     def operation(self, site: int) -> OperationName:
-        """Operation of a site (the callee)."""
+        """Called operation of site number `site`."""
         return self.operations[self.sites[site].operation]
 
     def caller(self, site: int) -> OperationName | None:
-        """Operation that calls at a site; None without a caller."""
+        """Calling operation of site number `site`; None without a caller."""
         caller = self.sites[site].caller
         return None if caller == NO_CALLER else self.operations[caller]
 
     def called(self, name: Callable[[OperationName], OperationName], root: Callable[[str], str]) -> Names:
-        """Rename operations and root types, order kept. Names that become equal get one number from a later
-        numbering; in a call pattern they become one child."""
+        """Rename operations and root types by the functions `name` and `root`; numbers do not change.
+
+        Operations that become equal keep separate numbers (a later numbering, as in `joined`, merges them),
+        except in call patterns, where they become one child."""
         operations = tuple(map(name, self.operations))
         first = {one: at for at, one in reversed([*enumerate(operations)])}
         patterns = tuple(
@@ -128,22 +137,22 @@ class Names:
 
 @dataclass(slots=True)
 class NameBook:
-    """Numbers names in the order in which they are first asked for."""
+    """Assigns numbers to names, in the order of first use."""
 
     operations: Numbering[OperationName] = field(default_factory=Numbering)
     sites: Numbering[tuple[int, int, int]] = field(default_factory=Numbering)
-    """(caller, operation, kind) -> number; integer tuples are faster than SiteName."""
+    """(caller, operation, kind) of a site -> number; integer tuples are faster than SiteName."""
     paths: Numbering[tuple[int, int]] = field(default_factory=Numbering)
     patterns: Numbering[CallPattern] = field(default_factory=Numbering)
     _seen: dict[tuple[tuple[int, bool], ...], int] = field(default_factory=dict)
-    """Children in call order -> number of their pattern."""
+    """Cache: (operation, awaited) of all children in the order of the calls -> number of the pattern."""
     roots: Numbering[str] = field(default_factory=Numbering)
     errors: Numbering[str] = field(default_factory=Numbering)
     _ranks: dict[int, PatternRank] = field(default_factory=dict)
-    """Pattern -> rank, cached."""
+    """Cache: number of a pattern -> sort key, see `most_common`."""
 
     def pattern(self, children: Sequence[tuple[int, bool]]) -> int:
-        """Number of the pattern of (operation, awaited) children, in any order."""
+        """Number of a call's pattern. children: (operation, awaited) of each call, in any order."""
         came = tuple(children)
         number = self._seen.get(came)
         if number is None:
@@ -151,9 +160,9 @@ class NameBook:
         return number
 
     def most_common(self, patterns: Sequence[int]) -> int:
-        """Most frequent pattern; ties: most children, then first by names.
+        """Most frequent of the pattern numbers; ties: the most children, then the first by names.
 
-        By names, not by number: two profiles must agree, and each numbers patterns in its order of arrival.
+        Not by number: two profiles must agree, and each numbers patterns in the order of first use.
         """
         if patterns.count(patterns[0]) == len(patterns):
             return patterns[0]
@@ -170,7 +179,7 @@ class NameBook:
         return self._ranks[pattern]
 
     def names(self) -> Names:
-        """Names numbered so far."""
+        """All names numbered so far, as a `Names`."""
         return Names(
             tuple(self.operations),
             tuple(SiteName(caller, operation, SiteKind(kind)) for caller, operation, kind in self.sites),
@@ -182,7 +191,9 @@ class NameBook:
 
 
 def counted(children: Iterable[tuple[int, bool, int]]) -> CallPattern:
-    """Make a pattern from (operation, awaited, calls); calls of equal (operation, awaited) are added up."""
+    """Call pattern of children given as (operation, awaited, calls).
+
+    Calls of equal (operation, awaited) are added up; sums are rounded up to powers of two."""
     counts: dict[tuple[int, bool], int] = {}
     for operation, awaited, n in children:
         counts[operation, awaited] = counts.get((operation, awaited), 0) + n
@@ -194,7 +205,7 @@ def counted(children: Iterable[tuple[int, bool, int]]) -> CallPattern:
 
 
 def reached(nexts: Mapping[int, Collection[int]], begin: Iterable[int]) -> set[int]:
-    """Numbers reachable from `begin` by one or more steps in `nexts`."""
+    """Nodes of a graph reachable from `begin` by one or more edges. nexts: node -> successors."""
     seen, left = set[int](), list(begin)
     while left:
         new = set(nexts.get(left.pop(), ())) - seen
@@ -204,7 +215,7 @@ def reached(nexts: Mapping[int, Collection[int]], begin: Iterable[int]) -> set[i
 
 
 class Recoding(NamedTuple):
-    """Old number -> new number, one array per kind of name."""
+    """New numbers of names: for each kind of name, int64[old numbers] new number."""
 
     site: I8
     path: I8
@@ -217,33 +228,36 @@ ARROW = " -> "
 
 
 class PartName(NamedTuple):
-    """Name of a graph's edge, or of a site."""
+    """Display name of an edge of a graph, or of a site."""
 
     source: str
-    """Node at which the edge begins; for a call the call itself."""
+    """Name of the node or point at which the edge or step begins; for a call its operation."""
     target: str
-    """Node at which the edge ends; empty for a call."""
+    """Name of the node or point at which the edge or step ends; empty for a call."""
     src: int
+    """Position in the graph of the edge's first node; -1 for a site."""
     dst: int
-    """src, dst: positions in the graph; -1 for a site."""
+    """Position in the graph of the edge's second node; -1 for a site."""
     site: int
-    """Number of the site; -1 if several."""
+    """Number of the site; -1 for an edge that has several sites."""
 
     @property
     def text(self) -> str:
-        """`a/x -> b/y`, or `a/x`; marker patterns are matched against it."""
+        """`a/x -> b/y` for an edge or step, `a/x` for a call; marker patterns are matched against it."""
         return f"{self.source}{ARROW}{self.target}" if self.target else self.source
 
 
 def edge_name(graph: Graph, edge: int, site: int) -> PartName:
-    """Name an edge by its nodes, without hosts, so that it is the same on every machine."""
+    """Name of edge number `edge` of a graph, from its nodes without hosts, so that it is the same on every
+    host. site: number of the edge's site."""
     src, dst = (int(position) for position in graph.edges[edge])
     before, after = (graph.nodes[position]._replace(host="").text for position in (src, dst))
     return PartName(before, after, src, dst, site)
 
 
 def site_name(site: int, names: Names) -> PartName:
-    """Name a site: for records the step between two points; for spans the callee, whoever calls it."""
+    """Name of site number `site`: for a step its two points; for a call the called operation, without the
+    caller."""
     name = names.sites[site]
     operation = names.operation(site).text
     caller = names.caller(site)
@@ -253,6 +267,6 @@ def site_name(site: int, names: Names) -> PartName:
 
 
 def caller_name(site: int, names: Names) -> str | None:
-    """Name of the caller of a call; None for a step, or the root."""
+    """Name of the operation that calls at site number `site`; None for a root, step or point."""
     caller = names.caller(site) if names.sites[site].kind == SiteKind.CALL else None
     return None if caller is None else caller.text

@@ -1,4 +1,4 @@
-"""Estimate the memory for refining and profiling requests from the footers of their files."""
+"""Estimate, from the footers of Parquet files, the memory needed to refine and profile requests."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ from analyze.scope import LakePeriod
 from stitch.lake.encoding import read_rows, still_at, unreadable
 
 BYTES_A_NODE: Final = 110
-"""Bytes per node of refined and profiled requests: 1.07 GB for 420,000 of 30 nodes, 0.69 GB for half as
-many."""
+"""Bytes of memory per node of refined and profiled requests (measured: 1.07 GB for 420,000 requests of 30
+nodes, 0.69 GB for half as many)."""
 BYTES_A_PARAMETER: Final = 100
-"""Bytes per row of parameters read as a whole: 1.2 GB for 11.5 million."""
+"""Bytes of memory per row of parameters, which are read as a whole (measured: 1.2 GB for 11.5 million)."""
 
 
 class NeededMemory(NamedTuple):
-    """Estimated bytes for requests, and for their parameters."""
+    """Estimated memory for the requests of periods and for their parameters."""
 
     requests: int
+    """Bytes for refining and profiling the requests."""
     parameters: int
+    """Bytes for the table of parameters."""
 
 
 def needed_memory(parts: Iterable[LakePeriod]) -> NeededMemory:
-    """Estimate what periods need; a window counts once, and of one that a period cuts the requests within.
-    Filters leave nothing out, and parameters of a window are read as a whole.
+    """Estimate the memory for the requests of periods.
 
-    Reads footers: 0.2 ms a file, and start times of windows that are cut. Raises LakeError where a file
-    cannot be read.
+    A window that several periods overlap counts once; of a window cut by a period's bounds the requests
+    inside the period count. Filters are ignored, and the parameters of a window are always read as a whole.
+
+    Reads the footer of each file (0.2 ms), and the start times of requests in cut windows. Raises LakeError
+    if a file cannot be read.
     """
     nodes: dict[Path, int] = {}
     shares: dict[tuple[Path, int, int], float] = {}
@@ -60,7 +64,7 @@ def _nodes(metadata: pq.FileMetaData) -> int:
 
 
 def _share(part: LakePeriod, path: Path) -> float:
-    """Share of a file's requests that begin in a period."""
+    """Share in [0, 1] of the requests in file `path` that begin within the period of `part`."""
     if part.has_whole_windows:
         return 1.0
     start_ns = read_rows(path, ["start_ns"], lake=part.lake, name=part.name_of(path))["start_ns"].to_numpy()

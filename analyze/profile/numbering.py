@@ -1,8 +1,7 @@
-"""Number the names of many files consistently: equal names get one number, whatever their number in each
-file.
+"""Number the names of many statistics files consistently: a name has one number for all files read in a run.
 
-All by array operations: a window of 100,000 sites is renumbered in a few hundredths of a second, and Python
-objects are made once, at the end.
+Only array operations are used: a window of 100,000 sites is renumbered in a few hundredths of a second, and
+Python objects are made once, at the end.
 """
 
 from __future__ import annotations
@@ -20,17 +19,18 @@ from schemas.arrays import I8
 
 @dataclass(slots=True)
 class Keys:
-    """Integer keys, numbered in order of first appearance."""
+    """Numbers for integer keys, in order of first appearance."""
 
     ordered: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """ordered, number: the keys, ascending, and the number of each."""
+    """int64[keys]: the known keys, ascending."""
     number: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """int64[keys]: the number of each key in `ordered`."""
 
     def __len__(self) -> int:
         return len(self.ordered)
 
     def numbers(self, keys: I8) -> I8:
-        """[keys] number of each key; new keys are added. O(keys log known)."""
+        """int64[keys]: number of each key; unknown keys are added. O(keys log known keys)."""
         at = np.searchsorted(self.ordered, keys)
         known = self.ordered.take(at, mode="clip") == keys if len(self) else np.zeros(len(keys), np.bool_)
         if not known.all():
@@ -45,7 +45,7 @@ class Keys:
         return found
 
     def keys(self) -> I8:
-        """[numbers] the key of each number."""
+        """int64[numbers]: key by number, that is in order of first appearance."""
         found = np.empty_like(self.ordered)
         found[self.number] = self.ordered
         return found
@@ -53,12 +53,13 @@ class Keys:
 
 @dataclass(slots=True)
 class Texts:
-    """Texts, numbered in order of first appearance."""
+    """Numbers for texts, in order of first appearance."""
 
     known: pa.StringArray = field(default_factory=lambda: pa.array([], pa.string()))
+    """Texts by number."""
 
     def numbers(self, texts: pa.StringArray | pa.DictionaryArray) -> I8:
-        """[texts] number of each text; new texts are added."""
+        """int64[texts]: number of each text; unknown texts are added."""
         if isinstance(texts, pa.DictionaryArray):
             found: I8 = self.numbers(texts.dictionary)[texts.indices.to_numpy()]
             return found
@@ -74,30 +75,32 @@ _LOW = (1 << 32) - 1
 
 @dataclass(slots=True)
 class RunNames:
-    """Names of a run. Each kind's key is a pair of numbers, packed into 64 bits."""
+    """Numbering of the names in all statistics files that are read in one run.
+
+    The key of a compound name is a pair of numbers, (high 32 bits, low 32 bits) of an int64."""
 
     texts: Texts = field(default_factory=Texts)
     components: Keys = field(default_factory=Keys)
-    """(component, callee)"""
+    """Keys (number of the component's text, number of the callee's text)."""
     operations: Keys = field(default_factory=Keys)
-    """(number of the (component, callee) pair, point)"""
+    """Keys (number in `components`, number of the point's text)."""
     sites: Keys = field(default_factory=Keys)
-    """(caller + 1, operation and kind)"""
+    """Keys (calling operation + 1, called operation * 4 + kind)."""
     chains: Keys = field(default_factory=Keys)
-    """(parent chain + 1, site)"""
+    """Keys (number of the caller's chain + 1, site): a chain is a calling path, numbered callers first."""
     paths: Keys = field(default_factory=Keys)
-    """Chain of each path, in the order in which files name paths."""
+    """Keys: number in `chains` of each path; this numbers paths in the order in which files list them."""
     children: Keys = field(default_factory=Keys)
-    """(operation, calls and whether awaited)"""
+    """Keys (operation, calls * 2 + 1 if awaited)."""
     prefixes: Keys = field(default_factory=Keys)
-    """(prefix + 1, child): a pattern is a chain of children, as a path is one of sites."""
+    """Keys (number of the shorter prefix + 1, child): sorted children of a call pattern, up to this one."""
     patterns: Keys = field(default_factory=Keys)
-    """Prefix + 1 that ends with the last child; 0 if there is no child."""
+    """Keys: 1 + number in `prefixes` of all children of a call pattern; 0 if there are no children."""
     roots: Texts = field(default_factory=Texts)
     errors: Texts = field(default_factory=Texts)
 
     def taken_in(self, names: NameColumns) -> Recoding:
-        """Number the names of a file; returns its numbers -> the run's numbers."""
+        """Add the names of a file; returns the mapping from the file's numbers to the run's numbers."""
         component, callee = (self.texts.numbers(texts) for texts in (names.component, names.callee))
         pair = self.components.numbers(component << 32 | callee)
         operation = self.operations.numbers(pair << 32 | self.texts.numbers(names.point))
@@ -114,7 +117,8 @@ class RunNames:
         )
 
     def _paths(self, names: NameColumns, site: I8) -> I8:
-        """[paths] the run's number of each, level by level: a path's key contains its parent's."""
+        """int64[paths of the file]: the run's number of each path, computed from the root downwards, as the
+        key of a path contains the number of the caller's path. site: int64[sites of the file]."""
         found = np.full(len(names.above) + 1, NO_CALLER, dtype=np.int64)
         open_ = names.above == NO_CALLER
         done = np.zeros(len(found), dtype=np.bool_)
@@ -128,7 +132,8 @@ class RunNames:
         return self.paths.numbers(found[:-1])
 
     def _patterns(self, names: NameColumns, operation: I8) -> I8:
-        """[patterns] the run's number of each, child by child in the run's order of operations."""
+        """int64[patterns of the file]: the run's number of each call pattern. Children are sorted by the
+        run's numbers of operations. operation: int64[operations of the file]."""
         child = self.children.numbers(
             operation[names.child] << 32 | names.calls << 1 | names.awaited if len(operation) else names.child
         )
@@ -143,11 +148,11 @@ class RunNames:
         return self.patterns.numbers(prefix + 1)
 
     def names(self) -> Names:
-        """Names numbered so far. O(names)."""
+        """All names of the run so far, as tuples. O(names)."""
         return names_of(self.columns())
 
     def columns(self) -> NameColumns:
-        """Names numbered so far, in columns."""
+        """All names of the run so far, as columns."""
         operations, sites = self.operations.keys(), self.sites.keys()
         chains, path_at = self.chains.keys(), np.append(self.paths.keys().argsort(), NO_CALLER)
         paths = chains[self.paths.keys()]
@@ -176,7 +181,8 @@ class RunNames:
         return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32)), self.texts.known)
 
     def _children(self) -> tuple[I8, I8]:
-        """(pattern, child) of the children of all patterns, by pattern."""
+        """(int64[n] number of the pattern, int64[n] number in `children`) of the children of all patterns, by
+        ascending pattern."""
         prefixes = self.prefixes.keys()
         at = self.patterns.keys() - 1
         pattern = np.arange(len(at))

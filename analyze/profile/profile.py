@@ -1,8 +1,8 @@
-"""Profiles: sums and histograms over the sites of many requests, which can be added up.
+"""Profiles: sums and histograms by call site over many requests, which can be added up.
 
-A profile holds no request. It is divided into *slots* of time (windows, or blocks of windows), so that normal
-variation can be separated from a change; profiles of different windows can be joined. All tests of sites run
-on profiles, whether made from loaded requests or read from a lake's `stats/`.
+A profile holds no single requests. It is divided into *slots* of time (windows, or blocks of windows), so
+that normal variation can be separated from a change; profiles of different windows can be joined. All tests
+of sites run on profiles, whether computed from loaded requests or read from a lake's `stats/`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ if TYPE_CHECKING:
 Column = npt.NDArray[Any]
 
 PROFILE_VERSION: Final = 8
-"""Version of the meaning of a stored profile; profiles of other versions are made anew."""
+"""Version of the semantics of a stored profile; stored profiles of other versions are computed again."""
 
 OWN_TIME, OVERLAP, CALLS, STRETCH, TOTAL_TIME = 0, 1, 2, 3, 4
-"""Measures in `votes`, one value a request and site: mean own time of the site's calls (ns); mean overlap of
-their children * 2^16; number of calls * 2^16; stretch: time the children take together over the longest
-child's, mean, * 2^16; mean duration of the calls (ns), for readers of statistics, not used by tests."""
+"""Values of the column `measure` of `votes`; each request has one value per measure and site.
+
+OWN_TIME: mean self time of the site's calls, ns. OVERLAP: mean, over calls with several children, of the sum
+of the children's durations / the length of their union, * 2^16. CALLS: number of calls, * 2^16. STRETCH: mean
+of the length of the children's union / the longest child's duration, * 2^16. TOTAL_TIME: mean duration of the
+calls, ns; only for readers of stored statistics, no test uses it."""
 RATIO_SCALE: Final = 65536.0
-"""Factor applied to ratios and counts before binning."""
+"""Factor (2^16) applied to ratios and counts before binning, as bins are for integers."""
 
 _KEYS: Final = {
     "measure": pa.int8(),
@@ -70,42 +73,48 @@ TABLES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     # Requests by the site and class of their first failing node.
     "origins": (("root", "site", "error", "slot"), ("n", "w")),
 }
-"""Table -> (key columns, summed columns)."""
+"""Table of a profile -> (names of its key columns, names of its summed columns)."""
 
 SCHEMAS: Final = {
     name: pa.schema([*((key, _KEYS[key]) for key in keys), *((value, pa.float64()) for value in values)])
     for name, (keys, values) in TABLES.items()
 }
-"""Schema of each table of a profile; rows sorted by the key columns, keys unique."""
+"""Table of a profile -> schema; rows are sorted by the key columns, and keys are unique."""
 
 
 class Watched(NamedTuple):
-    """A stretch of time, with counts of its requests."""
+    """Interval of time whose requests were counted, usually a window."""
 
     start_ns: int
+    """Start of the interval, Unix ns."""
     end_ns: int
+    """End of the interval, exclusive, Unix ns."""
     n: float = 0.0
+    """Number of requests in the interval."""
     w: float = 0.0
-    """n, w: number of requests, and their weight."""
+    """Sum of the requests' weights."""
     first_ns: int = 0
+    """Start of the first request in the interval, Unix ns; 0 if there is none."""
     last_ns: int = 0
-    """first_ns, last_ns: start of the first and last request; 0 if there is none."""
+    """Start of the last request in the interval, Unix ns; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Interval of one sample."""
+    """Interval of time of one sample; a profile has separate sums for each slot."""
 
     sample: int
+    """Index of the sample."""
     start_ns: int
+    """Start of the interval, Unix ns."""
     end_ns: int
-    """start_ns, end_ns: half-open interval."""
+    """End of the interval, exclusive, Unix ns."""
     watched: tuple[Watched, ...] = ()
-    """Windows summed in this slot (itself if one); empty if no request was looked for."""
+    """Windows whose requests are summed in this slot; empty if requests were not counted yet."""
 
     @property
     def seconds(self) -> float:
-        """Watched time in seconds; the slot's length if nothing is watched."""
+        """Total length of the intervals in `watched`, s; length of the slot if `watched` is empty."""
         if self.watched:
             return sum(one.end_ns - one.start_ns for one in self.watched) / 1e9
         return (self.end_ns - self.start_ns) / 1e9
@@ -113,7 +122,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Sums and histograms of sites by slot; table columns as in SCHEMAS."""
+    """Sums and histograms by call site and slot of time; the tables have the columns of SCHEMAS."""
 
     names: Names
     slots: tuple[Slot, ...]
@@ -124,44 +133,49 @@ class Profile:
     responses: pa.Table
     origins: pa.Table
     folded: tuple[FoldedNames, ...] = ()
-    """Folded names."""
+    """Components whose names contain ids that were replaced by `#`, with the level of folding."""
     runs: SlotVotes | None = None
-    """Votes too many for a table; `votes` is empty then."""
+    """The rows of `votes` in compact form if they are too many for a table (`votes` is empty then); None:
+    they are in `votes`."""
 
     def tables(self) -> dict[str, pa.Table]:
-        """Name -> table; `runs` are converted to a table."""
+        """Table name -> table, for all names in SCHEMAS; `votes` is made from `runs` if these are set."""
         found = {name: getattr(self, name) for name in SCHEMAS}
         return found if self.runs is None else found | {"votes": self.runs.table()}
 
     def at_sites(self, table: str, column: str, slots: B1) -> F8:
-        """[sites] sums of a column of a table over slots. slots: [all slots] True for those to include."""
+        """float64[sites]: sum of a table's column over slots. slots: bool[slots], True to include a slot."""
         rows = getattr(self, table)
         inside = slots[rows["slot"].to_numpy()]
         return totals(rows["site"].to_numpy()[inside], rows[column].to_numpy()[inside], len(self.names.sites))
 
     def at_operations(self, table: str, column: str, slots: B1) -> F8:
-        """[operations] sums of a column of a table over slots, as `at_sites`."""
+        """float64[operations]: sum of a table's column over the sites of each operation and over slots.
+
+        slots: bool[slots], True to include a slot."""
         of = np.array([site.operation for site in self.names.sites], dtype=np.int64)
         return totals(of, self.at_sites(table, column, slots), len(self.names.operations))
 
     def responded(self, column: str, slots: B1) -> float:
-        """Sum of a column of `responses` over slots. slots: [all slots] True for those to include."""
+        """Sum of a column of `responses` over slots. slots: bool[slots], True to include a slot."""
         return float(self.responses[column].to_numpy()[slots[self.responses["slot"].to_numpy()]].sum())
 
     def votes_at(self, site: int) -> pa.Table:
-        """Votes of one site."""
+        """Rows of the table `votes` of site number `site`."""
         if self.runs is not None:
             return self.runs.of_sites(np.arange(len(self.names.sites)) == site).table()
         return self.votes.filter(pc.equal(self.votes["site"], site))
 
 
 def columns_of(table: pa.Table) -> dict[str, Column]:
-    """Column name -> array."""
+    """Mapping column name -> numpy array for the columns of a table."""
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
 def recoded(name: str, columns: Mapping[str, Column], codes: Mapping[str, I8]) -> pa.Table:
-    """Make a table with key columns renumbered; codes: key column -> [old number] new."""
+    """Table `name` of a profile from its columns, with key columns renumbered.
+
+    codes: key column -> int64[old numbers] new number; key columns that are absent keep their numbers."""
     arrays = [
         pa.array(codes[key][columns[key]].astype(columns[key].dtype) if key in codes else columns[key])
         for key in SCHEMAS[name].names
@@ -170,7 +184,7 @@ def recoded(name: str, columns: Mapping[str, Column], codes: Mapping[str, I8]) -
 
 
 def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate tables named `name`, add up rows of equal key, sort by key. O(rows log rows)."""
+    """Concatenate parts of table `name`, add up rows with equal keys, sort by key. O(rows log rows)."""
     keys, values = TABLES[name]
     rows = pa.concat_tables(parts) if parts else SCHEMAS[name].empty_table()
     if not rows.num_rows:
@@ -181,9 +195,10 @@ def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def joined(profiles: Sequence[Profile]) -> Profile:
-    """Join profiles; slots are numbered on from one to the next. O(rows log rows).
+    """Join profiles; the slots of each profile follow those of the profile before it. O(rows log rows).
 
-    A name folded in one profile is folded in all: a request with two of the merged names counts twice.
+    A component whose names are folded in one profile is folded in all. A request that has two names which
+    become equal counts twice.
     """
     before = [fold for profile in profiles for fold in profile.folded]
     folding = folding_of([profile.names for profile in profiles], before, None)

@@ -1,6 +1,6 @@
-"""Samples of a comparison, as loaded requests or as stored statistics.
+"""Samples of a comparison, either as loaded requests or as stored statistics.
 
-Both have summaries and a profile; methods that compare need not know which one it is.
+Both forms provide summaries and a profile, so methods of comparison need not distinguish them.
 """
 
 from __future__ import annotations
@@ -30,25 +30,27 @@ from schemas.report.report import SampleSummary
 from schemas.windows import NS_PER_US
 
 PAIR_SIZE: Final = 2
-"""Samples of a comparison of two periods."""
+"""Number of samples in a comparison of two periods: reference and problem."""
 
 
 @dataclass(frozen=True)
 class ComparedSamples:
-    """Samples to compare: loaded requests, or stored statistics."""
+    """Samples to compare, as loaded requests or as stored statistics."""
 
     population: Population
-    """Samples and their requests; no requests if the samples are statistics."""
+    """The samples with their requests; without requests if the samples were read as statistics."""
     kept: Profile | None = None
-    """Statistics, their slots fixed. Slot.sample is an index into `samples`."""
+    """Profile read from stored statistics, with fixed slots; `Slot.sample` is an index into `samples`. None:
+    the samples are loaded requests."""
     gathered: Gathered | None = None
-    """Windows that were read, if their names were numbered by a run."""
+    """Statistics of the windows from which `kept` was computed, to be joined with other samples of the same
+    `run`; None if the samples are loaded requests."""
     workers: int = 1
-    """Number of processes for work on statistics."""
+    """Maximum number of processes for tests on statistics."""
 
     @property
     def segments(self) -> tuple[SegmentSums, ...]:
-        """Counts of attribute segments, one entry a sample; empty without `gathered`."""
+        """Numbers of requests by attribute value, one entry per sample; empty if `gathered` is None."""
         if self.gathered is None:
             return ()
         return tuple(self.gathered.segments.get(at, NO_SEGMENTS) for at in range(len(self.samples)))
@@ -62,36 +64,41 @@ class ComparedSamples:
         gathered: Gathered | None = None,
         workers: int = 1,
     ) -> ComparedSamples:
-        """Make from statistics of samples; there are no example requests."""
+        """Samples as statistics, without requests. profile: with slots whose `sample` is an index into
+        `samples`."""
         nothing = Population((), {}, notes, samples, window_ns=window_ns, folded=profile.folded)
         return ComparedSamples(nothing, profile, gathered, workers)
 
     def noted(self, *before: str, after: Sequence[str] = ()) -> ComparedSamples:
-        """Add notes for the reader on how the samples were made, before or after the others."""
+        """Copy with additional notes on the samples for the report: `before` precede the existing notes,
+        `after` follow them."""
         notes = (*before, *self.population.notes, *after)
         return replace(self, population=replace(self.population, notes=notes))
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """The samples."""
+        """Names and periods of the samples, in order: reference, problem, …"""
         return self.population.samples
 
     def profiled(self, slots: Sequence[Slot], threshold_ns: float | None = None) -> Profiled:
-        """Return the stored profile, or make one by `slots`."""
+        """Profile of the samples: the stored one if there is one, else computed from requests by `slots`.
+
+        threshold_ns: see `profile_of`; ignored for a stored profile."""
         if self.kept is not None:
             return Profiled(self.kept, ())
         return profile_of(self.population, slots, threshold_ns)
 
     def has_requests(self, sample: int) -> bool:
-        """True if a sample has a request that tests may use."""
+        """True if sample number `sample` has at least one request that tests may use."""
         if self.kept is None:
             return self.population.has_requests(sample)
         return bool(_in_sample(self.kept, sample)[self.kept.responses["slot"].to_numpy()].any())
 
     def summaries(self) -> tuple[SampleSummary, ...]:
-        """Counts and response times of every sample, over all tested flows.
+        """Counts and response times of every sample, over the flows that tests use.
 
-        From statistics: quantiles from bins, to about 1 %; number of categories 0; excluded flows unknown.
+        For statistics, quantiles come from histogram bins (accurate to about 1 %), the number of categories
+        is 0, and no excluded flows are listed.
         """
         return tuple(
             _of_requests(self.population, sample, named)
@@ -102,8 +109,9 @@ class ComparedSamples:
 
     @cached_property
     def traffic(self) -> ComparedTraffic:
-        """Requests of the first two samples, the time recorded, and silences in it: by request, or from the
-        first and last request of each window. O(n log n)."""
+        """Numbers of requests of the first two samples, the recorded time, and silences (gaps without
+        requests) in it. For statistics, silences are found from the first and last request of each window.
+        O(n log n)."""
         return compared_traffic(
             [
                 population_traffic(self.population, sample)
@@ -115,13 +123,14 @@ class ComparedSamples:
 
 
 def samples_of(given: Population | ComparedSamples) -> ComparedSamples:
-    """Wrap a population; ComparedSamples are returned unchanged."""
+    """Wrap a population in `ComparedSamples`; return `ComparedSamples` unchanged."""
     return ComparedSamples(given) if isinstance(given, Population) else given
 
 
 def beside(one: ComparedSamples, other: ComparedSamples) -> Profile | None:
-    """Joint profile of two samples numbered by one run, `one` first; None if they were not, or names are
-    folded."""
+    """Joint profile of two sets of samples, the slots of `one` first.
+
+    None unless the names of both were numbered by the same `RunNames`, or if names of either are folded."""
     first, second = one.gathered, other.gathered
     if first is None or second is None or first.run is not second.run:
         return None
@@ -129,7 +138,7 @@ def beside(one: ComparedSamples, other: ComparedSamples) -> Profile | None:
 
 
 def _in_sample(profile: Profile, sample: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """[slots] True if the slot belongs to a sample."""
+    """bool[slots]: True if the slot belongs to sample number `sample`."""
     return np.array([slot.sample == sample for slot in profile.slots], dtype=np.bool_)
 
 

@@ -1,8 +1,9 @@
-"""Counts of requests by attribute value, stored with the statistics of a window.
+"""Numbers of requests by attribute value, stored with the statistics of a window.
 
-Rows are relations of `schemas.statistics`, keyed by hashes, so that windows can be added up by key. An
-attribute stored for a window has a row for each value, and one for all requests; without that row the window
-tells nothing about the attribute. Values are counted separately, not jointly.
+Rows are relations of `schemas.statistics`, keyed by hashes, so that windows can be added up by key. For each
+stored attribute there is a row per value and a row for all requests (text null); without a row for all
+requests, a window has no data on the attribute. Values of different attributes are counted separately, not
+jointly.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from schemas.statistics import columns_of_relation
 from stitch.columnar.hashing import hash_word, hash_words, mix
 
 _KEYS: Final = {"segments": ("value", "root", "component"), "slow_segments": ("value", "root")}
-"""Relation of sums -> its key columns; the other relations are names."""
+"""Relation with sums -> its key columns; relations that are absent hold names."""
 
 
 class SegmentSums(NamedTuple):
-    """Tables of `schemas.statistics`, by relation; rows of sums ascending by key."""
+    """Relations of `schemas.statistics` with numbers of requests by attribute value, and the names of their
+    keys; rows with sums are sorted by key."""
 
     attribute_values: pa.Table
     components: pa.Table
@@ -43,19 +45,20 @@ NO_SEGMENTS: Final = SegmentSums(*(_empty(name) for name in SegmentSums._fields)
 
 
 def keys_of_words(words: Sequence[str]) -> I8:
-    """Keys of components or root types, from their names."""
+    """int64[words]: keys (hashes) of components or root types, from their names."""
     return hash_words(pa.array(words, pa.string())).view(np.int64)
 
 
 def key_of_value(attribute: str, text: str | None) -> int:
-    """Key of an attribute value; text None: the row for all requests."""
+    """Key (hash) of a value of an attribute. text: the value; None: the row for all requests."""
     hashed = np.array([hash_word(attribute)], np.uint64), np.array([hash_word(text)], np.uint64)
     return int(mix(mix(hashed[0]) ^ hashed[1]).view(np.int64)[0])
 
 
 def segment_sums(population: Population, settings: StatisticsSettings) -> SegmentSums:
-    """Count the requests of the first sample by attribute value. O(rows of parameters, and values x
-    requests)."""
+    """Count the requests of the first sample by attribute value.
+
+    O(rows of parameters + values · requests)."""
     if not settings.most_attributes or not population.categories:
         return NO_SEGMENTS
     flat = flat_requests(population, None)
@@ -82,13 +85,15 @@ def segment_sums(population: Population, settings: StatisticsSettings) -> Segmen
 
 
 def _rank(key: str, settings: StatisticsSettings) -> int | None:
-    """Index of the first pattern in the settings that matches an attribute; None: not stored."""
+    """Index of the first pattern of `settings.attributes` that matches attribute `key`; None: no pattern
+    does, and the attribute is not stored."""
     fits = (at for at, pattern in enumerate(settings.attributes) if fnmatchcase(key, pattern))
     return next(fits, None)
 
 
 def _kept(counts: ValueCounts, settings: StatisticsSettings) -> B1:
-    """[values] True for values of the attributes to store."""
+    """bool[values]: True for values of the attributes to store: at most `most_attributes` attributes with at
+    most `most_values` values, in the order of the patterns."""
     distinct = counts.distinct
     ranks = {
         at: (rank, key)
@@ -102,7 +107,7 @@ def _kept(counts: ValueCounts, settings: StatisticsSettings) -> B1:
 def _counts(
     flat: FlatRequests, values: Sequence[AttributeValue], key: I8, settings: StatisticsSettings
 ) -> tuple[pa.Table, pa.Table]:
-    """Rows of `segments` and `slow_segments`; key: [values]."""
+    """(relation `segments`, relation `slow_segments`). key: int64[values], key of each value."""
     n_roots, n_components = len(flat.roots), len(flat.components)
     request = np.concatenate([value.rows for value in values])
     graph = flat.category[request]
@@ -136,7 +141,7 @@ def _counts(
 
 
 def summed_segments(parts: Sequence[SegmentSums]) -> SegmentSums:
-    """Add up the counts of windows by key."""
+    """Add up the numbers of requests of several windows by key."""
     if len(parts) < 2:
         return parts[0] if parts else NO_SEGMENTS
     found = {}
@@ -155,9 +160,9 @@ def summed_segments(parts: Sequence[SegmentSums]) -> SegmentSums:
 
 
 def are_sound(sums: SegmentSums, roots: I8) -> bool:
-    """True if every key has a name and no value is missing; roots: keys of the root types.
+    """Check data read from a file: True if every key has a name and no value is missing.
 
-    Raises ArrowInvalid if a text is not UTF-8.
+    roots: int64[roots], keys of the root types. Raises ArrowInvalid if a text is not UTF-8.
     """
     known = {
         "value": sums.attribute_values["value"].to_numpy(),

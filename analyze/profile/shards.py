@@ -1,8 +1,9 @@
 """Shards: disjoint sets of a profile's sites, tested one at a time, so that memory is bounded by a shard.
 
-Sites that are tested together are in one shard: all sites of an operation, by a hash of its name, which is
-the same in every process. Steps of records also belong together by where they begin, so all are one shard. A
-shard is small to send to another process: only the names it needs; votes are read there.
+Sites that must be tested together are in one shard: all sites of an operation, chosen by a hash of its name
+that is the same in every process. Steps of activity records must also be together with the steps that begin
+at the same point, so a profile of records is one shard. A shard is small to send to another process: it has
+only the names it needs, and its votes are read in that process.
 """
 
 from __future__ import annotations
@@ -24,37 +25,39 @@ from analyze.stats.sums import totals
 from schemas.arrays import B1, I8
 
 MOST_VOTES: Final = 4_000_000
-"""Maximum number of votes held as a table and tested at once: a GB. More are kept as runs."""
+"""Maximum number of rows of `votes` for which a profile holds them as a table and is tested as a whole (1
+GB); more rows are held in compact form, as runs."""
 SHARD_VOTES: Final = 2_000_000
-"""Votes of one shard: 0.1 GB."""
+"""Wanted number of rows of `votes` in a shard: 0.1 GB."""
 BY_SITE: Final = ("visits", "patterns")
-"""Tables split by shard; a slot's rows lie in the order of the shards."""
+"""Names of the tables that are split into shards; the rows of a slot are ordered by shard."""
 PROBLEM: Final = 1
-"""Index of the problem sample; the one before is the reference."""
+"""Index of the problem sample; the reference is sample 0."""
 _PART_BITS: Final = 10
 PARTS: Final = 1 << _PART_BITS
-"""Number of hash parts of the operations; a shard is one or several parts."""
+"""Number of parts into which operations are hashed; a shard consists of one or several parts."""
 _ODD: Final = np.uint32(0x9E3779B1)
-"""2^32 over the golden ratio: multiplication by it spreads every bit of a hash to the highest (Knuth 6.4)."""
+"""Odd multiplier, 2^32 / golden ratio: makes the highest bits of a hash depend on all bits (Knuth 6.4)."""
 
 
 class SiteShard(NamedTuple):
-    """Part of a profile's sites. Names, call patterns and operations are renumbered within the shard."""
+    """Part of a profile: some of the sites. Sites, call patterns and operations are renumbered from 0."""
 
     names: NameColumns
     slots: tuple[Slot, ...]
     votes: SlotVotes
     tables: Mapping[str, pa.Table]
-    """visits and patterns of the shard; responses of the whole profile, by slot."""
+    """`visits` and `patterns` of the shard's sites; `responses` of the whole profile, summed by slot."""
     site: I8
-    """site, pattern: number in the whole profile of each of the shard's sites and call patterns,
-    ascending."""
+    """int64[sites of the shard]: number of each site in the whole profile, ascending."""
     pattern: I8
+    """int64[call patterns of the shard]: number of each call pattern in the whole profile, ascending."""
 
     def profile(self) -> Profile:
         """The shard as a profile. O(rows).
 
-        With a history for the noise the problem is tested as a whole: its votes are put in one slot.
+        If there is a history (from which noise is estimated), all votes of the problem sample are put into
+        the sample's first slot, as the problem is tested as a whole.
         """
         problem = [slot for slot, one in enumerate(self.slots) if one.sample == PROBLEM]
         if not any(one.sample > PROBLEM for one in self.slots):
@@ -63,7 +66,8 @@ class SiteShard(NamedTuple):
         return self._profile(replace(self.votes, parts=tuple(parts)))
 
     def at_sites(self, sites: B1) -> Profile:
-        """The shard as a profile with votes of selected sites, not merged over slots; sites: [sites] mask."""
+        """The shard as a profile with the votes of some sites only, not merged over slots. sites: bool[sites
+        of the shard], True to include a site."""
         return self._profile(self.votes.of_sites(sites))
 
     def _profile(self, votes: SlotVotes) -> Profile:
@@ -72,7 +76,8 @@ class SiteShard(NamedTuple):
 
 
 def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> Iterator[SiteShard]:
-    """Yield a profile's shards, empty ones skipped; votes: all votes of the profile."""
+    """Yield the shards of a profile that have sites. votes: all votes of the profile. most_votes: wanted
+    number of votes per shard."""
     names = name_columns(profile.names)
     n = n_shards(profile.names, votes, most_votes)
     shard = (site_parts(names).astype(np.int64) * n // PARTS).astype(np.int16)
@@ -94,7 +99,8 @@ def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTE
 
 
 def site_parts(names: NameColumns) -> Column:
-    """[sites] hash part of the site's operation, the same in all files. O(sites and words)."""
+    """int16[sites]: part, in [0, PARTS), into which the site's operation is hashed; the same in all files.
+    O(sites + distinct texts)."""
     hashed = np.zeros(len(names.component), dtype=np.uint32)
     for texts in (names.component, names.point, names.callee):
         words = [crc32(word.encode()) for word in texts.dictionary.to_pylist()]
@@ -104,20 +110,21 @@ def site_parts(names: NameColumns) -> Column:
 
 
 def n_shards(names: Names, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> int:
-    """Number of shards for that many votes; 1 for records."""
+    """Number of shards of a profile, each with about `most_votes` rows of `votes`; 1 for activity records."""
     if any(site.kind is SiteKind.STEP for site in names.sites):
         return 1
     return min(PARTS, -(-votes.n_rows // most_votes))
 
 
 def _by_shard(shard: np.ndarray[tuple[int], np.dtype[np.int16]], n: int) -> list[I8]:
-    """[shards] row indices of each shard."""
+    """For each shard int64[n]: indices of its rows. shard: int16[rows]; n: number of shards."""
     order = np.argsort(shard, kind="stable")
     return np.split(order, np.cumsum(np.bincount(shard, minlength=n))[:-1])
 
 
 def _cut(rows: pa.RecordBatch, shard: Column, n: int) -> list[pa.RecordBatch]:
-    """[shards] rows of each; slices without a copy if the rows are in shard order."""
+    """For each shard its rows; slices without a copy if `rows` are ordered by shard. shard: [sites], shard of
+    each site; n: number of shards."""
     of = shard[rows["site"].to_numpy()]
     if not (of[1:] >= of[:-1]).all():
         order = np.argsort(of, kind="stable")
@@ -127,7 +134,7 @@ def _cut(rows: pa.RecordBatch, shard: Column, n: int) -> list[pa.RecordBatch]:
 
 
 def _by_slot(responses: pa.Table) -> pa.Table:
-    """Sums of responses by slot, over root types and bins."""
+    """Table `responses` summed over root types and bins: one row per slot, with root and bin 0."""
     slot = responses["slot"].to_numpy()
     n = int(slot.max(initial=-1)) + 1
     columns: dict[str, Column] = {"root": np.zeros(n), "slot": np.arange(n), "bin": np.zeros(n)}
@@ -150,14 +157,17 @@ def _shard(
 
 
 def _numbers(some: I8, n: int) -> I8:
-    """[n + 1] number -> its index in `some`, else NO_CALLER; the last is that of NO_CALLER (-1)."""
+    """int64[n + 1]: index in `some` of each number in [0, n), or NO_CALLER (-1) if absent. The last entry is
+    -1, so that the number NO_CALLER (index -1) is mapped to NO_CALLER."""
     found = np.full(n + 1, NO_CALLER, dtype=np.int64)
     found[some] = np.arange(len(some))
     return found
 
 
 def _names_of_some(names: NameColumns, site: I8, pattern: I8, to_pattern: I8) -> NameColumns:
-    """Names of a subset of sites and call patterns, and the operations they need."""
+    """Names of the chosen sites and call patterns, with the operations that they refer to, renumbered.
+
+    site, pattern: int64[n] chosen numbers. to_pattern: int64[n_patterns + 1], index in `pattern` or -1."""
     of_child = to_pattern[names.pattern] >= 0
     caller, operation, child = names.caller[site], names.operation[site], names.child[of_child]
     needed = np.unique(np.concatenate([caller[caller != NO_CALLER], operation, child]))
@@ -183,5 +193,5 @@ def _names_of_some(names: NameColumns, site: I8, pattern: I8, to_pattern: I8) ->
 
 
 def _words_of(texts: pa.DictionaryArray, at: pa.Array) -> pa.DictionaryArray:
-    """Take entries, and drop unused words from the dictionary."""
+    """Select the entries at indices `at`, and drop unused texts from the dictionary."""
     return texts.take(at).cast(pa.string()).dictionary_encode()

@@ -1,7 +1,7 @@
-"""Votes of a comparison's slots: keys of the runs are in memory, their rows in files if they are many.
+"""Votes of a comparison's slots: keys of the runs in memory, rows in scratch files if they are many.
 
-A slot's file holds the runs of a shard side by side (`analyze.profile.shards`): a shard needs one contiguous
-piece of every file, which the process that tests it reads. No process holds all rows at once.
+In the file of a slot, runs are ordered by shard (`analyze.profile.shards`), so that the process that tests a
+shard reads one contiguous range of each file. No process holds all rows at once.
 """
 
 from __future__ import annotations
@@ -22,41 +22,44 @@ from schemas.arrays import B1, I8
 from stitch.scratch import Scratch
 
 MOST_HELD: Final = 100_000
-"""Maximum number of rows of a slot kept in memory: half a megabyte."""
+"""Maximum number of rows of a slot held in memory (half a megabyte); more are written to a file."""
 
 
 class _FileColumn(NamedTuple):
-    """A column stored in a file at an offset; `type` is its dtype, `n` its length."""
+    """Column stored as raw values in a file."""
 
     path: str
     type: str
+    """numpy dtype string of the values."""
     offset: int
+    """Position of the first value in the file, bytes."""
     n: int
+    """Number of values."""
 
     def rows(self, first: int, past: int) -> Column:
-        """Read rows [first, past)."""
+        """Read the values with indices in [first, past)."""
         at = self.offset + first * np.dtype(self.type).itemsize
         return np.fromfile(self.path, self.type, past - first, offset=at)
 
 
 @dataclass(frozen=True, slots=True)
 class OneSlotVotes:
-    """Votes of one slot; arrays are [runs]."""
+    """Rows of the table `votes` of one slot of time, in compact form (see `Votes`); they may be in a file."""
 
     slot: int
     keys: tuple[Column, ...]
-    """measure, site, pattern."""
+    """(measure, site, pattern) of the runs, each [runs]."""
     n_rows: Column
-    """Number of rows of each run."""
+    """[runs]: number of rows in each run."""
     first: Column
-    """Index of the first row of each run."""
+    """[runs]: index in `columns` of each run's first row."""
     columns: tuple[Column | _FileColumn, ...]
-    """Bins, then the columns of `Votes.sums`."""
+    """Histogram bins, then the columns of `Votes.sums`; each [rows], in memory or in a file."""
 
     @staticmethod
     def of(votes: Votes, shard: Column, folder: Callable[[], Path]) -> OneSlotVotes:
-        """Spill votes to a file in a scratch `folder` if they are many; shard: [sites] shard of each, to
-        order by."""
+        """Take over `votes`, as slot 0; more than MOST_HELD rows are sorted by shard and written to a file in
+        `folder()`. shard: [sites], shard of each site."""
         held = len(votes.bin) <= MOST_HELD
         votes = votes if held else summed_votes([votes], shard).compact()
         columns = (votes.bin, *votes.sums)
@@ -65,17 +68,17 @@ class OneSlotVotes:
 
     @property
     def total_rows(self) -> int:
-        """Rows of all runs."""
+        """Number of rows of all runs."""
         return int(self.n_rows.sum(dtype=np.int64))
 
     def renumbered(self, site: I8, pattern: I8) -> OneSlotVotes:
-        """Renumber sites and patterns: site, pattern: [old number] new."""
+        """Renumber sites and call patterns. site, pattern: int64[old numbers], new number of each."""
         measure, of_site, of_pattern = self.keys
         new = site[of_site].astype(np.int32), pattern[of_pattern].astype(np.int32)
         return replace(self, keys=(measure, *new))
 
     def some(self, runs: I8) -> OneSlotVotes:
-        """Select runs by index; rows in a file stay there."""
+        """Select runs. runs: int64[n], indices of runs, ascending; rows in a file are not read."""
         first, n_rows, columns = self.first[runs], self.n_rows[runs], self.columns
         if not any(isinstance(column, _FileColumn) for column in columns):
             columns = tuple(_rows(columns, first, n_rows))
@@ -85,7 +88,7 @@ class OneSlotVotes:
         )
 
     def read(self) -> Votes:
-        """Read all rows."""
+        """Read the rows of all runs into memory."""
         bins, *sums = _rows(self.columns, self.first, self.n_rows)
         slot = np.full(len(self.n_rows), self.slot, dtype=np.int32)
         return Votes((*self.keys, slot), self.n_rows, bins, tuple(sums))
@@ -96,7 +99,9 @@ def _first(n_rows: Column) -> Column:
 
 
 def _rows(columns: Iterable[Column | _FileColumn], first: Column, n_rows: Column) -> Iterator[Column]:
-    """Yield the runs' rows of each column. Reads from first to last run: a shard's lie side by side."""
+    """Yield, for each column, the rows of all runs.
+
+    Reads the range from the first to the last run: runs of one shard are contiguous in a file."""
     ends = first.astype(np.int64) + n_rows
     past = int(ends.max(initial=0))
     begin = int(first.min(initial=past))
@@ -123,37 +128,38 @@ def _written(columns: Iterable[Column], folder: Path) -> tuple[_FileColumn, ...]
 
 @dataclass(frozen=True, slots=True)
 class SlotVotes:
-    """Votes of several slots; several parts may belong to one slot."""
+    """Rows of the table `votes` of several slots of time, in compact form (see `Votes`)."""
 
     parts: tuple[OneSlotVotes, ...]
+    """Rows of one slot of time each; a slot may have several parts."""
     scratch: tuple[Scratch, ...] = ()
-    """Scratch folders that hold the rows; kept alive here."""
+    """Scratch folders with the files of `parts`; they are deleted when the last reference is gone."""
 
     @property
     def n_rows(self) -> int:
-        """Rows of all parts."""
+        """Number of rows of all parts."""
         return sum(part.total_rows for part in self.parts)
 
     def table(self) -> pa.Table:
-        """Table sorted by key, equal keys added up."""
+        """All rows as a table `votes`, sorted by key, rows with equal keys added up."""
         if not self.parts:
             return SCHEMAS["votes"].empty_table()
         return summed_votes([part.read() for part in self.parts]).table()
 
     def read(self) -> Votes:
-        """Read all rows; keys may repeat."""
+        """Read all rows into memory; the result may have several runs with equal keys."""
         return joined_votes([part.read() for part in self.parts])
 
     def of_sites(self, sites: B1) -> SlotVotes:
-        """Select the votes of sites. sites: [sites] mask."""
+        """Select the votes of some sites. sites: bool[sites], True to select a site."""
         parts = tuple(part.some(np.flatnonzero(sites[part.keys[1]])) for part in self.parts)
         return replace(self, parts=parts)
 
     def renumbered(self, site: I8, pattern: I8) -> SlotVotes:
-        """Renumber sites and patterns: site, pattern: [old number] new."""
+        """Renumber sites and call patterns. site, pattern: int64[old numbers], new number of each."""
         return replace(self, parts=tuple(part.renumbered(site, pattern) for part in self.parts))
 
     def beside(self, other: SlotVotes, n_slots: int) -> SlotVotes:
-        """Append the votes of `other`, whose slots are shifted by n_slots."""
+        """Append the votes of `other`, adding `n_slots` to the numbers of its slots."""
         moved = (replace(part, slot=part.slot + n_slots) for part in other.parts)
         return SlotVotes((*self.parts, *moved), self.scratch + other.scratch)

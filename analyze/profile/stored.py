@@ -1,7 +1,8 @@
-"""Profiles of windows and periods: read from the lake's `stats/` if stored there, else made.
+"""Profiles of windows and periods: read from the lake's `stats/` if stored there, else computed.
 
-A window's profile depends only on its flows and the settings: each window is refined alone. New profiles are
-stored if the lake is writable.
+A window's profile depends only on the window's flows and the settings, as each window is refined separately.
+New profiles are stored if the lake is writable. Profiles of the windows of a *quarter* (6 hours: a quarter of
+a UTC day) can be replaced by their sum.
 """
 
 from __future__ import annotations
@@ -60,39 +61,38 @@ from stitch.processes import map_in_order, worker_processes
 from stitch.scratch import Scratch
 
 QUARTER_NS: Final = NS_PER_DAY // 4
-"""Length by which sums of windows are stored: blocks of a history that is long to read are seldom shorter
-than a quarter of a day."""
+"""Length of time, 6 hours in ns, over which stored sums of windows extend; the blocks of a long history are
+seldom shorter."""
 MOST_SLOTS: Final = 120
-"""Maximum number of slots of a sample. A spread known from 120 blocks of time is known to 6 %; more would
-only cost."""
+"""Maximum number of slots of a sample: a spread estimated from 120 blocks is accurate to 6 %, more would only
+cost."""
 
 BYTES_A_VOTE: Final = 512
-"""Memory per vote held as a table, twice what it takes during tests."""
+"""Bytes of memory budgeted per row of the table `votes`: twice the measured use during tests."""
 WINDOWS_A_WORKER: Final = 6
-"""Minimum number of windows that justify another process: its start takes 1.3 s of CPU, a window of 8,400
-spans 0.2 s."""
+"""Minimum number of windows per worker process: a start takes 1.3 s of CPU, a window of 8,400 spans 0.2 s."""
 VOTES_A_WORKER: Final = 20_000_000
-"""Minimum number of stored votes that justify another process: 0.7 s of CPU to read and add up; later steps
-use the processes as well."""
+"""Minimum number of stored rows of `votes` per worker process: reading and adding them up takes 0.7 s of CPU,
+and later steps use the processes as well."""
 
 
 @dataclass(slots=True)
 class ProfileTally:
-    """Counts of windows read, made and written while profiles are collected."""
+    """Numbers of profiles read, computed and written, to be reported to the user."""
 
     read: int = 0
-    """Windows whose profile was read from the lake."""
+    """Number of windows whose profile was read from the lake."""
     made: int = 0
-    """Windows (or parts of one) profiled from their requests."""
+    """Number of windows (or parts of windows) whose profile was computed from requests."""
     kept: int = 0
-    """Profiles made and written to the lake."""
+    """Number of computed profiles that were written to the lake."""
     outdated: int = 0
-    """Files of other profile versions deleted when new ones were written."""
+    """Number of files of other profile versions deleted when new profiles were written."""
     refusals: list[str] = field(default_factory=list)
-    """Reasons why writing failed, each once."""
+    """Distinct messages of the operating system for writes that failed."""
 
     def add(self, other: ProfileTally) -> None:
-        """Add the counts of another tally."""
+        """Add the numbers and messages of `other` to this tally."""
         self.read += other.read
         self.made += other.made
         self.kept += other.kept
@@ -101,20 +101,21 @@ class ProfileTally:
 
 
 class _Block(NamedTuple):
-    """Neighbouring windows of a sample (clipped to its period) that are added up to one slot."""
+    """Adjacent windows of a sample, clipped to the sample's period, that are added up to one slot."""
 
     sample: int
     pieces: tuple[LakePeriod, ...]
 
 
 class _KeptBlock(NamedTuple):
-    """Keys of a block's stored statistics, for a worker process."""
+    """Task for a worker process: the stored statistics of a block to add up."""
 
     keys: tuple[tuple[str, StatsKey], ...]
-    """(lake, key) of each window; empty if one is not a whole window."""
+    """(lake, key of the stored statistics) of each window; empty if the block has a clipped window."""
     keep_account: bool
+    """True to keep the table `account`."""
     folder: Path
-    """Scratch folder for the block's votes."""
+    """Scratch folder to which the block's votes are written if they are many."""
 
 
 def gathered(
@@ -129,15 +130,17 @@ def gathered(
     workers: int = 1,
     most_bytes: int | None = None,
 ) -> Gathered:
-    """Read several samples as slots, in time order.
+    """Read the statistics of several samples as slots, in time order.
 
-    Slot.sample is the index into `samples`. a_slot: number of neighbouring windows (clipped to the period)
-    per slot, more if a sample would exceed MOST_SLOTS; None: one slot a sample, without account. n_blocks:
-    see `Gathering.gathered`. Whole windows without a filter come from `stats/`; others are made from
-    requests, and not stored. A window in which the filter leaves nothing has no slot; with_silent: recorded
-    windows without requests have empty slots. workers: most processes that read, started only if worthwhile.
-    most_bytes: memory for the requests of a window, and for all votes. Raises LakeError if flows cannot be
-    read, PeriodError if no sample has a request.
+    Whole windows without a filter are read from `stats/`; clipped or filtered ones are computed from requests
+    and not stored. `Slot.sample` of the result is the index into `samples`; windows without a request that
+    passes the filter get no slot.
+
+    a_slot: number of adjacent windows per slot, more if a sample would exceed MOST_SLOTS; None: one slot per
+    sample, without the table `account`. n_blocks: see `Gathering.gathered`. with_silent: add empty slots for
+    recorded windows without requests. workers: maximum number of processes, started only if worthwhile.
+    most_bytes: memory for the requests of a window, and for all votes; None: no limit. Raises LakeError if
+    flows cannot be read, PeriodError if no sample has a request.
     """
     tally = ProfileTally() if tally is None else tally
     parts = [(place, part) for place, sample in enumerate(samples) for part in parts_of(sample)]
@@ -160,7 +163,7 @@ def gathered(
 
 
 def _blocks(parts: Sequence[tuple[int, LakePeriod]], a_slot: int | None) -> Iterator[_Block]:
-    """Blocks of windows, one a slot; parts: (sample, period)."""
+    """Yield blocks of windows, one per slot. parts: (index of the sample, period). a_slot: see `gathered`."""
     wanted = [(sample, _clipped(here, part)) for sample, part in parts for here in whole_windows(part)]
     many, seen = Counter(sample for sample, _ in wanted), Counter[int]()
 
@@ -175,7 +178,7 @@ def _blocks(parts: Sequence[tuple[int, LakePeriod]], a_slot: int | None) -> Iter
 
 
 def _with_quarters(block: _Block, settings: RefineSettings) -> _Block:
-    """Replace windows that make up a stored quarter-day sum by that sum."""
+    """Replace the windows of each quarter (6 hours) whose sum is stored by one piece for that sum."""
     pieces: list[LakePeriod] = []
     for windows in _by_quarter(block.pieces):
         quarter = _joined(windows)
@@ -184,8 +187,9 @@ def _with_quarters(block: _Block, settings: RefineSettings) -> _Block:
 
 
 def _by_quarter(windows: Iterable[LakePeriod]) -> Iterator[list[LakePeriod]]:
-    """Runs of whole windows in one lake and one quarter of a UTC day; a clipped window, or one whose length
-    does not divide a quarter, is alone."""
+    """Yield runs of consecutive whole windows in the same lake and quarter of a UTC day.
+
+    A clipped window, or a window whose length does not divide a quarter, is yielded alone."""
 
     def quarter_of(here: LakePeriod) -> tuple[Path, bool, int]:
         start_ns, joins = here.windows[0].start_ns, _is_whole(here) and QUARTER_NS % here.window_ns == 0
@@ -195,7 +199,7 @@ def _by_quarter(windows: Iterable[LakePeriod]) -> Iterator[list[LakePeriod]]:
 
 
 def _joined(windows: Sequence[LakePeriod]) -> LakePeriod:
-    """Merge neighbouring windows of one lake into one period."""
+    """Merge adjacent windows of one lake into one period."""
     first, last = windows[0], windows[-1]
     return replace(
         first,
@@ -221,7 +225,7 @@ def _is_kept(here: LakePeriod, settings: RefineSettings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Reader of blocks, with its settings."""
+    """Reads blocks of windows; computes the profiles that are not stored."""
 
     settings: RefineSettings
     tally: ProfileTally
@@ -230,8 +234,9 @@ class _Reading:
     most_bytes: int | None = None
 
     def blocks(self, blocks: Sequence[_Block], workers: int) -> Iterator[tuple[_Block, Added | None]]:
-        """Yield (block, its sum as one slot; None without requests); in several processes if there is enough
-        to read."""
+        """Yield (block, the block's sum as one slot or None without requests).
+
+        workers: maximum number of processes; fewer are started if there is little to read."""
         if workers > 1:
             workers = min(workers, self._votes_kept(blocks) // VOTES_A_WORKER)
         if workers < 2:
@@ -248,13 +253,14 @@ class _Reading:
                     yield block, added
 
     def _votes_kept(self, blocks: Sequence[_Block]) -> int:
-        """Estimated number of stored votes, from the first stored window times the number of windows."""
+        """Estimated number of stored rows of `votes` in all blocks: rows of the first stored window times the
+        number of windows."""
         pieces = [here for block in blocks for here in block.pieces]
         data = (_read(here, self.settings) for here in pieces if _is_whole(here))
         return next((votes_kept(one) for one in data if one is not None), 0) * len(pieces)
 
     def _here(self, blocks: Sequence[_Block]) -> Iterator[Added | None]:
-        """Read blocks in this process; make the profiles that are not stored."""
+        """Yield the sum of each block, read in this process; computes the profiles that are not stored."""
         pieces = [here for block in blocks for here in block.pieces]
         with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
             # Decoded one ahead: meanwhile those before are added up.
@@ -278,7 +284,7 @@ def _keys(block: _Block, settings: RefineSettings) -> tuple[tuple[str, StatsKey]
 
 
 def _read_there(block: _KeptBlock) -> Added | None:
-    """Add up a block's stored statistics, in a worker process; None if some are not stored."""
+    """Add up a block's stored statistics, in a worker process; None if any of them is not stored."""
     keep_freed()
     adding = Adding(keep_account=block.keep_account)
     for lake, several in groupby(block.keys, lambda one: one[0]):
@@ -295,13 +301,16 @@ def _read_there(block: _KeptBlock) -> Added | None:
 
 @cache
 def _store(lake: str) -> Store:
-    """Store of a lake, cached in a worker process."""
+    """Object store of a lake, opened once per worker process."""
     return open_store(lake)
 
 
 def _silent(part: LakePeriod, slots: Sequence[Slot]) -> Iterator[Slot]:
-    """Whole windows without requests during which recording went on around windows with requests,
-    ascending."""
+    """Yield a slot for each whole window of the period without requests during which recording was on,
+    ascending.
+
+    Recording was on from the first to the last slot with requests of a recording; from the period's start or
+    to the period's end if `Recorded` says so. slots: with requests, in time order."""
     there = {slot.start_ns for slot in slots}
     length, bounds = part.window_ns, (part.period.start_ns, part.period.end_ns)
     for one in part.recorded:
@@ -327,9 +336,10 @@ def keep_profiles(
 ) -> None:
     """Ensure that the profile of every window that the periods overlap is stored.
 
-    Windows whose quarter-day sum is stored instead (`coarsen`) count as stored. Missing ones are made one
-    after the other, or by `workers` processes if worthwhile, or by an Executor; each holds one window at a
-    time in memory. Failed writes are in `tally.refusals`. Raises LakeError.
+    Windows for which the sum of the quarter (6 hours) is stored instead (`coarsen`) count as stored. Missing
+    profiles are computed one after the other, or by `workers` processes (a maximum) if worthwhile, or by an
+    Executor; each process holds one window at a time in memory. watch: called with (windows done, all
+    windows). Failed writes are in `tally.refusals`. Raises LakeError if flows cannot be read.
     """
     pieces = _each_window(periods)
     missing = []
@@ -360,11 +370,10 @@ def keep_profiles(
 
 
 def keep_quarters(periods: Sequence[LakePeriod], settings: RefineSettings, *, tally: ProfileTally) -> int:
-    """Ensure that the sum of every quarter of a UTC day that the periods overlap is stored; returns the
-    number of quarters.
+    """Ensure that the sum of every quarter (6 hours) that the periods overlap is stored.
 
-    Missing statistics of windows are made. Memory: the statistics of one quarter. Failed writes are in
-    `tally.refusals`. Raises LakeError.
+    Returns the number of quarters. Missing profiles of windows are computed. Memory: the statistics of one
+    quarter. Failed writes are in `tally.refusals`. Raises LakeError if flows cannot be read.
     """
     quarters = _quarters(periods)
     for quarter in quarters:
@@ -373,12 +382,15 @@ def keep_quarters(periods: Sequence[LakePeriod], settings: RefineSettings, *, ta
 
 
 class Coarsened(NamedTuple):
-    """Counts of windows whose statistics are now stored only as quarter-day sums."""
+    """Result of `coarsen`: numbers of statistics files replaced by sums of quarters (6 hours), or, in a dry
+    run, to be replaced."""
 
     windows: int
+    """Number of windows whose separate statistics were deleted."""
     quarters: int
+    """Number of quarters that contain these windows."""
     size: int
-    """Bytes freed, or to be freed in a dry run."""
+    """Size of the deleted files, bytes."""
 
 
 def coarsen(
@@ -389,10 +401,11 @@ def coarsen(
     tally: ProfileTally,
     dry_run: bool = False,
 ) -> Coarsened:
-    """Store the sum of each quarter of a UTC day that ended by until_ns, then delete its windows' statistics.
+    """Store the sum of each quarter (6 hours) that ended by `until_ns` (Unix ns), then delete the statistics
+    of the quarter's windows.
 
-    Quarters without stored windows are skipped. Can be interrupted at any time; the next run continues.
-    Raises as `keep_quarters`, and OSError if a file cannot be removed.
+    Quarters without stored windows are skipped. dry_run: only count. Can be interrupted at any time; the next
+    run continues. Raises LakeError if flows cannot be read, OSError if a file cannot be deleted.
     """
     n_windows = n_quarters = size = 0
     for quarter in _quarters(periods):
@@ -409,12 +422,12 @@ def coarsen(
 
 
 def _quarters(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
-    """Quarters of a day that hold several windows."""
+    """Quarters (6 hours) that the periods overlap and that contain several windows, as one period each."""
     return [_joined(windows) for windows in _by_quarter(_each_window(periods)) if len(windows) > 1]
 
 
 def _keep_sum(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> bool:
-    """Store the sum of a quarter's windows unless it is there; True if it is stored now."""
+    """Store the sum of a quarter's windows unless it is stored already; returns True if it is stored now."""
     key, written = key_of(quarter, settings), ProfileTally()
     kept = stored_tables(_read(quarter, settings))
     if kept is not None and _is_of(kept, key):
@@ -428,30 +441,31 @@ def _keep_sum(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally
 
 
 def _each_window(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
-    """Windows that periods overlap, whole, each once."""
+    """Whole windows that the periods overlap, each once even if several periods overlap it."""
     return [*{(here.root, here.windows): here for part in periods for here in whole_windows(part)}.values()]
 
 
 def _profile_made(settings: RefineSettings, here: LakePeriod) -> ProfileTally:
-    """Make and store the profile of a whole window."""
+    """Compute and store the profile of a whole window; returns the numbers of profiles computed and
+    written."""
     tally = ProfileTally()
     _kept_or_made(None, here, settings, tally)
     return tally
 
 
 def _named_profile_made(settings: RefineSettings, window: Period) -> ProfileTally:
-    """Make a window's profile in a worker process, which opens the lake itself."""
+    """Compute and store a window's profile in a worker process, which opens the lake separately."""
     return _profile_made(settings, _lakes().sealed_part(window))
 
 
 @cache
 def _lakes() -> Lakes:
-    """Lakes opened by a worker process: one snapshot for all of its windows."""
+    """Lakes of a worker process, opened once: one snapshot for all windows that the process handles."""
     return Lakes()
 
 
 def _clipped(here: LakePeriod, part: LakePeriod) -> LakePeriod:
-    """Clip a window to a period."""
+    """Window `here`, clipped to the period of `part`."""
     start_ns, end_ns = (
         max(here.period.start_ns, part.period.start_ns),
         min(here.period.end_ns, part.period.end_ns),
@@ -460,13 +474,15 @@ def _clipped(here: LakePeriod, part: LakePeriod) -> LakePeriod:
 
 
 def _is_whole(here: LakePeriod) -> bool:
-    """True if a period is exactly its windows, without filter, so that statistics are stored for it."""
+    """True if a period consists of whole windows, without filter, so that statistics can be stored for it."""
     bounds = (here.period.start_ns, here.period.end_ns)
     return here.period.where is None and bounds == (here.windows[0].start_ns, here.windows[-1].end_ns)
 
 
 def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Iterator[pa.Buffer | None]:
-    """Yield the stored statistics of each piece, prefetched for a bucket; None for a clipped window."""
+    """Yield the stored statistics of each piece, or None if there are none or the window is clipped.
+
+    Reads ahead if the lake is in an object store."""
     if not pieces:
         return iter(())
     slowest = max((here.store for here in pieces), key=lambda store: store.concurrency)
@@ -474,7 +490,8 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
 
 
 def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
-    """Each window that a period overlaps as a whole period, in order. O(files)."""
+    """Yield each window that a period overlaps, as a period that is the whole window, in time order.
+    O(files)."""
     files: dict[str, dict[str, list[Path]]] = {}
     for table in ("flows", "structures", "params"):
         for path in getattr(part, table):
@@ -493,19 +510,19 @@ def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
 
 
 def window_pieces(part: LakePeriod) -> list[LakePeriod]:
-    """Part of a period in each of its windows, without its filter, in time order."""
+    """Parts into which window bounds divide a period, without the period's filter, in time order."""
     whole = replace(part, period=replace(part.period, where=None))
     return [_clipped(here, whole) for here in whole_windows(whole)]
 
 
 def kept_of_window(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
-    """Stored statistics of a window; None if there are none, or `here` is a part of a window."""
+    """Statistics file of a window; None if there is none, or if `here` is only a part of a window."""
     is_listed = all(path in here.sums for path in (*here.flows, *here.structures, *here.params))
     return _read(here, settings) if is_listed and _is_whole(here) else None
 
 
 def window_profile(here: LakePeriod, settings: RefineSettings) -> Profile | None:
-    """Profile of a whole window, read or made; None if it holds no request."""
+    """Profile of a whole window, read from the lake or computed (and stored); None if there is no request."""
     stored = _kept_or_made(stored_tables(_read(here, settings)), here, settings, ProfileTally())
     return None if stored is None else profile_of_stored(stored)
 
@@ -519,10 +536,11 @@ def _kept_or_made(
     with_totals: bool = False,
     most_bytes: int | None = None,
 ) -> Stored | None:
-    """Profile of a window, or sum of several: `stored` if it matches, else made; stored if `here` is whole
-    windows.
+    """Profile of a window, or sum of several windows: `stored` if it covers `here`, else computed.
 
-    A window whose requests exceed `most_bytes` is made in slices of time, refined separately, and not stored.
+    A computed profile is written to the lake if `here` consists of whole windows. A window whose requests
+    need more than `most_bytes` is computed in slices of time, which are refined separately, and not written.
+    None if no request passes the filter. with_totals: include votes of TOTAL_TIME in a computed profile.
     """
     key = key_of(here, settings) if _is_whole(here) else None
     if key is not None and stored is not None and _is_of(stored, key):
@@ -546,7 +564,8 @@ def _kept_or_made(
 
 
 def _slices_needed(here: LakePeriod, most_bytes: int) -> int:
-    """Number of slices so that each slice's requests fit into most_bytes; 1 if all fit, with parameters."""
+    """Number of slices of time such that the requests of a slice fit into `most_bytes`; 1 if all requests fit
+    together with their parameters."""
     needed = needed_memory([here])
     if sum(needed) <= most_bytes:
         return 1
@@ -554,7 +573,9 @@ def _slices_needed(here: LakePeriod, most_bytes: int) -> int:
 
 
 def _made_of_slices(here: LakePeriod, n: int, settings: RefineSettings) -> Stored | None:
-    """Sum over n slices of equal numbers of requests, without counts by attributes; None without requests."""
+    """Profile of `here` as the sum of `n` slices of time with equally many requests; None without requests.
+
+    Without numbers of requests by attribute value."""
     starts = np.sort(
         np.concatenate([table["start_ns"].to_numpy() for _, table in read_flow_files(here, ["start_ns"])])
     )
@@ -577,14 +598,14 @@ def _made_of_slices(here: LakePeriod, n: int, settings: RefineSettings) -> Store
 
 
 def made_of(population: Population, here: LakePeriod, settings: RefineSettings) -> Stored:
-    """Profile of a window's requests, with counts by attribute values."""
+    """Profile of the requests of window `here`, with numbers of requests by attribute value."""
     slot = Slot(0, here.period.start_ns, here.period.end_ns)
     profile = profile_of(population, [slot], with_totals=True).profile
     return stored_of(profile, segment_sums(population, settings.statistics))
 
 
 def _summed_windows(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> Stored | None:
-    """Add up the windows of a quarter, each read or made; None if none holds a request."""
+    """Sum of the windows of a quarter (6 hours), each read or computed; None without requests."""
     adding = Adding()
     for here in whole_windows(quarter):
         kept = stored_tables(_read(here, settings), with_totals=True)
@@ -612,7 +633,7 @@ def _kept_data(store: Store, key: StatsKey) -> pa.Buffer | None:
 
 
 def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None:
-    """Store a profile; a failure is noted in the tally, so that a read-only lake can be compared."""
+    """Write a statistics file; a failure is only noted in the tally, so that a read-only lake can be used."""
     try:
         put_stats(store, key, data)
         tally.outdated += drop_versions(store, key, is_of_other_version)
@@ -625,7 +646,8 @@ def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None
 
 
 def key_of(here: LakePeriod, settings: RefineSettings) -> StatsKey:
-    """Key of a stored profile or quarter-day sum: window, source files, and settings."""
+    """Key of the statistics file of `here`, a window or all windows of a quarter (6 hours): the time, the
+    source files and the settings."""
     tables = (("flows", here.flows), ("structures", here.structures), ("params", here.params))
     first, several = here.windows[0], len(here.windows) > 1
     return StatsKey(

@@ -1,4 +1,4 @@
-"""Collect the rows of a profile's table category by category, and add them up as they grow."""
+"""Collect the rows of a profile's table category by category, adding up rows with equal keys."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from analyze.stats.sums import keyed_sums, numbered, totals
 from schemas.arrays import F8, I8
 
 _PENDING: Final = 1 << 20
-"""Maximum number of rows collected before they are added up: 8 MB of keys."""
+"""Maximum number of rows collected before they are added up: 8 MB of row numbers."""
 _APART: Final = 8
-"""Summed rows are kept in separate parts up to this multiple of _PENDING, then joined."""
+"""Parts of summed rows are merged when they have more rows than _PENDING times this factor."""
 _SEVERAL: Final = 2
 _FEW_WEIGHTS: Final = 8
-"""Up to this many distinct weights are counted one by one, by a sort without values."""
+"""Maximum number of distinct weights for which rows are counted by weight, instead of summing values."""
 _SLOT, _PLACE = 16, 32
-"""Bit offsets in a row's number: place << 32 | slot << 16 | bin."""
+"""Bit offsets of slot and place in a row number: place << 32 | slot << 16 | bin."""
 _LOW: Final = (1 << _SLOT) - 1
 MOST_SLOTS: Final = 1 << (_PLACE - _SLOT)
-"""Maximum number of slots of one profile that fit into a row's number."""
+"""Maximum number of slots of a profile: a row number has 16 bits for the slot."""
 
 
 class _Part(NamedTuple):
-    """Rows already added up."""
+    """Rows of a table that are added up: their row numbers are unique."""
 
     places: I8
-    """[key columns, places] sorted, unique."""
+    """int64[key columns without slot and bin, places]: keys, sorted, unique."""
     row: I8
-    """[rows] row numbers, ascending, unique."""
+    """int64[rows]: row numbers (place << 32 | slot << 16 | bin), ascending, unique."""
     values: list[F8]
-    """Summed columns, [rows] each."""
+    """Summed columns, float64[rows] each."""
 
 
 class RowSums:
-    """Accumulator of one table's rows. A *place* is the key without slot and bin. Memory: distinct keys.
+    """Accumulator for the rows of one table of a profile. Memory: proportional to the distinct keys.
 
-    Places are numbered as reported, with duplicates; when rows are added up they are renumbered in key order.
-    Summed parts stay separate until they are large: most categories have places of their own, and merging
-    into everything for each million rows would cost a multiple.
+    A *place* is a row's key without slot and bin. Places are numbered in the order of `places` calls, with
+    duplicates, and renumbered in key order when rows are added up. Parts of summed rows are merged only when
+    they are large: categories share few places, and merging after every million rows would cost a multiple.
     """
 
     def __init__(self, name: str) -> None:
@@ -58,9 +58,9 @@ class RowSums:
         self._parts: list[_Part] = []
 
     def places(self, *key: I8 | int) -> I8:
-        """[places] numbers of new places; key: their key columns, an array or one value for all.
+        """int64[n]: numbers for n places, valid until the next call of `add` or `count`.
 
-        Valid until the next call of `add` or `count`.
+        key: the table's key columns without slot and bin; each int64[n], or one value for all.
         """
         sizes = [np.size(column) for column in key]
         columns = np.empty((len(key), 0 if 0 in sizes else max(sizes)), dtype=np.int64)
@@ -72,7 +72,8 @@ class RowSums:
         return np.arange(first, self._n_places)
 
     def add(self, places: I8, slots: I8, bins: I8 | int, values: F8) -> None:
-        """Add rows; places, slots and bins broadcast to one shape, values [columns, *that shape]."""
+        """Add rows. places (as returned by `places`), slots, bins: arrays that broadcast to one shape.
+        values: float64[summed columns, *that shape]."""
         row = (places << _PLACE) + (slots << _SLOT) + bins
         self._added.append(
             (row.reshape(-1).astype(np.int64, copy=False), list(values.reshape(len(values), -1)))
@@ -82,7 +83,10 @@ class RowSums:
             self._settle()
 
     def count(self, places: I8, slots: I8, bins: I8, weight: F8, weights: F8) -> None:
-        """Add each row's 1, weight, weight² to `n`, `w`, `w2`; arrays are [rows], `weights` distinct."""
+        """Add rows with n = 1, w = weight, w2 = weight². Table `votes` only.
+
+        places (as returned by `places`), slots, bins, weight: [rows]; weights: the distinct values of
+        `weight`."""
         row = (places << _PLACE) + (slots << _SLOT) + bins
         if len(weights) > _FEW_WEIGHTS:
             self.add(places, slots, bins, np.stack([np.ones(len(weight)), weight, weight * weight]))
@@ -95,7 +99,7 @@ class RowSums:
             self._settle()
 
     def _settle(self) -> None:
-        """Add up the pending rows; equal places get one number."""
+        """Add up the rows collected since the last call into a new `_Part`."""
         if not self._n_places:
             return
         names = np.concatenate(self._places, axis=1)
@@ -115,7 +119,7 @@ class RowSums:
             self._join()
 
     def _join(self) -> None:
-        """Join all parts into one."""
+        """Merge all parts into one."""
         if len(self._parts) < _SEVERAL:
             return
         names = np.concatenate([part.places for part in self._parts], axis=1)
@@ -127,7 +131,7 @@ class RowSums:
         self._parts = [_added_up(names[:, first], rows)]
 
     def table(self) -> pa.Table:
-        """Table sorted by key, keys unique. Empties the accumulator."""
+        """The summed table, sorted by key, keys unique. Empties the accumulator."""
         schema = SCHEMAS[self.name]
         self._settle()
         self._join()
@@ -149,7 +153,7 @@ class RowSums:
 
 
 def _added_up(places: I8, parts: Sequence[tuple[I8, list[F8]]]) -> _Part:
-    """Add up rows of equal number, sorted by it."""
+    """Add up rows with equal row numbers. parts: (row numbers, summed columns); places: see `_Part`."""
     columns = zip(*(values for _, values in parts), strict=True)
     (row,), sums = keyed_sums(
         [np.concatenate([row for row, _ in parts])], [np.concatenate(column) for column in columns]
@@ -164,11 +168,11 @@ def _renumbered(row: I8, numbers: I8) -> I8:
 
 Numbers = npt.NDArray[np.number] | npt.NDArray[np.bool_]
 _AT_ONCE = 1 << 16
-"""Maximum number of cells summed at once, so that copies stay in a core's second-level cache."""
+"""Maximum number of cells summed by one bincount, so that copies stay in a core's second-level cache."""
 
 
 class Grouped:
-    """Row indices grouped by code; may be empty: a request of one record has no step."""
+    """Groups of rows with equal codes; there may be no rows."""
 
     def __init__(self, code: I8) -> None:
         self.order = np.argsort(code, kind="stable")
@@ -177,14 +181,14 @@ class Grouped:
         self.codes = ordered[self.starts]
         self.sizes = np.append(self.starts[1:], len(code)) - self.starts
         self.place = np.empty(len(code), dtype=np.int64)
-        """[rows] index into `codes`."""
+        """int64[rows]: index into `codes` of each row's code."""
         self.place[self.order] = np.repeat(np.arange(len(self.codes)), self.sizes)
         places, bounds = self.order.tolist(), [*self.starts.tolist(), len(code)]
         self.members = [places[a:b] for a, b in pairwise(bounds)]
-        """[codes] row indices of each, ascending."""
+        """[codes]: indices of the rows that have the code, ascending."""
 
     def sums(self, values: Numbers) -> F8:
-        """[codes, columns] sums of values [rows, columns]."""
+        """float64[codes, columns]: sums of `values`, [rows, columns], over the rows of each code."""
         if len(self.codes) == len(values):
             single: F8 = values[self.order].astype(np.float64)
             return single

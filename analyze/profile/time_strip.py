@@ -1,4 +1,6 @@
-"""Response times and failures of two samples by tick of time, for the strip at the top of a page."""
+"""Response times and failures of two samples over time, for the time strip at the top of a report page.
+
+Time is divided into *ticks*: intervals of equal length, at most `MOST_TICKS` per sample."""
 
 from __future__ import annotations
 
@@ -13,19 +15,20 @@ from schemas.report.time_strip import Course, TimeStrip
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE, NS_PER_SECOND, NS_PER_US
 
 MOST_TICKS: Final = 48
-"""Maximum number of ticks of a sample: about as many as are distinguishable on a phone."""
+"""Maximum number of ticks (time intervals) per sample: about as many as a phone's screen can show."""
 _TICKS_NS: Final = (
     *(n * NS_PER_SECOND // 1000 for n in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
     *(n * NS_PER_SECOND for n in (1, 2, 5, 10, 15, 30)),
     *(n * NS_PER_MINUTE for n in (1, 2, 5, 10, 15, 30)),
     *(n * 60 * NS_PER_MINUTE for n in (1, 2, 3, 6, 12)),
 )
-"""Tick lengths below a day, ns; a tick begins at a multiple of its length."""
+"""Possible lengths of a tick (time interval) below a day, ns; ticks begin at multiples of their length."""
 _PERCENTILE: Final = 0.95
 
 
 def time_strip(compared: ComparedSamples) -> TimeStrip | None:
-    """Time courses of two samples; None for another number, for statistics, or if a sample has no request."""
+    """Time courses of two samples. None if there are not two samples, if they are statistics without
+    requests, or if a sample has no request."""
     if compared.kept is not None or len(compared.samples) != PAIR_SIZE:
         return None
     courses = [_course(compared.population, sample) for sample in range(PAIR_SIZE)]
@@ -35,7 +38,8 @@ def time_strip(compared: ComparedSamples) -> TimeStrip | None:
 
 
 def _course(population: Population, sample: int) -> Course | None:
-    """Course from the first to the last request of a sample. O(requests log requests)."""
+    """Time course of one sample, from its first to its last request; None without requests. O(requests log
+    requests)."""
     start_ns, response_ns, weight = population.columns(sample, "start_ns", "response_ns", "weight")
     if not len(start_ns):
         return None
@@ -68,7 +72,8 @@ def _course(population: Population, sample: int) -> Course | None:
 
 
 def tick_of(first_ns: int, last_ns: int) -> int:
-    """Shortest tick, ns, that divides `[first_ns, last_ns]` into at most `MOST_TICKS`."""
+    """Length of a tick, ns: the shortest that divides `[first_ns, last_ns]` into at most `MOST_TICKS`
+    ticks."""
     for tick_ns in _TICKS_NS:
         if last_ns // tick_ns - first_ns // tick_ns < MOST_TICKS:
             return tick_ns
@@ -77,9 +82,9 @@ def tick_of(first_ns: int, last_ns: int) -> int:
 
 
 def percentiles(tick: I8, values: F8, requests: I8) -> F8:
-    """[ticks] 95th percentile of each tick's values, nearest rank; 0 for an empty tick.
+    """float64[ticks]: 95th percentile (nearest rank) of the values in each tick; 0 for a tick without values.
 
-    tick: [requests] tick of each value; requests: [ticks] number of values.
+    tick: int64[values], tick of each value. requests: int64[ticks], number of values in each tick.
     """
     ordered = values[np.lexsort((values, tick))]
     past = np.cumsum(requests)

@@ -1,6 +1,7 @@
-"""Times of graph units: own time, duration, overlap of children, critical time.
+"""Times of units (calls, or steps between activity records): self time, duration, overlap of children, time
+on the critical path.
 
-For a batch of many graphs, flat (`batches`), or for units of one category as matrices [units, requests].
+Functions work on a batch of many graphs as flat arrays (`batches`), or on one category as matrices.
 """
 
 from __future__ import annotations
@@ -26,21 +27,25 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True)
 class CallTimes:
-    """Times of the units of a batch; arrays are [cells of units], ns."""
+    """Times of the units (calls or steps) of a batch; a cell is a (unit, request)."""
 
     own: I8
-    """Own time: duration less the union of the awaited children's intervals; for a step its latency."""
+    """int64[cells of `Batch.unit`]: self time, ns: duration minus the union of the children's intervals; for
+    a step between records the latency."""
     duration: I8
+    """int64[cells of `Batch.unit`]: time from the unit's start to its end, ns."""
     wide: I8
-    """[wide units] units with several children."""
+    """int64[n]: calls (units of the batch) that have several children."""
     overlap: F8
-    """[cells of wide units] sum of the children's durations over their union, >= 1."""
+    """float64[cells of the calls in `wide`]: sum of the children's durations / length of the union of the
+    children's intervals, >= 1."""
     stretch: F8
-    """[cells of wide units] union of the children over the longest child, >= 1; 1 if all run during it."""
+    """float64[cells of the calls in `wide`]: length of the union of the children's intervals / duration of
+    the longest child, >= 1; 1 if all children run during the longest child."""
 
 
 def call_times(batch: Batch) -> CallTimes:
-    """Times of every unit in every request. O(cells log children)."""
+    """Times of every unit of a batch in every request. O(cells log children)."""
     unit = batch.unit
     start, end = (batch.times[unit.at(batch.node.first[of])] for of in (batch.start, batch.end))
     duration = end - start
@@ -74,20 +79,22 @@ def call_times(batch: Batch) -> CallTimes:
 
 
 class CriticalSteps(NamedTuple):
-    """Edges on the critical paths of requests; arrays are [steps], one entry an edge and request."""
+    """Edges on the critical paths of requests: one entry (step) per edge and request."""
 
     unit: I8
-    """Unit whose own time the edge is (`GraphSites.owner`)."""
+    """int64[steps]: unit (call or step between records) to whose self time the edge belongs."""
     request: I8
+    """int64[steps]: index of the request in the batch."""
     weighted_ns: F8
-    """Latency times the request's weight; a request's steps add up exactly to its response time times
-    weight."""
+    """float64[steps]: latency of the edge, ns, * weight of the request; the steps of a request add up exactly
+    to response time * weight."""
 
 
 def critical_steps(batch: Batch) -> CriticalSteps:
-    """Walk the critical paths of all requests at once, from the response backwards (`paths.critical_path`).
+    """Find the critical paths of all requests of a batch, from the response backwards
+    (`paths.critical_path`).
 
-    Raises ValueError if a path does not lead to the root, or its latencies are not the response time.
+    Raises ValueError if a path does not reach the root, or its latencies do not add up to the response time.
     O(cells).
     """
     first, times, place = batch.node.first, batch.times, batch.place
@@ -113,8 +120,10 @@ def critical_steps(batch: Batch) -> CriticalSteps:
 
 
 def _latest(batch: Batch, items: Ragged, choices: Ragged, nodes: I8) -> I8:
-    """[cells of items] for each item and request the index of its latest choice, relative to `nodes`; the
-    first of equal ones; arbitrary for an item without choices."""
+    """int64[cells of `items`]: for each item and request, the index in `nodes` of the item's latest node.
+
+    choices: for each item the range of its candidates in `nodes`. Of equally late nodes the first is taken;
+    the value is arbitrary for an item without candidates."""
     chosen = items.spread(choices.first)
     for n in np.unique(choices.size[choices.size > 1]).tolist():
         rows, cells = items.chosen(np.flatnonzero(choices.size == n))
@@ -125,7 +134,9 @@ def _latest(batch: Batch, items: Ragged, choices: Ragged, nodes: I8) -> I8:
 
 
 def own_time_ns(times: I8, sites: GraphSites, units: I8) -> I8:
-    """[units, requests] own time of `units`, ns; times: [nodes, requests]."""
+    """int64[units, requests]: self time of `units`, ns: duration minus the union of the children's intervals.
+
+    times: int64[nodes, requests], ns. units: int64[units], units of `sites`."""
     own: I8 = times[sites.end[units]] - times[sites.start[units]]
     start, end, below = sites.start.tolist(), sites.end.tolist(), _calls_below(sites)
     for place, unit in enumerate(units.tolist()):
@@ -141,7 +152,7 @@ def own_time_ns(times: I8, sites: GraphSites, units: I8) -> I8:
 
 
 def _calls_below(sites: GraphSites) -> dict[int, list[int]]:
-    """Unit -> units it calls with start != end, ascending. O(units)."""
+    """Mapping unit -> units that it calls, ascending, without points (start = end). O(units)."""
     below: dict[int, list[int]] = {}
     for unit, (above, start, end) in enumerate(
         zip(sites.above.tolist(), sites.start.tolist(), sites.end.tolist(), strict=True)
@@ -152,7 +163,8 @@ def _calls_below(sites: GraphSites) -> dict[int, list[int]]:
 
 
 def _union(starts: I8, ends: I8) -> I8:
-    """[cells] length of the union of intervals [intervals, cells]; ends >= starts."""
+    """int64[cells]: length of the union of the intervals in each column. starts, ends: int64[intervals,
+    cells], ends >= starts."""
     if len(starts) == _PAIR:
         both = np.minimum(*ends) - np.maximum(*starts)
         pair: I8 = (ends - starts).sum(axis=0) - np.maximum(both, 0)
@@ -168,29 +180,31 @@ def _union(starts: I8, ends: I8) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class PathTimes:
-    """Critical times by edge, of one category."""
+    """Time on the critical path by edge, of the requests of one category."""
 
     site: I8
-    """[edges] site whose own time the edge is."""
+    """int64[edges]: number of the site to whose self time the edge belongs."""
     us: F8
-    """[edges, requests] latency, µs, where the edge is on the request's critical path, else 0. A column adds
-    up to the response time."""
+    """float64[edges, requests]: latency of the edge, µs, if it is on the request's critical path, else 0. A
+    column adds up to the response time."""
     on_path: B1
-    """[edges, requests] True where the edge is on the critical path."""
+    """bool[edges, requests]: True if the edge is on the request's critical path."""
     graph: GraphSites
-    """Units of the category's graph."""
+    """Sites of the category's graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllPathTimes:
-    """Path times of a population; memory: 9 bytes an edge and request."""
+    """Times on the critical path of all categories of a population. Memory: 9 bytes per edge and request."""
 
     categories: tuple[PathTimes, ...]
     names: Names
 
     def responses(self, unmarked: Sequence[B1] | None = None) -> tuple[F8, ...]:
-        """[categories] of [requests]: response times, µs; with `unmarked`, [edges] masks: critical time on
-        those edges only."""
+        """For each category float64[requests]: response times, µs.
+
+        unmarked: for each category bool[edges]; if given, only the time on these edges of the critical path
+        is counted."""
         return tuple(
             times.us.sum(axis=0) if unmarked is None else unmarked[number].astype(np.float64) @ times.us
             for number, times in enumerate(self.categories)
@@ -198,7 +212,7 @@ class AllPathTimes:
 
 
 def path_times(population: Population) -> AllPathTimes:
-    """Critical times of every edge of every request. O(requests · edges)."""
+    """Time on the critical path of every edge in every request. O(requests · edges)."""
     book = NameBook()
     found = []
     graphs = [category.graph for category in population.categories]
@@ -213,16 +227,19 @@ def path_times(population: Population) -> AllPathTimes:
 
 @dataclass(frozen=True, slots=True)
 class AtSites:
-    """Critical times summed by site, of one category; arrays are [sites, requests]."""
+    """Time on the critical path by site, of requests of one category."""
 
     codes: I8
-    """[sites] site numbers, ascending."""
+    """int64[sites]: site numbers, ascending."""
     us: F8
+    """float64[sites, requests]: time of the site's edges on the critical path, µs."""
     on_path: B1
+    """bool[sites, requests]: True if an edge of the site is on the critical path."""
 
 
 def at_sites(times: PathTimes, rows: slice, unmarked: B1 | None = None) -> AtSites:
-    """Sum critical times by site for `rows`; unmarked: [edges] mask of edges to include, None: all."""
+    """Sum the time on the critical path by site, for the requests in `rows`. unmarked: bool[edges], True to
+    include an edge; None: all edges."""
     chosen = slice(None) if unmarked is None else unmarked
     grouped = Grouped(times.site[chosen])
     us, on_path = times.us[chosen, rows], times.on_path[chosen, rows]

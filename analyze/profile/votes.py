@@ -1,7 +1,7 @@
-"""Votes in runs: one row per (place, slot), with its bins in consecutive rows.
+"""Compact form of a profile's table `votes`: runs of rows with equal (measure, site, pattern, slot).
 
-Nine of ten stored rows of a window are votes, most with the same key as the row before. In runs a vote is a
-bin and a number, six bytes; the key is stored once a run.
+Nine of ten stored rows of a window are votes, and most have the same key as the row before. In this form the
+key is stored once per run, and each row is a bin and a number of requests, six bytes.
 """
 
 from __future__ import annotations
@@ -19,25 +19,28 @@ from schemas.arrays import B1, I8
 
 _WEIGHTS = ("n", "w", "w2")
 _AT_ONCE = 1 << 11
-"""Runs added up at once, so that their rows stay in a core's second-level cache."""
+"""Number of runs added up at once, so that their rows stay in a core's second-level cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """Rows of the table `votes`; arrays are [runs], or [rows] in the order of the runs."""
+    """Rows of a profile's table `votes` (numbers of requests by histogram bin of a measure) in compact form.
+
+    A *run* is all consecutive rows with equal keys; the keys are held once per run."""
 
     keys: tuple[Column, ...]
-    """[runs] measure, site, pattern, slot."""
+    """(measure, site, pattern, slot) of the runs, each [runs]."""
     n_rows: Column
-    """Number of rows of each run."""
+    """[runs]: number of rows in each run."""
     bin: Column
-    """[rows] bin, ascending within a run."""
+    """[rows in the order of the runs]: histogram bin, ascending within a run."""
     sums: tuple[Column, ...]
-    """[rows] number of requests; if weighted also sums of weights and squared weights."""
+    """(number of requests,) or, with weights other than 1, (number of requests, sum of weights, sum of
+    squared weights); each [rows in the order of the runs]."""
 
     @staticmethod
     def of(columns: Mapping[str, Column]) -> Votes:
-        """Make from the columns of the table; rows of one place and slot must be adjacent."""
+        """Runs of a table `votes`. columns: column name -> array; rows with equal keys must be adjacent."""
         keys = [columns[name] for name in ("measure", "site", "pattern", "slot")]
         n = len(keys[0])
         new = np.zeros(n, dtype=np.bool_)
@@ -55,11 +58,12 @@ class Votes:
 
     @property
     def weights(self) -> tuple[Column, ...]:
-        """[rows] n, w, w2; all three are n if unweighted."""
+        """(n, w, w2), each [rows]: number of requests, sums of weights and squared weights; all three are n
+        if all weights are 1."""
         return self.sums if len(self.sums) > 1 else self.sums * len(_WEIGHTS)
 
     def compact(self) -> Votes:
-        """Copy of the votes in the smallest dtypes."""
+        """Copy of the votes with the smallest dtypes that hold the values."""
         types = (np.int8, np.int32, np.int32, np.int32)
         return Votes(
             tuple(key.astype(to, copy=False) for key, to in zip(self.keys, types, strict=True)),
@@ -69,12 +73,12 @@ class Votes:
         )
 
     def renumbered(self, site: I8, pattern: I8) -> Votes:
-        """Renumber sites and patterns: site, pattern: [old number] new."""
+        """Renumber sites and call patterns. site, pattern: int64[old numbers], new number of each."""
         measure, of_site, of_pattern, slot = self.keys
         return replace(self, keys=(measure, site[of_site], pattern[of_pattern], slot))
 
     def where(self, runs: B1) -> Votes:
-        """Keep the runs marked in the mask [runs]."""
+        """Select runs. runs: bool[runs], True to keep a run."""
         if runs.all():
             return self
         rows = np.repeat(runs, self.n_rows)
@@ -86,12 +90,13 @@ class Votes:
         )
 
     def moved(self, bins: I8) -> Votes:
-        """Shift each run's bins by `bins` [runs], clipped to the range of bins."""
+        """Add `bins`, int64[runs], to the bins of each run; results are clipped to [0, N_BINS)."""
         there = np.clip(self.bin + np.repeat(bins.astype(np.int32), self.n_rows), 0, N_BINS - 1)
         return replace(self, bin=there.astype(np.uint16))
 
     def histograms(self, place: I8, column: I8) -> Histograms:
-        """Add up the request counts by `place` and `column`, [runs] each."""
+        """Histograms of the numbers of requests. place, column: int64[runs], the histogram to which a run is
+        added."""
         alike = np.zeros_like(place)
         (of, *_), rows = self.sums, self.n_rows
         summed = summed_votes([Votes((alike, place, alike, column), rows, self.bin, (of,))])
@@ -99,7 +104,7 @@ class Votes:
         return Histograms(place, column, summed.bin.astype(np.int64), summed.sums[0].astype(np.float64))
 
     def table(self) -> pa.Table:
-        """Table with its rows in the order of the runs."""
+        """The rows as a table `votes`, in the order of the runs."""
         schema = SCHEMAS["votes"]
         length = self.n_rows.astype(np.int64)
         keys = [
@@ -112,7 +117,7 @@ class Votes:
 
 
 def joined_votes(parts: Sequence[Votes]) -> Votes:
-    """Concatenate votes; a key may repeat."""
+    """Concatenate votes without adding up: the result may have several runs with equal keys."""
     weighted = max(len(part.sums) for part in parts)
     return Votes(
         tuple(np.concatenate(columns) for columns in zip(*(part.keys for part in parts), strict=True)),
@@ -123,17 +128,18 @@ def joined_votes(parts: Sequence[Votes]) -> Votes:
 
 
 def rows_of(first: I8, n_rows: Column) -> I8:
-    """[rows] row indices of runs, given each run's first row and number of rows."""
+    """int64[rows]: indices of all rows of runs, run after run. first: int64[runs], index of each run's first
+    row; n_rows: [runs], number of rows."""
     length = n_rows.astype(np.int64)
     before = np.cumsum(length) - length
     return np.repeat(first - before, length) + np.arange(int(length.sum()))
 
 
 def summed_votes(parts: Sequence[Votes], shard: Column | None = None) -> Votes:
-    """Add votes up: one run per key, sorted by key. O(rows and runs times the bins they span).
+    """Add up votes with equal keys: one run per key, sorted by key. O(rows + sum of the runs' bin ranges).
 
-    shard: [sites] leading sort key. Each run gets a dense array of cells, one a bin, to which rows are added
-    in place; only runs are sorted.
+    shard: [sites], additional first sort key; None: none. Each result run gets a dense array with one cell
+    per bin, to which rows are added in place, so that only runs are sorted, not rows.
     """
     key = [np.concatenate(columns).astype(np.int64) for columns in zip(*(p.keys for p in parts), strict=True)]
     number, first = numbered(key if shard is None else [shard[key[1]].astype(np.int64), *key])
@@ -162,10 +168,11 @@ def summed_votes(parts: Sequence[Votes], shard: Column | None = None) -> Votes:
 
 
 def _filled(keys: tuple[Column, ...], begin: I8, bin_0: I8, total: Column) -> Votes:
-    """Votes from dense cells, zeros dropped, in small dtypes. total: [columns, cells]; a run's cells start at
-    `begin`; `bin_0` is the offset of its bin 0.
+    """Votes from dense arrays of bins; empty bins are dropped, dtypes are small.
 
-    Works on a slice of runs at a time, so that intermediates stay in a core's cache.
+    total: [columns of `sums`, cells], one cell per run and bin. begin: int64[runs], first cell of each run.
+    bin_0: int64[runs], cell in which bin 0 of the run would be. Works on `_AT_ONCE` runs at a time, so that
+    intermediate arrays stay in a core's cache.
     """
     to = total.dtype if total.dtype.kind == "f" else np.min_scalar_type(max(total.max(initial=0), 1 << 8))
     ends = np.append(begin, total.shape[1])
@@ -183,8 +190,8 @@ def _filled(keys: tuple[Column, ...], begin: I8, bin_0: I8, total: Column) -> Vo
 
 
 def _fit_together(parts: Sequence[Votes], run: Sequence[I8]) -> bool:
-    """True if all sums are integers and fit into 32 bits. run: [parts][runs] key number of each run; a part
-    may repeat a key."""
+    """True if all sums over equal keys are integers below 2^32. run: for each part int64[runs], number of the
+    run's key; keys may repeat within a part."""
     if any(column.dtype.kind != "u" for part in parts for column in part.sums):
         return False
     most = 0

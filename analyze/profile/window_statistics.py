@@ -1,7 +1,7 @@
-"""Statistics of a period's windows by relation, for SQL views: read if stored, else made from requests.
+"""Statistics of a period's windows by relation, for SQL views: read if stored, else computed from requests.
 
-Both give equal results, so a view answers alike before and after `summarize`. Nothing is written: a reader
-may lack the permission.
+Both give equal results, so a view returns the same rows before and after `flowdiff summarize`. Nothing is
+written, as the user may lack the permission.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ _START: Final = pa.field("start_ns", pa.int64(), nullable=False)
 
 
 class WindowStatistics:
-    """Relations of the windows of one period, each read on demand."""
+    """Statistics of the windows of one period; each relation is read on demand."""
 
     def __init__(self, found: LakePeriod, settings: RefineSettings) -> None:
         """found: the period; its filter is ignored."""
         self._pieces = window_pieces(found)
         self._settings = settings
         self._made: dict[int, Mapping[str, pa.StructArray]] = {}
-        """Index of a window that is not stored -> its relations."""
+        """Cache: index of a window without stored statistics -> its relations, computed from requests."""
 
     def rows(self, relation: str) -> pa.Table:
-        """Rows of a relation over all windows: names once each; sums with the `start_ns` of their window.
+        """Rows of relation `relation` over all windows.
 
-        Raises LakeError if requests cannot be read.
+        In relations of names each name occurs once; relations of sums get a column `start_ns`, the start of
+        the window. Raises LakeError if requests cannot be read.
         """
         schema = columns_of_relation(relation)
         if relation not in NAMES:
@@ -55,7 +56,7 @@ class WindowStatistics:
         return pa.concat_tables(parts)
 
     def _windows(self, relation: str) -> Iterator[tuple[int, pa.StructArray]]:
-        """Yield (start of a window, its rows of a relation), in time order."""
+        """Yield (start of a window, Unix ns; the window's rows of the relation), in time order."""
         for at in range(len(self._pieces)):
             here = self._pieces[at]
             if at not in self._made:

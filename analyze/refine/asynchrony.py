@@ -1,8 +1,9 @@
-"""Find asynchronous children by consensus over all samples, and what was awaited below them.
+"""Find asynchronous children by consensus over all samples, and spans below them that the parent waits for.
 
-A child that outlives its parent was left behind by it: nobody joins it, and its subtree is deferred. What the
-parent demonstrably waited for stays: a span below the child that is over before the parent's next own event
-(the start of another child, or its end) in nearly all requests.
+A child that ends after its parent in most calls is asynchronous: the parent does not wait for it, and its
+subtree is deferred. A span below the child stays in the graph if the parent demonstrably waited for it: the
+span ends before the parent's next event (the start of another child, or the parent's end) in nearly all
+requests.
 
 Example: setting up a write pipeline takes until the first data node is connected to the second, but the write
 handler that it starts goes on until the data are there:
@@ -31,27 +32,29 @@ from stitch.columnar.runs import ranges
 from stitch.graph.placed import is_made_up
 
 Calls = tuple[Operation, ...]
-"""Operations of a question: (parent, child), or (parent, child, span below the child)."""
+"""Operations of (parent, child), or of (parent, child, span below the child)."""
 
 _MOVED = 0.5
-"""Minimum difference of the share between the reference and another sample for a note."""
+"""Minimum difference, between the reference and another sample, of the share of calls in which a child
+outlives its parent, for a note."""
 
 _MAX_NOTES = 5
 _LEAST_CALLS = 5
-"""Minimum number of calls of a sample for its share of late calls to be used."""
+"""Minimum summed weight of a sample's requests with a (parent, child), for a note that samples differ in
+whether the child is asynchronous; samples without such requests do not count."""
 
 
 class Asynchrony(NamedTuple):
     """Asynchronous children of all structures."""
 
     left: B1
-    """[units] True if the unit's parent does not wait for it."""
+    """bool[units of the trees]: True for an asynchronous child, for which the parent does not wait."""
     waited: I8
-    """[pairs] unit below an asynchronous one, for which the asynchronous unit's parent waits."""
+    """int64[n]: spans (units) below an asynchronous child for which the child's parent does wait."""
     behind: I8
-    """[pairs] the asynchronous unit above `waited`."""
+    """int64[n]: the asynchronous child (unit) above each span in `waited`."""
     notes: tuple[str, ...]
-    """Sentences about the compared samples."""
+    """Sentences on asynchronous children in the compared samples."""
 
 
 def _asked_once(
@@ -62,9 +65,11 @@ def _asked_once(
     answer: Answer,
     cells: int,
 ) -> tuple[Answers, I8]:
-    """Votes on a yes-no question by place, and [entries] the index of each entry's place.
+    """Like `ask`, but pooled by the key of the question, with one vote per request and key.
 
-    A request counts once per place, however many calls it has there: one request must not decide alone.
+    Returns (pooled votes, int64[entries] index into the pooled entries of each entry of `asked`). `requests`
+    of the votes counts a request once per key, however many calls with that key it has, so that a single
+    request cannot decide.
     """
     votes = ask(categories, times, asked, n_apart, 1, answer, cells)
     is_first = np.zeros(len(asked.structure), dtype=np.bool_)
@@ -82,9 +87,10 @@ def find_asynchronous(
 ) -> Asynchrony:
     """Find awaited children that outlive their parent in at least `async_share` of all calls.
 
-    Votes are pooled over all samples by (parent operation, child operation). `trees` are those of
-    `flows.categories`; samples: names of the compared samples, the first of `flows`. cells: as in `ask`.
-    O(spans), and O(spans below asynchronous children · children).
+    Votes are pooled over all samples by (parent operation, child operation). trees: of the structures of
+    `flows.categories`. times: [structures] of int64[stored nodes, requests], ns, skew-corrected. samples:
+    names of the compared samples, which are the first in `flows`. cells: array cells per batch. O(spans +
+    spans below asynchronous children · children).
     """
     categories, n_apart, operation = flows.categories, len(samples), trees.operation
     called = np.flatnonzero(trees.awaited & (trees.parent >= 0))
@@ -112,8 +118,10 @@ def find_asynchronous(
 
 
 def _below(trees: SpanTrees, left: B1) -> tuple[I8, I8]:
-    """([pairs] span, the asynchronous unit above it) for every span that the unit awaits, directly or through
-    others."""
+    """(int64[pairs] span, int64[pairs] asynchronous unit above it): every descendant span that an
+    asynchronous unit waits for, directly or through awaited units.
+
+    left: bool[units], True if asynchronous."""
     top = np.where(left, np.arange(len(left)), -1)
     through = trees.awaited & trees.is_span & ~left
     for level in trees.levels[1:] if left.any() else ():
@@ -124,8 +132,9 @@ def _below(trees: SpanTrees, left: B1) -> tuple[I8, I8]:
 
 
 def _outermost(trees: SpanTrees, below: I8, kept: B1) -> B1:
-    """[pairs] True for spans that move to the ancestor that waits for them; what is below such a span moves
-    with it. below, kept: [pairs] span, and whether the ancestor waits for it."""
+    """bool[pairs]: True for spans that become children of the ancestor that waits for them: the topmost spans
+    with `kept`. Spans below such a span stay below it. below: int64[pairs], span; kept: bool[pairs], True if
+    the ancestor waits for the span."""
     candidate, stays = np.zeros((2, len(trees.parent)), dtype=np.bool_)
     candidate[below], stays[below] = True, kept
     for level in trees.levels[1:] if len(below) else ():
@@ -136,7 +145,10 @@ def _outermost(trees: SpanTrees, below: I8, kept: B1) -> B1:
 
 
 def _outliving(trees: SpanTrees, called: I8, settings: RefineSettings) -> Answer:
-    """Answer True where a unit ends after its parent by more than S5's epsilon."""
+    """Answer function for `ask`: True if the child `called[entry]` ends after its parent by more than the
+    allowed slack.
+
+    called: int64[entries], children (units of `trees`)."""
 
     def is_late(batch: FlowBatch, entries: slice) -> tuple[B1]:
         unit = called[entries]
@@ -151,11 +163,11 @@ def _outliving(trees: SpanTrees, called: I8, settings: RefineSettings) -> Answer
 
 
 def _early(trees: SpanTrees, early: I8, behind: I8, cells: int) -> Answer:
-    """Answer True where a span ends before the waiting ancestor's next own event.
+    """Answer function for `ask`: True if span `early[entry]` ends before its waiting ancestor's next event.
 
-    That event is the first start of another child after the start of the unit left behind, or the ancestor's
-    end; computed once per unit left behind, however many spans are below it, for `cells` cells of siblings at
-    a time.
+    The ancestor is the parent of the asynchronous unit `behind[entry]`. Its next event is the first start of
+    another child at or after the start of `behind[entry]`, else the ancestor's end. Computed once per
+    asynchronous unit, for about `cells` cells of siblings at a time.
     """
     by_above = np.argsort(trees.parent, kind="stable")
 
@@ -187,7 +199,7 @@ def _early(trees: SpanTrees, early: I8, behind: I8, cells: int) -> Answer:
 
 
 DEFERRED: Final = "Asynchronous, as they outlive their parent, which shows the time meanwhile"
-"""Beginning of the note on asynchronous children; no concern while both periods have them."""
+"""Prefix of the note that lists asynchronous children; `pipeline` selects `asynchrony_notes` by it."""
 
 
 def _notes(
@@ -197,7 +209,11 @@ def _notes(
     kept: set[Calls],
     samples: Sequence[str],
 ) -> tuple[str, ...]:
-    """Sentences: children asynchronous in some samples only, then all deferred ones; most calls first."""
+    """Notes, most calls first: a sentence per child that is asynchronous in some samples only, then one
+    sentence that lists all asynchronous children.
+
+    places: (parent, child) operations of the entries of `votes`. asynchronous: (parent, child) of
+    asynchronous children. kept: (parent, child, span) of spans below them that the parent waits for."""
     stays: dict[Calls, list[str]] = {}
     for place in sorted(kept, key=_text):
         stays.setdefault(place[:2], []).append(place[2].text)
@@ -252,5 +268,5 @@ def _text(place: Calls) -> list[str]:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join at least one word: `a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

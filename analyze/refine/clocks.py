@@ -1,26 +1,26 @@
 """Correct clock skew between hosts, from both sides of remote calls or of round trips.
 
-The serving span cannot start before the calling span nor end after it, so every such pair on two hosts bounds
-the correction of the server's clock: `client start - server start <= correction <= client end - server end`.
-Other children give no bound: one that ends after its parent may as well be asynchronous (S7). Times on one
-host are never moved against each other.
+The server's span cannot start before the client's span nor end after it, so every such pair on two hosts
+bounds the correction of the server's clock: `client start - server start <= correction <= client end - server
+end`. Other children give no bound: a child that ends after its parent may be asynchronous. Times on one host
+are never moved against each other.
 
-Records have no calling span around them; their order is explicit, and every edge between two hosts bounds the
-correction of one clock against the other: an edge from a to b from below, from b to a from above. A request
-that goes there and back bounds it from both sides, like a remote call of spans.
+Activity records have no client span around them, but their order is explicit. An edge from a record on host a
+to a record on host b bounds the correction of b's clock against a's from below, an edge from b to a from
+above. A request that goes there and back bounds the correction from both sides, like a remote call of spans.
 
 Each remote call gives `lower <= correction <= upper`. Network time only moves the two bounds apart, so
 whatever the network does, the intervals of one clock have a point in common. Hence the rules:
 
-* If 0 lies within the bounds, the clocks are taken as right. Otherwise the smallest correction within the
-  bounds is used: the rest of the interval is network time, and is not split between the two legs by guessing.
-* One correction serves all samples if one fits. If none fits throughout, but one before and another after
-  some moment, no network delay can explain it: the clock was set then (a step).
-* If that does not fit either (a drift), every minute is fitted separately, and minutes without a fit are
-  *loose*: corrected request by request.
+* If 0 lies within the bounds, nothing is corrected. Otherwise the correction nearest to 0 within the bounds
+  is used: the rest of the interval is network time, and is not split between the two directions by guessing.
+* If one correction fits all samples, it is used for all. If none fits throughout, but one fits before and
+  another fits after some moment, no network delay can explain it: the clock was set then (a *step*).
+* If that does not fit either (a *drift*), every minute is fitted separately. Minutes without a fit are
+  *loose*: each call is corrected separately, by the smallest shift that moves it into its client's span.
 
-"Fits" means that at most one call in `_ONE_IN` contradicts, among all calls and in every sample with enough
-calls of its own (else a short problem period would vanish in a long reference).
+"Fits" means that at most one call in `_ONE_IN` contradicts, among all calls and also in every single sample
+with enough calls (otherwise a short problem period would vanish in a long reference).
 
 Example, in ms: the server's clock is 2 ahead, a call spends 0.5 on either leg, so the correction lies in
 [-2.5, -1.5] and is -1.5. A release adds 500 to the first leg: [-502.5, -1.5], still -1.5, and the 500 stay
@@ -49,25 +49,27 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 _Pair = tuple[int, int]
 _MAX_NOTES = 5
 _ONE_IN = 20
-"""Calls of which one may contradict the fit: `lo` is the 95th, `hi` the 5th percentile of the bounds."""
+"""A fit may be contradicted by one call in this many (20: 5 % of the calls)."""
 _BLOCKS = 64
-"""Number of blocks of calls between which steps are sought; a step is then placed between two calls."""
+"""Maximum number of blocks that the calls are cut into to find a clock's steps; the exact call is found
+after that."""
 _MAX_STEPS = 3
-"""Maximum number of steps of a clock; a clock that needs more drifts."""
+"""Maximum number of steps of a clock; a clock that needs more counts as drifting."""
 NOT_BOUNDED = np.int64(1) << 61
-"""Placeholder for a missing bound: larger than any time, far from overflow."""
+"""Placeholder for a missing bound, ns: larger than any time, and small enough not to overflow in sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Corrections:
-    """Corrections to add to each host's times, ns, constant within a slice of time."""
+    """Corrections to add to each host's times, ns, constant within each slice of time."""
 
     from_ns: I8
-    """[slices - 1] start of each slice but the first, ascending."""
+    """int64[slices - 1]: start of each slice but the first, Unix ns, ascending; the first has no start."""
     add_ns: I8
-    """[hosts, slices] ns to add."""
+    """int64[hosts, slices]: ns to add to the host's times."""
     loose: dict[_Pair, B1]
-    """(host, host) ascending -> [slices] True where their calls are corrected request by request."""
+    """Mapping (host a, host b), a < b -> bool[slices]: True if the pair has no fitted correction in that
+    slice, so that each call between them is corrected separately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +77,13 @@ class Clocks:
     """Clock corrections of all hosts, for all samples."""
 
     host_code: I8
-    """[hosts + 1] host code of a matrix -> host number here; -1 for unknown hosts and those over the
-    limit."""
+    """int64[hosts + 1]: host number in `corrections` by host code of `StoredCategory.host`; -1 for unknown
+    hosts and for the rarest ones beyond `max_skew_hosts`."""
     corrections: _Corrections | None = None
-    """None: no clock needs a correction."""
+    """Corrections of all hosts; None: no clock needs a correction."""
     notes: tuple[str, ...] = ()
     moves: tuple[ClockMove, ...] = ()
-    """Pairs of hosts whose clock offset changed."""
+    """Pairs of hosts whose clock offset changed over time."""
 
 
 def estimate_clocks(
@@ -89,10 +91,10 @@ def estimate_clocks(
 ) -> Clocks:
     """Estimate the clock correction of every host.
 
-    `trees` go with `flows.categories`. A pair of hosts with fewer than `min_traces` remote calls gets no
-    correction: contradictions are corrected request by request. O(spans); the second pass over the data runs
-    only if some pair of hosts contradicts, in some sample. Notes cover pairs that call each other in the
-    first `n_compared` samples.
+    trees: of the structures of `flows.categories`. A pair of hosts with fewer than `min_traces` remote calls
+    gets no correction; each of its calls that contradicts is corrected separately. `notes` and `moves` of the
+    result cover pairs that call each other in the first `n_compared` samples. O(spans); a second pass over
+    the data runs only if the calls of some pair of hosts contradict equal clocks.
     """
     host_code = _frequent_hosts(flows, trees, settings.max_skew_hosts)
     n_hosts = int(host_code.max(initial=-1)) + 1
@@ -127,7 +129,7 @@ def estimate_clocks(
 
 
 def _moved(clock: PairClock) -> int | None:
-    """Range of the clock's correction over time, ns; 0: constant; None: unknown (loose pieces)."""
+    """Largest minus smallest correction over time, ns; 0: constant; None: unknown (parts without a fit)."""
     return None if any(clock.loose) else max(clock.add_ns) - min(clock.add_ns)
 
 
@@ -147,7 +149,9 @@ def _frequent_hosts(flows: FlowMatrices, trees: SpanTrees, max_hosts: int) -> I8
 
 
 def _bounds(flows: FlowMatrices, trees: SpanTrees, host_code: I8, n_hosts: int) -> Iterator[Bounds]:
-    """Bounds from all remote calls between two hosts, category by category."""
+    """Yield arrays of BOUNDS for all remote calls between different hosts, block of requests by block.
+
+    host_code: as `Clocks.host_code`."""
     for number, category in enumerate(flows.categories):
         mine = trees.units(number)
         if mine.stop == mine.start:
@@ -229,7 +233,9 @@ def _statements(a: str, b: str, clock: PairClock) -> Iterator[str]:
 
 
 def _solve(fitted: dict[_Pair, PairClock], n_calls: I8) -> _Corrections | None:
-    """Corrections of all hosts, in slices cut at the steps of all pairs."""
+    """Combine the corrections of pairs into corrections of hosts; None if nothing is to be corrected.
+
+    Time is cut into slices at the steps of all pairs. n_calls: int64[hosts, hosts], remote calls by pair."""
     from_ns = np.unique(np.array([at for clock in fitted.values() for at in clock.from_ns], dtype=np.int64))
     # The first slice has no beginning; any moment before the others will do.
     begin_ns = np.concatenate((from_ns[:1] - 1, from_ns)) if len(from_ns) else np.zeros(1, dtype=np.int64)
@@ -244,7 +250,10 @@ def _solve(fitted: dict[_Pair, PairClock], n_calls: I8) -> _Corrections | None:
 
 
 def _along_tree(theta: dict[_Pair, I8], n_calls: I8, n_slices: int) -> I8:
-    """[hosts, slices] corrections, added up along the maximum spanning tree of the pairs' call counts."""
+    """int64[hosts, slices]: corrections, ns, added up along the maximum spanning tree of the call counts.
+
+    theta: (host a, host b), a < b -> int64[slices], correction of b against a. n_calls: int64[hosts, hosts]
+    number of remote calls by pair. In each connected part the host with the most calls is not corrected."""
     # Not above: a tenth of a second at every start, and only clocks that contradict each other need it.
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
@@ -271,9 +280,10 @@ def _along_tree(theta: dict[_Pair, I8], n_calls: I8, n_slices: int) -> I8:
 
 
 def corrected_offsets(number: int, category: StoredCategory, trees: SpanTrees, clocks: Clocks) -> I8:
-    """[nodes, requests] corrected times relative to the root; `category.node_ns` itself if unchanged.
+    """int64[nodes, requests]: times since the root's start, ns, corrected for clock skew.
 
-    number: the category's number among the structures of `trees`.
+    Returns `category.node_ns` itself if nothing is corrected. number: structure number of the category in
+    `trees`.
     """
     if clocks.corrections is None:
         return category.node_ns
@@ -294,7 +304,10 @@ def corrected_offsets(number: int, category: StoredCategory, trees: SpanTrees, c
 
 
 def _shifts(times: I8, trees: SpanTrees, units: slice, hosts: I8, clocks: _Corrections, slices: I8) -> I8:
-    """[units, requests] ns to add to a unit's times; 0 for the root. units: those of the structure."""
+    """int64[units, requests]: ns to add to a unit's times; 0 for the root.
+
+    times: int64[stored nodes, requests], ns. units: range of the structure's units. hosts: [units, requests]
+    host numbers, -1 unknown. slices: int64[requests], slice of time of each request."""
     start, end = trees.start[units].tolist(), trees.end[units].tolist()
     parent, remote = (trees.parent[units] - units.start).tolist(), trees.is_remote_call[units].tolist()
     shift = np.zeros((len(start), times.shape[1]), dtype=np.int64)
@@ -329,14 +342,14 @@ BOUNDS: Final = np.dtype(
     ],
     align=True,
 )
-"""Bounds on the correction of host b against host a < b, an entry a remote call: `pair` is a * hosts + b,
-`start_ns` the start of the request."""
+"""Record dtype, one record per remote call between hosts a < b: `lower` and `upper` bound of the correction
+of b's clock against a's, ns; `pair` is a * hosts + b; `start_ns` is the request's start, Unix ns."""
 Bounds = npt.NDArray[np.void]
-"""[calls] of BOUNDS."""
+"""Array of dtype BOUNDS: one record per remote call."""
 
 
 def bounds_of(pair: I8, sample: U1, start_ns: I8, lower: I8, upper: I8) -> Bounds:
-    """Assemble columns to an array of BOUNDS."""
+    """Assemble an array of dtype BOUNDS from its columns, all [calls]."""
     bounds = np.empty(len(lower), dtype=BOUNDS)
     bounds["pair"], bounds["sample"], bounds["start_ns"] = pair, sample, start_ns
     bounds["lower"], bounds["upper"] = lower, upper
@@ -345,19 +358,20 @@ def bounds_of(pair: I8, sample: U1, start_ns: I8, lower: I8, upper: I8) -> Bound
 
 @dataclass(frozen=True, slots=True)
 class PairClock:
-    """Correction of host b against host a, constant in pieces of time."""
+    """Correction of host b's clock against host a's, constant within each piece of time."""
 
     from_ns: tuple[int, ...]
-    """[pieces - 1] start of each piece but the first, ascending."""
+    """[pieces - 1]: start of each piece but the first, Unix ns, ascending; the first has no start."""
     add_ns: tuple[int, ...]
-    """[pieces] ns to add to b's times."""
+    """[pieces]: ns to add to b's times; 0 in pieces without a fit."""
     loose: tuple[bool, ...]
-    """[pieces] True if calls are corrected request by request instead."""
+    """[pieces]: True if no correction fits the piece, so that each call is corrected separately."""
 
 
 def fit_clock(bounds: Bounds, min_calls: int) -> PairClock:
-    """Fit a correction to the calls of one pair of hosts; see the module. O(calls log calls) if one value
-    fits."""
+    """Fit the correction of one pair of hosts to their calls: constant, else with steps, else by minute.
+
+    Fewer than `min_calls` calls get no correction. O(calls log calls)."""
     one = _correction(bounds, min_calls)
     if one is not None:
         return PairClock((), (one,), (False,))
@@ -368,7 +382,7 @@ def fit_clock(bounds: Bounds, min_calls: int) -> PairClock:
 
 
 def _correction(bounds: Bounds, min_calls: int) -> int | None:
-    """Smallest correction that fits; None if none does, or there are fewer than min_calls."""
+    """Correction nearest to 0, ns, that fits; None if none fits, or for fewer than `min_calls` calls."""
     if len(bounds) < min_calls:
         return None
     intervals = [_interval(bounds["lower"], bounds["upper"])]
@@ -380,17 +394,19 @@ def _correction(bounds: Bounds, min_calls: int) -> int | None:
 
 
 def _interval(lower: I8, upper: I8) -> tuple[int, int]:
-    """(lo, hi): a correction below `lo` or above `hi` contradicts more calls than allowed."""
+    """(lo, hi), ns: a correction below lo or above hi contradicts more than one call in `_ONE_IN`.
+
+    lower, upper: int64[calls], bounds of the correction given by each call."""
     spare = len(lower) // _ONE_IN
     last = len(lower) - 1 - spare
     return int(np.partition(lower, last)[last]), int(np.partition(upper, spare)[spare])
 
 
 def _steps(bounds: Bounds, min_calls: int) -> PairClock | None:
-    """Divide time into the fewest pieces with one correction each; None if they are over `_MAX_STEPS` + 1.
+    """Divide time into pieces with one correction each; None if that takes more than `_MAX_STEPS` steps.
 
-    `bounds` ascend in time. Each piece is extended block by block while it fits; then the step is placed
-    between the two calls that minimize the contradictions on both sides.
+    bounds: ascending by `start_ns`. Each piece is extended block by block while one correction fits it; then
+    the step is placed between the two calls that minimize the number of contradictions on both sides.
     """
     n_blocks = min(_BLOCKS, len(bounds) // min_calls)
     _, first_of_sample = np.unique(bounds["sample"], return_index=True)
@@ -425,7 +441,8 @@ def _steps(bounds: Bounds, min_calls: int) -> PairClock | None:
 
 
 def _cut(bounds: Bounds, begin: int, end: int, before: int, after: int) -> int:
-    """Index of the first call for `after` instead of `before`, among [begin, end): fewest contradictions."""
+    """Index in [begin, end) of the first call to which correction `after` applies instead of `before`, chosen
+    so that the fewest calls contradict. before, after: ns."""
     lower, upper = bounds["lower"][begin:end], bounds["upper"][begin:end]
     against_before = (lower > before) | (upper < before)
     against_after = (lower > after) | (upper < after)
@@ -435,7 +452,7 @@ def _cut(bounds: Bounds, begin: int, end: int, before: int, after: int) -> int:
 
 
 def _minutes(bounds: Bounds, min_calls: int) -> PairClock:
-    """Fit each minute separately; loose if it has too few calls or no fit."""
+    """Fit a correction to each minute separately; `loose` for minutes with too few calls or no fit."""
     minutes, first = np.unique(bounds["start_ns"] // NS_PER_MINUTE, return_index=True)
     pieces = [
         _correction(bounds[begin:end], min_calls) for begin, end in pairwise([*first.tolist(), len(bounds)])
@@ -448,10 +465,9 @@ def _minutes(bounds: Bounds, min_calls: int) -> PairClock:
 
 
 def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iterator[Bounds]:
-    """Bounds on the correction of host b against a < b, one per request and pair of hosts. O(nodes ·
-    requests).
+    """Yield bounds given by activity records, one per request and pair of hosts a < b. O(nodes · requests).
 
-    host_code: [hosts + 1] number of each host; -1 for ignored hosts.
+    Requests without edges in both directions give none. host_code: as `Clocks.host_code`.
     """
     src, dst = np.array(category.structure.edges, dtype=np.int64).reshape(-1, 2).T
     for rows in blocks(category.n_requests, len(src), FEW_CELLS):
@@ -477,9 +493,10 @@ def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iter
 
 
 def _record_shifts(category: StoredCategory, host_code: I8, add_ns: I8, slices: I8) -> I8:
-    """[nodes, requests] ns to add to the times of records; 0 for the first record.
+    """int64[nodes, requests]: ns to add to the times of activity records; 0 for the first record.
 
-    add_ns: [hosts, slices of time] correction of each clock; slices: [requests] slice of each request.
+    add_ns: int64[hosts, slices of time], correction of each clock, ns. slices: int64[requests], slice of time
+    of each request. host_code: as `Clocks.host_code`.
     """
     hosts = host_code[category.host]
     added = np.where(hosts >= 0, add_ns[hosts, slices], 0)

@@ -1,8 +1,8 @@
-"""Pool the votes of requests on yes-no questions, and decide by consensus over all samples (S5, S7).
+"""Count the votes of requests on yes-no questions, and decide by consensus over all samples.
 
-A question is put to every request, for example whether one call ends before another starts. The calls in
-question are rows of a table over all structures, so answers are columns with a cell a call and request. They
-are weighted, and added up over equal questions in different structures.
+An example of a question is: does `auth` end before `load` starts? Every request of a structure that has both
+calls votes, with its weight. An *entry* is one question in one structure; votes of entries with the same
+question (equal keys) are pooled over structures. Answers are flat arrays with one cell per (entry, request).
 """
 
 from __future__ import annotations
@@ -23,38 +23,43 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class FlowBatch:
-    """Requests of neighbouring structures, their times in one flat array."""
+    """Batch of requests of consecutive structures; the times of all their nodes are in one flat array."""
 
     first: int
-    """first, past: range of structures [first, past)."""
+    """Number of the batch's first structure."""
     past: int
+    """Number of the batch's last structure + 1."""
     n_of: I8
-    """[structures] number of requests."""
+    """int64[past - first]: number of requests in the batch, by structure."""
     sample: I8
-    """sample, weight: [requests] structure after structure."""
+    """int64[requests]: index of each request's sample; requests are ordered by structure."""
     weight: F8
+    """float64[requests]: weight of each request; requests are ordered by structure."""
     node: Ragged
-    """Layout: a row a stored node of each structure, a cell a request."""
+    """Layout of `times`: one row per stored node of each structure, one cell per request."""
     first_node: I8
-    """[structures] row in `node` of the first node."""
+    """int64[past - first]: row in `node` of each structure's first stored node."""
     times: I8
-    """[cells of nodes] ns."""
+    """int64[cells of `node`]: time of a stored node in a request, ns since the request's start."""
 
     def layout(self, structure: I8) -> Ragged:
-        """Layout with a row for each entry of `structure`, a cell a request. structure: [rows]."""
+        """Layout with one row per entry of `structure` and one cell per request of that structure.
+
+        structure: int64[rows], numbers of structures in the batch."""
         return Ragged.of(self.n_of[structure - self.first])
 
     def at(self, structure: I8, column: I8) -> I8:
-        """[cells of rows] times of stored nodes; structure, column: [rows]."""
+        """int64[cells of `layout(structure)`]: times of stored node `column[i]` of `structure[i]` in each
+        request of the batch, ns since the request's start. structure, column: int64[rows]."""
         node = self.first_node[structure - self.first] + column
         return self.times[self.layout(structure).at(self.node.first[node])]
 
     def requests(self, structure: I8) -> I8:
-        """[cells of `layout(structure)`] index of each cell's request in `sample` and `weight`."""
+        """int64[cells of `layout(structure)`]: index of each cell's request in `sample` and `weight`."""
         return self.layout(structure).at((np.cumsum(self.n_of) - self.n_of)[structure - self.first])
 
     def part(self, structure: I8) -> slice:
-        """Range of the batch's entries in `structure`, [rows] ascending."""
+        """Range of the indices i for which `structure[i]` is in the batch. structure: int64[n], ascending."""
         first, past = np.searchsorted(structure, (self.first, self.past)).tolist()
         return slice(first, past)
 
@@ -62,9 +67,10 @@ class FlowBatch:
 def flow_batches(
     categories: Sequence[StoredCategory], times: Sequence[I8], width: I8, cells: int
 ) -> Iterator[FlowBatch]:
-    """Yield all requests with `times`, in batches of about `cells` cells.
+    """Yield all requests of `categories` in batches of about `cells` array cells.
 
-    width: [structures] cells per request.
+    times: [structures], each int64[stored nodes, requests], ns. width: int64[structures], number of cells
+    that the caller needs per request of a structure.
     """
     size = np.array([one.n_requests for one in categories], dtype=np.int64)
     first_of = np.cumsum(size) - size
@@ -89,32 +95,36 @@ def flow_batches(
 
 
 class Asked(NamedTuple):
-    """Entries in question, ordered by structure."""
+    """Questions to be answered by the requests of structures: one entry per (structure, question)."""
 
     structure: I8
-    """[entries] structure, ascending."""
+    """int64[entries]: number of the structure whose requests vote, ascending."""
     key: I8
-    """[entries, columns] question; pooling adds up entries of equal rows."""
+    """int64[entries, columns]: the question; entries with equal rows ask the same and are pooled."""
 
 
 Answer = Callable[[FlowBatch, slice], Sequence[B1]]
-"""(batch, entries of its structures) -> for each answer [cells of entries] True where it holds."""
+"""Function of (batch, range of the entries whose structures are in the batch). Returns, for each possible
+answer, bool[cells]: True if the request gives that answer; cells are (entry, request)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Votes of requests on questions, one an entry."""
+    """Counted answers of requests to questions: one entry per question (and per structure, until pooled)."""
 
     key: I8
-    """[entries, columns] question; unique once pooled."""
+    """int64[entries, columns]: the question of each entry; rows are unique after `pooled`."""
     requests: F8
-    """[samples, entries] number of requests."""
+    """float64[samples, entries]: number of requests that voted."""
     weight: F8
-    """[1 + answers, samples, entries] weight of all votes, then of those for each answer."""
+    """float64[1 + answers, samples, entries]: [0] summed weight of all requests that voted; [1 + i] summed
+    weight of the requests that gave answer i."""
 
     def pooled(self, key: I8) -> tuple[Answers, I8]:
-        """Add up votes of equal keys. key: [entries, columns], may be coarser than `self.key`. Returns
-        (pooled votes, [entries] index of each old entry in them)."""
+        """Add up the votes of entries with equal keys.
+
+        key: int64[entries, columns], may be coarser than `self.key`. Returns (pooled votes, int64[entries]
+        index into the pooled entries of each old entry)."""
         entry, first = numbered(key.T)
         counts = np.concatenate([self.requests[None], self.weight])
         sums = np.zeros((*counts.shape[:2], len(first)))
@@ -123,23 +133,26 @@ class Answers:
         return Answers(key[first], sums[0], sums[1:]), entry
 
     def of_first(self, n_samples: int) -> Answers:
-        """Answers of only the first `n_samples` samples."""
+        """Votes of the first `n_samples` samples only."""
         return Answers(self.key, self.requests[:n_samples], self.weight[:, :n_samples])
 
     def shares(self) -> F8:
-        """[answers, samples, entries] share of the votes for each answer; NaN without votes."""
+        """float64[answers, samples, entries]: weighted share in [0, 1] of the requests that gave the answer;
+        NaN if no request voted."""
         every = np.where(self.weight[0] > 0, self.weight[0], np.nan)
         shares: F8 = self.weight[1:] / every
         return shares
 
     def agreed(self, share: float) -> B1:
-        """[answers, entries] True if at least `share` of the votes, over all samples, are for the answer."""
+        """bool[answers, entries]: True if the answer has at least `share` (in [0, 1]) of the votes, over all
+        samples."""
         every, *answers = self.weight.sum(axis=1)
         agreed: B1 = np.array(answers) >= share * every
         return agreed
 
     def enough(self, settings: RefineSettings) -> B1:
-        """[entries] True if requests suffice: `min_traces`, or `min_unanimous` without exception."""
+        """bool[entries]: True if at least `min_traces` requests voted, or at least `min_unanimous` that all
+        gave the same answer."""
         n = self.requests.sum(axis=0)
         unanimous = self.agreed(1.0).any(axis=0) & (n >= settings.min_unanimous)
         enough: B1 = unanimous | (n >= settings.min_traces)
@@ -155,8 +168,12 @@ def ask(
     answer: Answer,
     cells: int = FEW_CELLS,
 ) -> Answers:
-    """Count the votes of all requests. n_apart: number of samples counted separately; all later ones are
-    added up to one more. cells: per batch. O(cells)."""
+    """Count the votes of all requests, one entry of `asked` at a time. O(cells).
+
+    times: [structures], each int64[stored nodes, requests], ns. n_apart: number of first samples that are
+    counted separately; the remaining samples are added up in one last row. n_answers: number of arrays that
+    `answer` returns. cells: array cells per batch.
+    """
     n_samples, n_entries = n_apart + 1, len(asked.structure)
     weight = np.zeros((1 + n_answers, n_samples, n_entries))
     requests = np.zeros((n_samples, n_entries))

@@ -1,9 +1,10 @@
-"""Draft the refined graphs of all structures: trees of spans with sibling order, records after deferral and
-zoom.
+"""Draft the refined graphs of all structures, of spans and of activity records.
 
-Requests of one stored structure may get several refined graphs: if two different calls of one operation run
-one after the other in either order, if siblings are too rare for a consensus, or if hosts are part of names.
-The order of activity records is explicit.
+The graph of a structure of spans is built from its tree and the decided order of siblings. The order of
+activity records is explicit: their graph is the stored one without deferred work and, at level L3, without
+work inside components. Requests of one structure may get different graphs if two calls of one operation that
+differ in what they call run in either order, if siblings are too rare for a consensus, or if labels include
+hosts.
 """
 
 from __future__ import annotations
@@ -46,22 +47,24 @@ from stitch.graph.placed import END, POINT, START
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Requests of structures whose nodes have the same host words."""
+    """Parts of structures: a part is all requests of a structure with the same hosts in its nodes' labels."""
 
     structure: I8
-    """[parts] structure."""
+    """int64[parts]: number of the part's structure."""
     rows: tuple[I8 | None, ...]
-    """[parts] rows of the stored category, ascending; None: all."""
+    """[parts]: rows of the stored category that are in the part, ascending; None: all rows."""
     words: I8
-    """[stored nodes of all parts] index into `HostLabels.words`."""
+    """int64[stored nodes of all parts]: index into `HostLabels.words` of the host in the node's label."""
     first: I8
-    """[parts] index of the first node in `words`."""
+    """int64[parts]: index in `words` of the part's first node."""
 
     @staticmethod
     def of(
         categories: Sequence[StoredCategory], nodes: StructureNodes, structures: I8, labels: HostLabels
     ) -> _Parts:
-        """Split the chosen structures by the hosts in labels. O(nodes · requests) of labelled components."""
+        """Split each of `structures` (int64[n], numbers in `categories`) by the hosts in its nodes' labels.
+
+        O(nodes · requests) of components whose labels include hosts."""
         found = [
             (number, *part)
             for number in structures.tolist()
@@ -73,7 +76,7 @@ class _Parts:
         return _Parts(structure, tuple(rows for _, rows, _ in found), words, np.cumsum(n_nodes) - n_nodes)
 
     def word(self, part: I8, column: I8) -> I8:
-        """Words of stored nodes: part and column of each."""
+        """int64[n]: index into `HostLabels.words` for stored node `column[i]` of part `part[i]`."""
         words: I8 = self.words[self.first[part] + column]
         return words
 
@@ -87,11 +90,11 @@ def span_drafts(
     labels: HostLabels,
     settings: RefineSettings,
 ) -> tuple[list[Draft], DraftGraphs]:
-    """Drafts of all structures of spans, and their graphs; every request is in exactly one draft.
+    """(drafts of all structures of spans, their graphs); every request is in exactly one draft.
 
-    times: [structures] [stored nodes, requests], skew-corrected. kin: families of the trees after zooming,
-    asynchrony and deferral. relation: [pairs of `kin`] decided relation. left_out: structure -> children left
-    out.
+    times: [structures], each int64[stored nodes, requests], ns, skew-corrected. kin: parents with their
+    awaited children, of the pruned trees. relation: int8[pairs of `kin`], decided `SiblingRelation`.
+    left_out: structure -> deferred children that were removed from its tree.
     """
     structures = np.flatnonzero(np.diff(kin.trees.first))
     parts = _Parts.of(categories, kin.trees.nodes, structures, labels)
@@ -129,19 +132,25 @@ def span_drafts(
 
 
 class _Place(NamedTuple):
-    """A row or a pair of a family, at which each request decides."""
+    """Row (child) or pair of rows in `Families` for which each request decides separately."""
 
     is_pair: bool
+    """True: `number` is the index of a pair; False: of a row."""
     number: int
+    """Index of the row or pair in `Families`."""
 
 
 _Choosing = Mapping[int, Mapping[int, Sequence[Sequence[int]]]]
-"""Part -> family -> groups of rows of one operation, of which each request chooses the order."""
+"""Part -> family -> groups of rows; the rows of a group are calls of one operation, which are sorted by start
+in each request."""
 
 
 def _choosing(kin: Families, relation: I1, shapes: U8) -> _Choosing:
-    """Families in which each request decides: some pair has no consensus, or calls of one operation, related
-    to others, differ in shape."""
+    """Find the families (a parent's children) in which each request decides the order separately.
+
+    These are families with a pair that has no consensus, and families in which calls of one operation differ
+    in shape (subtree) while one of the calls has a sequential relation. relation: int8[pairs]; shapes:
+    uint64[units]."""
     related = np.zeros(len(kin.unit), dtype=np.bool_)
     related[kin.first[relation != 0]] = related[kin.second[relation != 0]] = True
     found: dict[int, dict[int, list[list[int]]]] = {}
@@ -167,8 +176,11 @@ def _choices(
     times: I8,
     settings: RefineSettings,
 ) -> dict[_Place, I8]:
-    """[requests] decisions of a part's requests about a family: the unit in a row of `groups`, the relation
-    of a pair without consensus. times: [stored nodes, requests]."""
+    """Row or pair of a family -> int64[requests], the decision of each request of a part.
+
+    For a row in `groups` this is the child (unit) that stands in the row when the group's children are sorted
+    by start; for a pair without consensus it is the `SiblingRelation`. times: int64[stored nodes, requests],
+    ns."""
     trees, choices = kin.trees, {}
     for group in groups:
         branches = kin.unit[list(group)]
@@ -198,7 +210,8 @@ def _choices(
 
 
 def _shapes(trees: SpanTrees, words: I8) -> U8:
-    """[units] hashes, equal for interchangeable subtrees: same names, hosts where labelled, and children."""
+    """uint64[units]: hash of the subtree; equal for subtrees with the same operations, host labels and
+    children. words: int64[units], index into `HostLabels.words`."""
     own = np.stack((trees.operation, words, trees.awaited, trees.is_span))
     shapes: U8 = np.zeros(own.shape[1], dtype=np.uint64)
     for column in own:
@@ -215,9 +228,11 @@ def _shapes(trees: SpanTrees, words: I8) -> U8:
 def _unsorted(
     trees: SpanTrees, shapes: U8, structures: I8, categories: Sequence[StoredCategory], times: Sequence[I8]
 ) -> B1:
-    """[parts] True if interchangeable siblings start in another order than their columns in any request.
+    """bool[parts]: True if in any request siblings with equal shapes start in another order than their
+    columns.
 
-    structures: [parts] structure of each part; all its requests are looked at.
+    structures: int64[parts], structure of each part; all requests of the structure are examined, not only
+    those of the part.
     """
     order = np.lexsort((shapes, trees.parent))
     twins = ~run_starts(trees.parent[order], shapes[order])
@@ -239,10 +254,10 @@ def _unsorted(
 
 
 def _sort_twins(times: I8, trees: SpanTrees, units: slice, shapes: U8) -> tuple[I8, Columns]:
-    """Sort interchangeable siblings by start in every request, moving the times of whole subtrees.
+    """Sort siblings with equal shapes by start, in every request, moving the times of their subtrees.
 
-    units: those of one structure. Innermost siblings first, so that a branch is sorted before it is moved.
-    Returns (times, [columns, requests] original column of each).
+    units: range of the structure's units. Deepest siblings are sorted first, so that a subtree is sorted
+    before it is moved. Returns (sorted copy of `times`, [columns, requests] original column of each time).
     """
     first = units.start
     parent, shape = (trees.parent[units] - first).tolist(), shapes[units].tolist()
@@ -252,7 +267,7 @@ def _sort_twins(times: I8, trees: SpanTrees, units: slice, shapes: U8) -> tuple[
         children[above].append(unit)
 
     def columns(top: int) -> list[int]:
-        """Columns of a subtree, in an order equal for all subtrees of the same shape."""
+        """Stored columns of the subtree below unit `top`, in the same order for all subtrees of a shape."""
         found: list[int] = []
         stack = [top]
         while stack:
@@ -278,7 +293,8 @@ def _sort_twins(times: I8, trees: SpanTrees, units: slice, shapes: U8) -> tuple[
 
 
 def _mean_ns(drafts: Sequence[Draft]) -> tuple[F8, I8]:
-    """([stored nodes of all drafts] mean time, ns; [drafts] index of each draft's first node)."""
+    """(float64[stored nodes of all drafts] mean time over the draft's requests, ns; int64[drafts] index of
+    each draft's first node)."""
     sums = []
     cells = np.array([draft.times.size for draft in drafts], dtype=np.int64)
     for part in uneven_blocks(cells, MANY_CELLS):
@@ -302,10 +318,11 @@ def _span_graphs(
     part_of: I8,
     changed: Sequence[tuple[int, _Place, int]],
 ) -> DraftGraphs:
-    """Graphs of all drafts (S6).
+    """Build the graphs of all drafts of structures of spans.
 
-    kin, relation: families of the parts. part_of: [drafts] part. changed: (draft, row or pair of `kin`, unit
-    in that row or relation of that pair) decided by the requests of the draft.
+    kin: families of all parts. relation: int8[pairs of `kin`]. part_of: int64[drafts], part of each draft.
+    changed: decisions of a draft's requests, as (draft, row or pair of `kin`, unit that takes the row or
+    relation of the pair).
     """
     trees, _ = kin.trees.taken(part_of)
     mine, row_of, pair_of = kin.taken(part_of, trees)
@@ -371,8 +388,10 @@ def _span_graphs(
 
 
 def _walk(trees: SpanTrees, by_rank: I8) -> tuple[I8, I8, I8]:
-    """([units] node of the start, [units] node of the end, equal for a point; [structures] number of nodes),
-    numbered depth first, children by rank. by_rank: units by parent, then by rank."""
+    """Number the nodes (starts and ends of units) depth first, siblings by rank.
+
+    by_rank: int64[units], units sorted by parent, then by rank. Returns (int64[units] node of the start,
+    int64[units] node of the end, the same for a point; int64[structures] number of nodes)."""
     size = 1 + trees.is_span.astype(np.int64)
     for level in reversed(trees.levels[1:]):
         np.add.at(size, trees.parent[level], size[level])
@@ -392,10 +411,11 @@ def _walk(trees: SpanTrees, by_rank: I8) -> tuple[I8, I8, I8]:
 
 
 def _sequences(kin: Families, unit: I8, relation: I1, rank: I8) -> tuple[I8, I8]:
-    """(earlier, later) units of sequential pairs.
+    """(int64[n] unit that runs first, int64[n] unit that runs second) of each sequential pair of siblings.
 
-    A relation that the mean starts contradict is dropped (parallel), so that the result follows one total
-    order and has no cycle. unit: [rows]; relation: [pairs]; rank: [units] place by mean start.
+    A pair whose mean starts contradict its relation is left out (parallel), so that the result follows one
+    total order and has no cycle. unit: int64[rows]; relation: int8[pairs]; rank: int64[units], rank among
+    siblings by mean start.
     """
     first, second = unit[kin.first], unit[kin.second]
     swapped = relation == SiblingRelation.SECOND_FIRST
@@ -405,9 +425,10 @@ def _sequences(kin: Families, unit: I8, relation: I1, rank: I8) -> tuple[I8, I8]
 
 
 def _shortened(kin: Families, unit: I8, earlier: I8, later: I8, rank: I8) -> tuple[I8, I8]:
-    """Leave out pairs (a, c) where the first unit b after a has the pairs (a, b) and (b, c).
+    """Leave out pairs (a, c) that are implied by (a, b) and (b, c), where b is the first unit after a.
 
-    Not all implied pairs are found so, but of a hundred calls in a row all, where edges would be thousands.
+    earlier, later: int64[n] units of the pairs. Other implied pairs remain; but for siblings that all run one
+    after the other only the n - 1 pairs of neighbours remain.
     """
     # Rows of the siblings by rank, a square of cells a family.
     size, first_row, family = kin.size, kin.first_row, kin.family
@@ -434,9 +455,11 @@ def record_drafts(
     labels: HostLabels,
     settings: RefineSettings,
 ) -> tuple[list[Draft], DraftGraphs]:
-    """Drafts of structures of activity records, and their graphs: one a set of host labels. O(nodes + edges).
+    """(drafts of structures of activity records, their graphs); one draft per structure and set of host
+    labels. O(nodes + edges).
 
-    times: [structures] [stored nodes, requests] after skew correction. structures: those of records.
+    times: [all structures], each int64[stored nodes, requests], ns, skew-corrected. structures: int64[n],
+    numbers of the structures of activity records.
     """
     kept = _kept(nodes, settings)
     shortened = np.bincount(nodes.structure, ~kept, nodes.n_structures) > 0
@@ -485,7 +508,10 @@ def record_drafts(
 
 
 def _kept(nodes: StructureNodes, settings: RefineSettings) -> B1:
-    """[nodes] True for nodes that remain after deferral and zoom: roots and responses always do."""
+    """bool[nodes]: True for nodes that stay in the graph.
+
+    Deferred nodes are dropped (unless `keep_deferred`), and at level L3 nodes without an edge to another
+    component. Roots and responses always stay."""
     always = nodes.response.copy()
     always[nodes.first[:-1]] = True
     kept = always | (~nodes.deferred | settings.keep_deferred)
@@ -498,7 +524,10 @@ def _kept(nodes: StructureNodes, settings: RefineSettings) -> B1:
 
 
 def _edges(nodes: StructureNodes, kept: B1, structure: int, *, shortened: bool) -> I8:
-    """[edges, 2] edges between the nodes of a structure that remain, implied ones included."""
+    """int64[edges, 2]: edges between the kept nodes of a structure; a path through dropped nodes becomes one
+    edge.
+
+    kept: bool[nodes]. shortened: True if any node of the structure is dropped."""
     mine = slice(*nodes.first_edge[structure : structure + 2].tolist())
     edges = np.stack((nodes.src[mine], nodes.dst[mine]), axis=1)
     if not shortened:

@@ -1,9 +1,10 @@
-"""Merge drafts into categories: canonical positions, one key for equal graphs, one time matrix a category.
+"""Merge drafts into categories: nodes in canonical order, one key for equal graphs, one time matrix each.
 
 A draft is a refined graph before canonical ordering, with its requests. Its times may have been moved between
-interchangeable branches, request by request; `Draft.moved` says from where. A node's hosts, failures and
-left-out children are looked up through it, so that a host stays with its times. Settled times are consistent
-with the graph: clipped to the parent and the request, and never before a predecessor.
+interchangeable branches, request by request; `Draft.moved` holds the column that each time comes from. A
+node's host, failures and left-out children are looked up through `moved`, so that a host stays with its time.
+Settled times are consistent with the graph: clipped to the parent's span and to [0, response time], and never
+before a predecessor.
 """
 
 from __future__ import annotations
@@ -42,64 +43,67 @@ from stitch.graph.placed import END
 from stitch.graph.template import Template
 
 Columns = npt.NDArray[np.unsignedinteger[Any]]
-"""Stored column numbers, in the smallest dtype that holds them."""
+"""Array of column numbers of the stored structure, in the smallest unsigned dtype that holds them."""
 _Left = tuple[LeftBehind, ...]
 _N_SIDES = 3
 """Number of sides of nodes: POINT, START, END."""
 
 
 class NodeColumns(NamedTuple):
-    """Properties of nodes; arrays are [nodes]."""
+    """Properties of the nodes of draft graphs, one array each."""
 
     name: I8
-    """Index into `StructureNodes.names`."""
+    """int64[nodes]: index into `StructureNodes.names` of the node's operation."""
     word: I8
-    """Index into `HostLabels.words`; 0 if no host is shown."""
+    """int64[nodes]: index into `HostLabels.words` of the host in the node's label; 0 if it has none."""
     side: I8
-    """POINT, START or END."""
+    """int64[nodes]: POINT, START or END (of a span)."""
     kind: I8
-    """`EventKind` of the event behind the node."""
+    """int64[nodes]: `EventKind` of the event that the node stands for."""
     column: I8
-    """Column of the stored matrix with the node's time."""
+    """int64[nodes]: row of `Draft.times` with the node's time."""
     deferred: B1
-    """True if the response does not wait for the node."""
+    """bool[nodes]: True if the response does not wait for the node."""
     response: B1
-    """True if the response may leave at the node."""
+    """bool[nodes]: True if the request's response may be sent at this node."""
 
 
 class NodeLinks(NamedTuple):
-    """Nodes that nodes refer to; arrays are [nodes], -1 for none."""
+    """References from nodes of draft graphs to other nodes, one array each."""
 
     mate: I8
-    """Node of the span's other side; -1 for points."""
+    """int64[nodes]: for a span's start, the node of its end, and vice versa; -1 for a point."""
     below: I8
-    """Node at which the parent starts; -1: the request's start bounds the node."""
+    """int64[nodes]: node at which the parent starts, the lower bound of the node's time; -1: the bound is the
+    request's start."""
     above: I8
-    """Node at which the parent ends, if it waits for this one; -1: the request's end bounds the node."""
+    """int64[nodes]: node at which the parent ends, the upper bound of the node's time; -1: the bound is the
+    request's response, because there is no parent or it does not wait for the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftGraphs:
-    """Labelled DAGs of many drafts in one numbering of nodes; a DAG's nodes are in a topological order."""
+    """Labelled DAGs of many drafts, with one numbering of all nodes; each DAG's nodes are in topological
+    order."""
 
     first: I8
-    """[drafts + 1] first node of each draft."""
+    """int64[drafts + 1]: index of each draft's first node; the last entry is the number of nodes."""
     nodes: NodeColumns
     links: NodeLinks
     first_edge: I8
-    """[drafts + 1] first edge of each draft."""
+    """int64[drafts + 1]: index of each draft's first edge; the last entry is the number of edges."""
     src: I8
-    """[edges] node from which the edge leads."""
+    """int64[edges]: node at which the edge begins."""
     dst: I8
-    """[edges] node to which the edge leads; an edge may shorten a path of others."""
+    """int64[edges]: node at which the edge ends; an edge may be implied by a path of other edges."""
 
     @property
     def draft(self) -> I8:
-        """[nodes] draft that each node belongs to."""
+        """int64[nodes]: number of the draft that each node belongs to."""
         return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
 
     def followed_by(self, other: DraftGraphs) -> DraftGraphs:
-        """The drafts of both, those of `other` last."""
+        """Concatenation: the graphs of this object, then those of `other`."""
         n = self.first[-1]
         links = (
             np.concatenate((mine, np.where(its < 0, -1, its + n)))
@@ -115,7 +119,7 @@ class DraftGraphs:
         )
 
     def of_draft(self, number: int) -> DraftGraphs:
-        """The graph of one draft, its nodes numbered from 0."""
+        """The graph of draft `number` alone, with its nodes numbered from 0."""
         begin, end = self.first[number : number + 2].tolist()
         edges = slice(*self.first_edge[number : number + 2].tolist())
         return DraftGraphs(
@@ -129,50 +133,53 @@ class DraftGraphs:
 
 
 class LeftOut(NamedTuple):
-    """A child left out of the graph."""
+    """Deferred child that is not a node of the graph, because no response waits for it."""
 
     column: int
-    """Stored column of the calling span's start."""
+    """Row of `Draft.times` with the start of the span that called the child."""
     operation: str
-    """`component/point[/label]`."""
+    """Operation of the child: `component/point[/label]`."""
 
 
 def own_columns(n_columns: int, n_rows: int) -> Columns:
-    """[columns, rows] column number in each cell, to be sorted with times."""
+    """[n_columns, n_rows]: every cell holds its column's number; initial value of `Draft.moved`."""
     numbers: Columns = np.arange(n_columns).astype(np.min_scalar_type(n_columns))
     return np.repeat(numbers[:, None], n_rows, axis=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Requests that one refined graph describes."""
+    """Requests of one stored category that get the same refined graph."""
 
     category: StoredCategory
     structure: int
-    """Number of the stored category."""
+    """Number of the stored category (index into `FlowMatrices.categories`)."""
     rows: I8 | None
-    """Rows of the stored category, ascending; None: all."""
+    """int64[requests]: rows of `category` that belong to the draft, ascending; None: all rows."""
     times: I8
-    """[stored nodes, rows] skew-corrected times, ns; interchangeable branches in order of start."""
+    """int64[stored nodes, requests]: skew-corrected times, ns since the request's start; interchangeable
+    branches are sorted by start."""
     moved: Columns | None = None
-    """[stored nodes, rows] stored column that each time was moved from, if branches were sorted; None: not
-    moved. Hosts and failures are not moved, but looked up by this."""
+    """[stored nodes, requests]: stored column that each time came from when branches were sorted; None: no
+    time was moved. Hosts and failures are not moved, so look them up by this column."""
     left_out: tuple[LeftOut, ...] = ()
-    """Deferred children that are not among the nodes."""
+    """Deferred children (no response waits for them), which are not nodes of the graph."""
     nested: bool = True
-    """True if nodes are sides of spans and points inside them, so that links give the nesting."""
+    """True if nodes belong to spans, so that `NodeLinks` gives the nesting; False for activity records."""
     shift: I8 | None = None
-    """[stored nodes, rows] ns that the skew correction added; None: none."""
+    """int64[stored nodes, requests]: ns that the skew correction added to each time; None: nothing."""
     twins_by_row: bool = False
-    """True if interchangeable branches may start in another order than their columns: sort each row."""
+    """True if interchangeable branches may not be sorted by start yet, so that `assemble` has to sort them in
+    each request."""
 
     @property
     def n_requests(self) -> int:
-        """Number of requests."""
+        """Number of requests in the draft."""
         return int(self.times.shape[1])
 
     def of_rows(self, chosen: I8) -> Draft:
-        """The draft for some of its requests. chosen: indices into its rows, ascending."""
+        """Copy of the draft with the chosen requests only. chosen: int64[n], indices of requests,
+        ascending."""
         return replace(
             self,
             rows=chosen if self.rows is None else self.rows[chosen],
@@ -182,14 +189,14 @@ class Draft:
         )
 
     def taken(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """[requests] values of the draft's requests. values: [requests of the stored category]."""
+        """[requests of the draft]: select from `values`, [requests of the stored category]."""
         return values if self.rows is None else values[self.rows]
 
 
 def equal_rows(columns: npt.NDArray[np.signedinteger]) -> tuple[I8, I8]:
-    """Group the equal rows of `columns` [columns, rows], numbers >= 0.
+    """Group equal rows of `columns`, an array [columns, rows] of numbers >= 0.
 
-    Returns (first row of each group [groups], group of each row [rows]); groups are numbered by the
+    Returns (int64[groups] first row of each group, int64[rows] group of each row). Groups are numbered in
     lexicographic order of their contents, so the numbering does not depend on the order of rows.
     """
     differing = columns[(columns != columns[:, :1]).any(axis=1)]
@@ -208,7 +215,8 @@ def assemble(
 ) -> tuple[Category, ...]:
     """Categories of all drafts, sorted by (root, key); drafts with equal graphs are merged.
 
-    names, words: texts of the nodes' names and hosts. O(nodes · requests).
+    names: operations, indexed by `NodeColumns.name`; words: hosts or roles, indexed by `NodeColumns.word`.
+    O(nodes · requests).
     """
     if not drafts:
         return ()
@@ -222,15 +230,17 @@ def assemble(
 
 
 class _Labels(NamedTuple):
-    """Distinct labels of nodes."""
+    """Distinct labels (name, host, side) of the nodes of draft graphs."""
 
     code: I8
-    """[nodes] index into `label`."""
+    """int64[nodes]: index into `label`."""
     label: tuple[GraphNode, ...]
     text: tuple[bytes, ...]
-    """Injective text of each label with its length, to be hashed."""
+    """[labels]: length (8 bytes) and UTF-8 text of each label, different for different labels; hashed for the
+    category's key."""
     hash: U8
-    """[2, labels] hash of each label; in the second row of a node at which the response may leave."""
+    """uint64[2, labels]: hash of each label, [0] for nodes at which no response is sent, [1] for nodes at
+    which the response may be sent."""
 
     @staticmethod
     def of(graphs: DraftGraphs, names: Sequence[Operation], words: Sequence[str]) -> _Labels:
@@ -262,12 +272,13 @@ class _Labels(NamedTuple):
         )
 
     def hashed(self, response: B1) -> U8:
-        """[nodes] hash of each node's label."""
+        """uint64[nodes]: hash of each node's label. response: bool[nodes], True if the response may be sent
+        at the node."""
         return self.hash[response.astype(np.int64), self.code]
 
 
 def _name(label: GraphNode) -> str:
-    """Injective text of a label, for hashing."""
+    """Text of a label, to be hashed; different labels have different texts."""
     # The lengths say where each part ends, so no part can pass for two.
     component, point, word, host, side = label
     if word is None:
@@ -278,7 +289,8 @@ def _name(label: GraphNode) -> str:
 def _canonical(
     drafts: Sequence[Draft], graphs: DraftGraphs, labels: _Labels
 ) -> tuple[DraftGraphs, _Labels, list[Draft]]:
-    """Graphs in canonical order, their labels, and the drafts, branches sorted by row where asked for."""
+    """(graphs with nodes in canonical order, their labels, drafts). Sorts the interchangeable branches of
+    drafts with `twins_by_row` in each request."""
     dags = Dags(graphs.first, labels.hashed(graphs.nodes.response), graphs.src, graphs.dst)
     # Columns of interchangeable branches stand in order of start, so their number serves as time.
     result = canonical_order(dags, np.arange(len(dags.label), dtype=np.int64))
@@ -301,7 +313,10 @@ def _canonical(
 
 
 def _by_row(draft: Draft, number: int, graphs: DraftGraphs, labels: _Labels, orders: I8) -> Draft:
-    """Sort the draft's interchangeable branches by start in every request (moves times, not nodes)."""
+    """Draft with its interchangeable branches sorted by start in every request (moves times, not nodes).
+
+    number: the draft's number in `graphs`. orders: int64[nodes], node at each canonical position, from 0 in
+    each draft."""
     nodes, graph = slice(*graphs.first[number : number + 2].tolist()), graphs.of_draft(number)
     order, column = orders[nodes], graph.nodes.column
     times = np.ascontiguousarray(draft.times[column].T)
@@ -319,18 +334,18 @@ def _by_row(draft: Draft, number: int, graphs: DraftGraphs, labels: _Labels, ord
 
 
 class _Times(NamedTuple):
-    """Settled times of a draft."""
+    """Times of a draft's requests, made consistent with its graph."""
 
     node_ns: I8
-    """[nodes, requests]"""
+    """int64[nodes, requests]: time of each node, ns since the request's start."""
     response_ns: I8
-    """[requests]"""
+    """int64[requests]: response time, ns."""
     moved: B1 | None
-    """[nodes] True if the node was moved in any request; None: no node was."""
+    """bool[nodes]: True if the node's time was changed in any request; None: no time was changed."""
 
 
 class _Made:
-    """Categories made of drafts, whose graphs are in canonical order."""
+    """Builds `Category` objects from drafts whose graphs are in canonical order."""
 
     def __init__(self, drafts: Sequence[Draft], graphs: DraftGraphs, labels: _Labels) -> None:
         self.drafts, self.graphs, self.labels = drafts, graphs, labels
@@ -351,14 +366,15 @@ class _Made:
         self.responses: I4 = local[answering].astype(np.int32)
 
     def _ranges(self, number: int) -> tuple[slice, slice, slice]:
-        """(nodes, edges, responses) of a draft."""
+        """(range of nodes, range of edges, range of responses) of draft `number` in the flat arrays."""
         return tuple(
             slice(first[number], first[number + 1])
             for first in (self.first, self.first_edge, self.first_response)
         )  # type: ignore[return-value]
 
     def key(self, number: int) -> str:
-        """128-bit key of (node names, edges, responses), 32 hex digits; the hashed bytes are injective."""
+        """Key of the draft's graph: 32 hex digits, a 128-bit hash of its node labels, edges and responses.
+        Different graphs are hashed from different bytes."""
         nodes, edges, responses = self._ranges(number)
         digest = blake2b(b"flowdiff refined 2\0", digest_size=16)
         sizes = [one.stop - one.start for one in (nodes, edges, responses)]
@@ -369,7 +385,7 @@ class _Made:
         return digest.hexdigest()
 
     def graph(self, root: str, key: str, number: int) -> Graph:
-        """Graph of a draft."""
+        """Graph of draft `number`. root: root type; key: `self.key(number)`."""
         nodes, edges, responses = self._ranges(number)
         labels = tuple(map(self.labels.label.__getitem__, self.code[nodes]))
         nesting = Nesting(self.owner[nodes], self.parent[nodes], self.kind[nodes])
@@ -383,13 +399,13 @@ class _Made:
         )
 
     def _times(self, number: int) -> _Times:
-        """Settled times of a draft; asked for once."""
+        """Times of draft `number`, consistent with its graph. Call at most once per draft."""
         if number in self.fitting:
             return self.fitting.pop(number)
         return _settle(self.drafts[number].times, self.graphs.of_draft(number))
 
     def category(self, root: str, key: str, numbers: Sequence[int]) -> Category:
-        """Merge drafts with one graph."""
+        """Merge drafts that have the same graph into one category. numbers: the drafts' numbers."""
         graph = self.graph(root, key, numbers[0])
         members = [self.drafts[number] for number in numbers]
         settled = [self._times(number) for number in numbers]
@@ -454,9 +470,10 @@ def _template(labels: Sequence[GraphNode], edges: I4, responses: I4, mate: I4, d
 
 
 def _hosts(members: Sequence[Draft], columns: Sequence[I8], order: I8 | slice) -> Codes:
-    """[positions, rows] host codes; a broadcast view if all rows have the same hosts.
+    """[nodes, rows]: host codes of a category; a broadcast view if all rows have the same hosts.
 
-    columns: [drafts] stored column of each node.
+    columns: [drafts], each int64[nodes], stored column of each node. order: row of the concatenated drafts
+    that becomes each row of the category.
     """
     parts = []
     for draft, column in zip(members, columns, strict=True):
@@ -472,8 +489,10 @@ def _hosts(members: Sequence[Draft], columns: Sequence[I8], order: I8 | slice) -
 
 
 def _failures(members: Sequence[Draft], columns: Sequence[I8], order: I8 | slice) -> RecordedFailures:
-    """Failures at nodes of the graph; row `i` of the category is row `order[i]` of the concatenated
-    drafts."""
+    """Failures at the nodes of a category's graph, sorted by (row, node).
+
+    columns: [drafts], each int64[nodes], stored column of each node. Row i of the category is row `order[i]`
+    of the concatenated drafts."""
     if not any(len(draft.category.failures.row) for draft in members):
         return NO_FAILURES
     rows, positions, errors, first_row = [], [], [], 0
@@ -502,14 +521,17 @@ def _failures(members: Sequence[Draft], columns: Sequence[I8], order: I8 | slice
 
 
 def _node_of(column: I8, draft: Draft) -> I4:
-    """[stored columns] node with that column's time; -1 for none. column: [nodes] stored column."""
+    """int32[stored columns]: node whose time is in that column; -1 if no node's is. column: int64[nodes],
+    stored column of each node."""
     node = np.full(len(draft.times), -1, dtype=np.int32)
     node[column] = np.arange(len(column))
     return node
 
 
 def _moved_to(moved: Columns, rows: I8, columns: I8) -> I8:
-    """[entries] column of `moved` that holds the stored column's time in that row. O(entries · columns)."""
+    """int64[entries]: column to which the time of stored column `columns[i]` was moved in request `rows[i]`.
+
+    rows, columns: int64[entries]. O(entries · columns of `moved`)."""
     found = np.empty(len(rows), dtype=np.int64)
     for part in blocks(len(rows), len(moved), MANY_CELLS):
         found[part] = np.argmax(moved[:, rows[part]] == columns[part], axis=0)
@@ -517,7 +539,8 @@ def _moved_to(moved: Columns, rows: I8, columns: I8) -> I8:
 
 
 def _sources(members: Sequence[Draft]) -> tuple[tuple[Source, ...], I4 | None]:
-    """(`sources`, [rows] `source`) of `Category`; rows in the order of the drafts."""
+    """(`Category.sources`, `Category.source` or None if there is one source); rows in the order of the
+    drafts."""
     each = [Source(draft.category.key, draft.category.positions) for draft in members]
     sources = tuple(sorted(set(each), key=lambda one: (one.key, one.positions or ())))
     if len(sources) == 1:
@@ -527,7 +550,8 @@ def _sources(members: Sequence[Draft]) -> tuple[tuple[Source, ...], I4 | None]:
 
 
 def _left_behind(members: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | None, tuple[_Left, ...]]:
-    """([rows] index, distinct sets of children left out) for `Category`; rows in the order of the drafts."""
+    """(`Category.origin`, `Category.left_behind`): int32[rows] index of each row's set of deferred children,
+    and the distinct sets; rows in the order of the drafts. The index is None if there is at most one set."""
     if not any(draft.left_out for draft in members):
         return None, ()
     parts = [_left_variants(draft, column) for draft, column in zip(members, columns, strict=True)]
@@ -540,8 +564,9 @@ def _left_behind(members: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | 
 
 
 def _left_variants(draft: Draft, column_of: I8) -> tuple[list[_Left], I8]:
-    """(distinct sets of children left out, [rows] index of each row's set); several if branches were
-    sorted."""
+    """(distinct sets of deferred children of the draft, int64[rows] index of each row's set).
+
+    There can be several sets if branches were sorted. column_of: int64[nodes], stored column of each node."""
     column = np.array([left.column for left in draft.left_out], dtype=np.int64)
     rows = np.arange(draft.n_requests, dtype=np.int64)
     if draft.moved is None or not len(column):
@@ -558,7 +583,10 @@ def _left_variants(draft: Draft, column_of: I8) -> tuple[list[_Left], I8]:
 
 
 def _changed_edges(draft: Draft, edges: I4, column: I8, times: _Times) -> B1:
-    """[edges] True if the skew correction or the settling changed an edge's latency in any request."""
+    """bool[edges]: True if the skew correction, or making times consistent with the graph, changed the edge's
+    latency in any request.
+
+    edges: int32[edges, 2] nodes. column: int64[nodes], stored column of each node."""
     changed = np.zeros(len(edges), dtype=np.bool_)
     moved = np.zeros(len(edges), dtype=np.bool_) if times.moved is None else times.moved[edges].any(axis=1)
     for number in np.flatnonzero(moved).tolist():
@@ -573,7 +601,9 @@ def _changed_edges(draft: Draft, edges: I4, column: I8, times: _Times) -> B1:
 
 
 def _fitting_times(drafts: Sequence[Draft], graphs: DraftGraphs) -> dict[int, _Times]:
-    """Draft -> its times, of drafts with few requests whose times fit their graphs as they are: most."""
+    """Draft number -> times, for small drafts whose stored times need no change to fit their graphs.
+
+    Small: at most `FEW_CELLS` cells (nodes · requests). Drafts that are absent need `_settle`."""
     n_nodes = np.diff(graphs.first)
     n_requests = np.array([draft.n_requests for draft in drafts])
     few = np.flatnonzero(n_nodes * n_requests <= FEW_CELLS)
@@ -588,7 +618,9 @@ def _fitting_times(drafts: Sequence[Draft], graphs: DraftGraphs) -> dict[int, _T
 def _fitting(
     drafts: Sequence[Draft], graphs: DraftGraphs, numbers: I8, n_requests: I8
 ) -> Iterator[tuple[int, _Times]]:
-    """Yield (number, times) of the drafts in `numbers` whose stored times already agree with their graphs."""
+    """Yield (number, times) for those drafts in `numbers` whose stored times already fit their graphs.
+
+    n_requests: int64[all drafts]."""
     matrices = [drafts[number].times for number in numbers.tolist()]
     stored = np.concatenate([matrix.ravel() for matrix in matrices])
     n_nodes, of = np.diff(graphs.first)[numbers], n_requests[numbers]
@@ -636,11 +668,11 @@ def _fitting(
 
 
 def _settle(times: I8, graph: DraftGraphs) -> _Times:
-    """Settle the times of the nodes of one draft's graph. times: [stored nodes, requests].
+    """Make the times of one draft consistent with its graph. times: int64[stored nodes, requests], ns.
 
-    Response time T is the latest response (at least 0). Awaited nodes are clipped to [0, T] and to their
-    parent's span, then raised to their latest predecessor; neither moves a response past T, because
-    everything before a node lies in the same bounds.
+    The response time T is the latest response (at least 0). Awaited nodes are clipped to [0, T] and to their
+    parent's span, then raised to their latest predecessor. Neither step moves a response past T, because all
+    predecessors of a node lie within the same bounds.
     """
     column, responses = graph.nodes.column, np.flatnonzero(graph.nodes.response)
     n_nodes, n_requests = len(column), times.shape[1]

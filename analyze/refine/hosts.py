@@ -1,9 +1,9 @@
-"""Decide which components carry their host, or its role, in their labels.
+"""Decide which components have a host name, or the host's role, in the labels of their nodes.
 
 A category is split by exactly the hosts that the policy puts into labels. `auto` means: roles if a role map
-is given; else no hosts for spans (pods and instances are replicas, renamed by every deployment); else the
-host name for components of activity records with 2 to `max_full_hosts` hosts, unless the reference and
-another sample each have hosts that the other lacks: a renaming rather than a move of work.
+is given; otherwise no hosts for spans (pods and instances are replicas, renamed by every deployment), and the
+host name for components of activity records with 2 to `max_full_hosts` hosts. The host name is left out if
+the reference and another sample each have hosts that the other lacks: the hosts were renamed.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from schemas.arrays import B1, I4, I8
 
 @dataclass(frozen=True, slots=True)
 class HostLabels:
-    """Hosts that are part of node names, by the policy."""
+    """Host names or roles to include in node labels, as decided by `RefineSettings.host_policy`."""
 
     labelled: frozenset[str]
-    """Components whose nodes carry a host or role."""
+    """Components whose node labels include a host name or a role."""
     words: tuple[str, ...]
-    """Hosts or roles; index 0 is the empty word for unknown hosts."""
+    """Host names or roles that may stand in labels; index 0 is the empty string, for unknown hosts."""
     word_of: I4
-    """[hosts + 1] host code -> index into `words`; the last entry is for unknown (-1)."""
+    """int32[hosts + 1]: index into `words` for each host code; the last entry is for unknown hosts (-1)."""
     notes: tuple[str, ...]
 
 
 def decide_host_labels(flows: FlowMatrices, settings: RefineSettings, samples: Sequence[str]) -> HostLabels:
-    """Apply `settings.host_policy`. O(nodes) for `auto`.
+    """Decide by `settings.host_policy` which labels include hosts. O(nodes) for `auto`.
 
-    samples: names of the compared samples (the first in `flows`), among which renaming is detected.
+    samples: names of the compared samples, which are the first in `flows`; only these are searched for
+    renamed hosts.
     """
     components = frozenset(c for category in flows.categories for c in category.structure.component)
     policy = settings.host_policy
@@ -99,11 +100,11 @@ def _auto_components(
 
 
 def _renamed(known: B1) -> tuple[int, int, int] | None:
-    """(other sample, a host only in the first sample, a host only in the other); None if not renamed.
+    """(index of a sample, a host only in sample 0, a host only in that sample); None if not renamed.
 
-    known: [samples, hosts]. The first sample is the reference: if it and another sample each have hosts that
-    the other lacks, the component was renamed. The others are not compared with each other: among several
-    small ones, some two would lack hosts by chance.
+    known: bool[samples, hosts], True if the component ran on the host in the sample. Sample 0 is the
+    reference: a component was renamed if the reference and another sample each have hosts that the other
+    lacks. Samples after the reference are not compared with each other: small samples lack hosts by chance.
     """
     first = known[0]
     for number, other in enumerate(known[1:], start=1):
@@ -114,9 +115,10 @@ def _renamed(known: B1) -> tuple[int, int, int] | None:
 
 
 def split_by_hosts(category: StoredCategory, labels: HostLabels) -> Iterator[tuple[I8 | None, I8]]:
-    """Split a category into groups of requests whose nodes have the same host words.
+    """Split a category into groups of requests that have the same host or role at every labelled node.
 
-    Yields (rows ascending, or None for all; [nodes] index into `labels.words`, 0 where none is shown).
+    Yields (rows of the group, ascending, or None for all rows; int64[nodes] index into `labels.words`, 0 if
+    the node's label has no host).
     """
     components = category.structure.component
     words = np.zeros(len(components), dtype=np.int64)

@@ -1,9 +1,9 @@
-"""Cut out the work that a message starts, as a request of its own.
+"""Split off the work that a message starts as a separate request.
 
-No request waits for the consumer of a message, so it is not part of the response, and a failing payment
-service behind a queue would go unnoticed. A consumer with its own trace is a request like any other; a
-consumer inside its sender's trace becomes one here, from the sending of the message to the end of the work,
-so that it includes the wait in the queue. The sender's request keeps its structure.
+No request waits for the consumer of a message, so the consumer's time is not part of any response time, and a
+failing payment service behind a queue would go unnoticed. A consumer with its own trace is already a request.
+For a consumer inside its sender's trace this module adds a request, from the sending of the message to the
+end of the consumer's work, so that it includes the wait in the queue. The sender's request is not changed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from stitch.graph.template import Template
 T = TypeVar("T")
 
 FAILED: Final = "error"
-"""Status of failed work whose error class is unknown."""
+"""Status of a message's request if its consumer failed with an unknown error class."""
 _NAMED: Final = 3
 
 
 def with_messages(matrices: FlowMatrices, n_compared: int) -> tuple[FlowMatrices, tuple[str, ...]]:
-    """The flows with message work added after each structure it was started in; and notes.
+    """(flows with the requests of messages added, notes).
 
-    Such a request has the id, start and weight of its flow, and the key of its structure. A message that a
-    consumer sends is cut off in turn. Notes report the first `n_compared` samples. O(nodes · requests)
-    however many messages there are, since a node belongs to one consumer's work.
+    The categories of messages follow the category of their sender. A message's request has the id, start and
+    weight of the sender's flow, and the key of the sender's structure. A message sent by a consumer becomes a
+    separate request, too. Notes count the first `n_compared` samples. O(nodes · requests) for any number of
+    messages, since each node belongs to at most one consumer's work.
     """
     statuses = list(matrices.statuses)
     counts: Counter[str] = Counter()
@@ -52,7 +53,7 @@ def with_messages(matrices: FlowMatrices, n_compared: int) -> tuple[FlowMatrices
 
 
 def _notes(counts: Counter[str]) -> Iterator[str]:
-    """Yield a note with the number of requests that are messages, by consumer."""
+    """Yield at most one note: the number of requests of messages, by consumer. counts: consumer -> number."""
     n = counts.total()
     if not n:
         return
@@ -66,22 +67,20 @@ def _notes(counts: Counter[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Work of one consumer; positions refer to the stored structure."""
+    """Part of a stored structure that one consumer runs; positions are node numbers of that structure."""
 
     consumer: int
-    """Position of the consumer's start."""
+    """Position of the node at which the consumer's span starts."""
     nodes: list[int]
-    """Positions, ascending; of further consumers it sends to only start and end, to show the sending."""
+    """Positions of the consumer's nodes, ascending. If the consumer sends messages, only the start and the
+    end of the spans that consume these are included."""
     edges: list[tuple[int, int]]
-    """Edges between `nodes`."""
+    """(source, destination) positions of the edges between `nodes`."""
 
 
 def _works(structure: Template) -> tuple[list[_Work], I8]:
-    """Work of each consumer that is not awaited, ascending; and [nodes] consumer whose work the node is, or
-    -1.
-
-    O(nodes + edges).
-    """
+    """(work of each consumer that is not awaited, by ascending position; int64[nodes] position of the
+    consumer whose work the node belongs to, or -1). O(nodes + edges)."""
     consumers = set(_consumers(structure))
     if not consumers:
         return [], np.full(structure.n_nodes, -1)
@@ -104,7 +103,7 @@ def _works(structure: Template) -> tuple[list[_Work], I8]:
 
 
 def _consumers(structure: Template) -> list[int]:
-    """Start positions of consumers that are not awaited."""
+    """Positions of the start nodes of CONSUMER spans whose parent's end does not wait for them."""
     if EventKind.SPAN_CONSUMER not in structure.kind:
         return []
     joins = set(structure.edges)
@@ -119,7 +118,8 @@ def _consumers(structure: Template) -> list[int]:
 
 
 def _failures_of(works: list[_Work], owner: I8, failures: RecordedFailures) -> Iterator[RecordedFailures]:
-    """Yield the failures within each work, at unchanged positions. O(failures log failures)."""
+    """Yield, for each entry of `works`, the failures at its nodes; positions stay those of the stored
+    structure. owner: int64[nodes] consumer of each node. O(failures log failures)."""
     mine = owner[failures.position]
     order = np.argsort(mine, kind="stable")
     mine = mine[order]
@@ -135,7 +135,7 @@ def _cut(
     statuses: list[str],
     errors: tuple[str, ...],
 ) -> StoredCategory:
-    """Category of a consumer's work. New status words are appended to `statuses`."""
+    """Category whose requests are the work of one consumer. Appends new status words to `statuses`."""
     structure, consumer = category.structure, work.consumer
     sender, done = structure.parent[consumer], structure.mate[consumer]
     node_ns = category.node_ns[np.array([consumer, *work.nodes, done])]
@@ -155,7 +155,8 @@ def _cut(
 
 
 def _structure(structure: Template, work: _Work) -> Template:
-    """The work's nodes inside an added span from the sending of the message to the end of the work."""
+    """Template of a message's request: the nodes of `work` inside an added root span, which lasts from the
+    sending of the message to the end of the consumer's work."""
     consumer, kept = work.consumer, work.nodes
     place = {at: 1 + number for number, at in enumerate(kept)}
     first, last = 0, len(kept) + 1
@@ -187,7 +188,8 @@ def _structure(structure: Template, work: _Work) -> Template:
 def _status(
     n_requests: int, consumer: int, failures: RecordedFailures, statuses: list[str], errors: tuple[str, ...]
 ) -> I4:
-    """[requests] status of the consumer's span."""
+    """int32[requests]: index into `statuses` of the consumer span's status. Appends new words to
+    `statuses`."""
     status = np.full(n_requests, _code(OK, statuses), dtype=np.int32)
     own = failures.position == consumer
     for error in np.unique(failures.error[own]).tolist():

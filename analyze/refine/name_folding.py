@@ -1,11 +1,12 @@
-"""Fold names that contain ids, so that tables grow with names, not with requests.
+"""Fold names that contain ids, so that tables do not grow with the number of requests.
 
-`fs -mkdir dir_17` is another operation for every directory, another structure for every request. If the
-operations of one component have more names than `RefineSettings.max_names`, differing parts of names become
-`#`, from the most specific pattern to the least; if that leaves too many, all but the leading word; then all.
-The same for names of components. A component's level is the least one that leaves few enough names,
-independent of their order: coarser levels only merge. Patterns have no nested repetition: linear in the
-length of a name.
+`fs -mkdir dir_17` would be a different operation for every directory, and so a different structure for every
+request. If a component has more operation names than `RefineSettings.max_names`, ids in its names become `#`.
+The *level* of a component is the number of kinds of ids (`PARTS`, most specific first) that are replaced; if
+all kinds leave too many names, only the leading word is kept (`LEADING_WORD`), then nothing (`NOTHING`).
+Names of components are folded in the same way. A component gets the lowest level that leaves few enough
+names; the result does not depend on the order of names, as a higher level only merges more. Patterns have no
+nested repetition, so that matching is linear in the length of a name.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ MARK: Final = "#"
 
 
 class IdKind(NamedTuple):
-    """Kind of id within names, with its pattern."""
+    """Kind of id that may occur in names."""
 
     what: str
+    """Plural noun for display, for example `UUIDs`."""
     pattern: str
+    """Regular expression that matches one id."""
 
 
 PARTS: Final = (
@@ -45,23 +48,25 @@ PARTS: Final = (
     IdKind("mixed ids", r"(?<![0-9A-Za-z])(?=[A-Za-z]{0,64}[0-9])[0-9A-Za-z]{16,64}(?![0-9A-Za-z])"),
     IdKind("numbers", r"[0-9]+"),
 )
-"""Kinds of ids in names, most specific first: text matched by an earlier kind is not split by a later one."""
+"""Kinds of ids in names, in the order in which they are replaced: most specific first."""
 _PATTERNS: Final = tuple(re.compile(part.pattern) for part in PARTS)
 LEADING_WORD: Final = len(PARTS) + 1
-"""Level that keeps only the leading letters of a name."""
+"""Level at which a name folds to its leading letters and `#`."""
 NOTHING: Final = LEADING_WORD + 1
-"""Level that maps all names to one."""
+"""Level at which every name folds to `#`."""
 _LEADING: Final = re.compile(r"[^\W\d_]*")
 
 
 _ROWS_AT_ONCE: Final = 16_384
-"""Maximum number of structures whose names are Python objects at once."""
+"""Maximum number of structures whose names are held as Python objects at the same time."""
 _MOST_KNOWN: Final = 1 << 16
-"""Maximum number of names whose folded names are remembered: about 20 MB."""
+"""Maximum number of names whose folded name is cached: about 20 MB."""
 
 
 def fold_text(text: str, level: int) -> str:
-    """Fold text at a level; 0: unchanged. Folding again at another level gives that of the coarser one."""
+    """Replace ids in `text` by `#`. level: number of kinds of `PARTS` to replace, LEADING_WORD or NOTHING.
+
+    Folding the result at a higher level gives the same text as folding `text` at that level."""
     if level >= NOTHING:
         return MARK
     for pattern in _PATTERNS[:level]:
@@ -74,43 +79,47 @@ def fold_text(text: str, level: int) -> str:
 
 
 class Folding:
-    """Map from names to folded names; empty: the identity."""
+    """Mapping from names to folded names (ids replaced by `#`); without `folds` it is the identity."""
 
     def __init__(self, folds: Iterable[FoldedNames] = ()) -> None:
         self.folds = tuple(folds)
         self._levels = {fold.component: fold.level for fold in self.folds}
 
     def __eq__(self, other: object) -> bool:
-        """True if both fold all names alike."""
+        """True if both have the same level for every component, and so fold every name in the same way."""
         return isinstance(other, Folding) and self._levels == other._levels
 
     __hash__ = None  # type: ignore[assignment]
 
     def component(self, name: str) -> str:
-        """Fold a component's name."""
+        """Folded name of a component."""
         return fold_text(name, self._levels.get(None, 0))
 
     def level(self, component: str) -> int:
-        """Level for the operations of a component; component: its folded name."""
+        """Level of folding for the operation names of a component, given by its folded name; 0: unchanged."""
         return self._levels.get(component, 0)
 
     def name(self, name: Operation) -> Operation:
-        """Fold a node's name."""
+        """Folded name of an operation: its component, point and label are folded."""
         return _folded(name, self._levels)
 
 
 class NameFolder:
-    """Collects names and finds the folding. Memory: `most` names a component, of `most` components."""
+    """Collects names and finds, for each component, the lowest level of folding that leaves at most `most`
+    names.
+
+    Memory: `most` names per component, for `most` components."""
 
     def __init__(self, most: int, before: Iterable[FoldedNames] = ()) -> None:
-        """before: known folds, which the result includes."""
+        """most: maximum number of components, and of operation names per component, after folding. before:
+        folds found earlier; their levels are lower bounds."""
         self._most = most
         self._levels: dict[str | None, int] = {}
         self._before: dict[str | None, FoldedNames] = {}
         self._seen: dict[str, dict[Operation, Operation]] = {}
-        """Folded component -> folded name -> least original name."""
+        """Folded component -> folded operation -> first (by `_order`) of the operations that fold to it."""
         self._known: dict[str, dict[Operation, Operation]] = {}
-        """Folded component -> name -> folded name at the levels so far, of names that were added."""
+        """Cache: folded component -> operation -> folded operation, at the current levels."""
         self._n_known = 0
         for fold in sorted(before, key=lambda fold: fold.component is not None):
             place = None if fold.component is None else self._component(fold.component)
@@ -119,20 +128,20 @@ class NameFolder:
 
     @property
     def folds(self) -> bool:
-        """True if the names so far make some component's names fold."""
+        """True if at least one component has so many names that ids in them are replaced."""
         return bool(self._levels)
 
     def add(self, names: Iterable[Operation]) -> None:
-        """Add names; repetitions have no effect."""
+        """Add names, and raise the levels where there are too many; repeated names have no effect."""
         for name in names:
             self._put(name)
 
     def folded(self, names: Iterable[Operation]) -> list[Operation]:
-        """[names] names folded at the levels of the names so far."""
+        """Fold each of `names` at the current levels; does not add them."""
         return [self._folded(name) for name in names]
 
     def folding(self) -> Folding:
-        """Folding of the names so far."""
+        """Folding at the current levels, with an example for each component whose names it changes."""
         return Folding(self._fold(place) for place in sorted(self._levels, key=lambda place: place or ""))
 
     def _put(self, name: Operation) -> None:
@@ -200,15 +209,17 @@ def _order(name: Operation) -> tuple[str, str, str]:
 
 
 class DistinctNames(NamedTuple):
-    """Distinct names of the nodes of structures."""
+    """Distinct operations of the nodes of structures."""
 
     distinct: list[Operation]
     code: I8
-    """[nodes] index into `distinct`."""
+    """int64[nodes]: index into `distinct` of each node's operation."""
 
 
 def distinct_names(nodes: pa.StructArray) -> DistinctNames:
-    """Find the distinct names of nodes with the fields of Operation. O(nodes log nodes)."""
+    """Find the distinct operations of nodes. O(nodes log nodes).
+
+    nodes: [nodes] structs with at least the fields of `Operation`."""
     words = [nodes.field(name).dictionary_encode() for name in Operation._fields]
     code = np.zeros(len(nodes), dtype=np.int64)
     for column in words:
@@ -221,20 +232,22 @@ def distinct_names(nodes: pa.StructArray) -> DistinctNames:
 
 
 class FoldedStructures:
-    """Structures of a lake, added file by file and folded by the names so far, which bounds their number."""
+    """Structures of a lake, added file by file. Each file is folded at the levels of the names seen so far,
+    which bounds the number of structures in memory."""
 
     def __init__(self, folder: NameFolder) -> None:
         self._folder = folder
         self._tables: list[pa.Table] = []
         self._keys: list[pa.Array] = []
         self._became: list[I8] = []
-        """For each file, [rows] row in its folded table."""
+        """[tables], each int64[rows before folding]: row in the folded table."""
         self._added: set[str] = set()
-        """Keys of the structures so far: every window repeats those of its requests."""
+        """Keys of the structures added so far; windows repeat structures."""
 
     def add(self, stored: pa.Table) -> None:
-        """Add rows of STORED_STRUCTURES_SCHEMA; of a repeated key the first row. O(nodes of new rows); holds
-        the names of some rows at a time."""
+        """Add rows of STORED_STRUCTURES_SCHEMA; rows whose key was added before are ignored.
+
+        O(nodes of new rows). Holds the names of at most `_ROWS_AT_ONCE` rows as Python objects."""
         keys = stored["category"].to_pylist()
         new = [at for at, key in enumerate(keys) if key not in self._added]
         self._added.update(keys)
@@ -255,7 +268,8 @@ class FoldedStructures:
         self._became.append(became)
 
     def settled(self) -> tuple[list[pa.Table], StoredKeys | None]:
-        """(structures, old keys -> new keys or None if nothing was folded). No `add` afterwards."""
+        """(tables of all structures, folded at the final levels; mapping of old keys to new keys, or None if
+        nothing was folded). `add` must not be called afterwards."""
         folding = self._folder.folding()
         tables, self._tables = self._tables, []
         if not folding.folds:
@@ -272,17 +286,20 @@ class FoldedStructures:
 
 
 class StoredKeys(NamedTuple):
-    """Keys of structures before and after folding."""
+    """Mapping from keys of structures before folding to keys after folding."""
 
     folding: Folding
     key: pa.ChunkedArray
+    """Keys before folding, unique."""
     became: I8
-    """[keys] index into `left`."""
+    """int64[keys]: index into `left` of the key after folding."""
     left: pa.StringArray
-    """Key of each folded structure: the least key of those merged."""
+    """Keys after folding: for each folded structure the smallest key of the structures merged into it."""
 
     def recoded(self, category: pa.ChunkedArray) -> pa.DictionaryArray:
-        """Replace a column of keys, dictionary-encoded. Raises LakeError for a key without a structure."""
+        """Column of keys after folding. category: dictionary-encoded column of keys before folding.
+
+        Raises LakeError for a key without a structure."""
         one = whole(category.unify_dictionaries())
         at = pc.index_in(one.dictionary, value_set=self.key)
         if at.null_count:
@@ -294,12 +311,12 @@ class StoredKeys(NamedTuple):
 def fold_structures(
     stored: pa.Table, names: DistinctNames, folded: Sequence[Operation]
 ) -> tuple[pa.Table, I8]:
-    """Fold the names of structures; returns (unique rows, [rows] index of each old row in them).
+    """(rows of `stored` with folded names, equal structures merged; int64[rows of `stored`] row in them).
 
-    names: of the nodes of `stored`. folded: [distinct names] what each becomes.
+    names: of the nodes of `stored`. folded: [names.distinct] folded name of each.
 
-    Structures with equal nodes in equal order are merged, under the least of their keys. Structures that
-    differ only in an order that depended on the old names stay apart until graphs are made.
+    Structures with equal nodes in equal order are merged under the smallest of their keys. Structures that
+    differ only in the order of nodes that was sorted by the old names are merged later, with the graphs.
     """
     lists = whole(stored["nodes"])
     nodes = lists.flatten()

@@ -1,7 +1,8 @@
-"""Refine the lake's rows of several samples into the population that an analysis works on. Pure.
+"""Refine the lake's flows of several samples into the `Population` that an analysis works on. Pure.
 
-Order of the steps: drop untestable flows, cut out messages, skew (S3), zoom, asynchrony (S7), drop deferred
-work, sibling order (S5, S6), host labels, canonical positions again, settle times.
+Steps, in this order: drop untestable flows; split off the work of messages; correct clock skew; reduce to
+remote calls (level L3 only); find asynchronous children; drop deferred work; decide the order of siblings;
+put hosts into labels; bring nodes into canonical order; make times consistent with graphs.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ def refine(
 ) -> Population:
     """Refine the flows of all samples together.
 
-    Only the first `n_compared` samples (None: all) are compared with each other and named in notes; later
-    ones are a history, which contributes evidence.
+    The first `n_compared` samples (None: all) are compared with each other and named in notes; the remaining
+    samples are history: their requests only contribute votes.
 
-    `flows` has FLOWS_SCHEMA's columns and `sample` (uint8, index into `samples`), in any order; `structures`
-    a row for each category of the flows (repetitions are ignored). The result does not depend on the order of
-    rows. Raises LakeError if a structure is missing or does not fit.
+    flows: FLOWS_SCHEMA plus a column `sample` (uint8, index into `samples`), rows in any order. structures:
+    one row per category in `flows`; repeated rows are ignored. The result does not depend on row order.
+    Raises LakeError if a category has no structure, or another number of nodes than its structure.
     """
     testable, assessed = _assessed(flows, len(samples))
     matrices = group_flows(testable, structures, len(samples))
@@ -84,11 +85,12 @@ def refine(
 
 
 def _assessed(flows: pa.Table, n_samples: int) -> tuple[pa.Table, dict[str, Any]]:
-    """(flows that tests may use, fields of `Population` on the quality of all flows)."""
+    """(flows without an UNTESTABLE flag; keyword arguments `excluded`, `incomplete`, `weight_known` of
+    `Population`, counted over all flows)."""
     quality, sample = flows["quality"].to_numpy(), flows["sample"].to_numpy()
 
     def counts(flag: int) -> I8:
-        """[samples] number of flows with any of the flags in `flag`."""
+        """int64[samples]: number of flows that have any of the bits in `flag`."""
         return np.bincount(sample[(quality & np.uint32(flag)) != 0], minlength=n_samples)
 
     every = np.bincount(sample, minlength=n_samples)
@@ -103,7 +105,9 @@ def _assessed(flows: pa.Table, n_samples: int) -> tuple[pa.Table, dict[str, Any]
 
 
 def _shifted(draft: Draft, times: Sequence[I8]) -> Draft:
-    """The draft with what the skew correction added to its times; unchanged if it added nothing."""
+    """The draft with `shift` set to the ns that the skew correction added; unchanged if nothing was added.
+
+    times: [structures], each int64[stored nodes, requests], skew-corrected."""
     corrected, stored = times[draft.structure], draft.category.node_ns
     if corrected is stored:
         return draft
@@ -117,7 +121,9 @@ def _pruned(
     settings: RefineSettings,
     samples: Sequence[str],
 ) -> tuple[SpanTrees, dict[int, tuple[LeftOut, ...]], tuple[str, ...]]:
-    """(trees after zoom, asynchrony and deferral; structure -> children left out; notes)."""
+    """Reduce the trees to remote calls (level L3), mark asynchronous children, and remove deferred work.
+
+    Returns (pruned trees; structure number -> deferred children removed from the structure; notes)."""
     notes: tuple[str, ...] = ()
     if settings.level == "L3":
         trees = trees.boundaries()
@@ -142,7 +148,8 @@ def _ordered(
     settings: RefineSettings,
     samples: Sequence[str],
 ) -> tuple[Families, I1, tuple[str, ...]]:
-    """(families, [pairs] relation by consensus (S5), notes)."""
+    """(parents with their children; int8[pairs] `SiblingRelation` of each pair of siblings, by consensus;
+    notes)."""
     most = settings.max_siblings if settings.order_siblings else 0
     kin = families(trees, most)
     if not settings.order_siblings:

@@ -1,18 +1,19 @@
 """Decide which children of a parent run one after the other, by consensus over all samples.
 
-Evidence is collected for each parent operation and each pair of child keys. A child key is (operation,
-occurrence): the second call of an operation, by start time within the request, is the same thing in every
-request, whichever branch of the stored structure it lies on.
+Requests vote on each pair of child keys of each parent operation. A child key is (operation, occurrence): the
+second call of an operation, by start time within the request, has the same key in every request, whichever
+branch of the stored structure it lies on.
 
 Example: a page calls `auth`, then `load` twice, the second time before the first is done; times in ms, and
 epsilon is 1 % of the page's 100.
 
     page |--------------------------------|  0-100
-    auth   |----|                            2-20    keys: auth, load, load (call 2), by start whichever of
-    load         |-----------|               20-60   the two is the first branch of the stored structure
+    auth   |----|                            2-20    keys: auth, load, load (call 2); the two loads by start,
+    load         |-----------|               20-60   whichever comes first in the stored structure
     load              |----------------|     40-90
 
-The three are one family of the page, with a row for each key in that order, and three pairs of rows:
+The three children are one *family*, that of the page, with one row per key in that order, and three pairs of
+rows:
 
     auth, load            20 <= 20 + 1: first before second
     auth, load (call 2)   20 <= 40 + 1: first before second
@@ -44,24 +45,28 @@ from schemas.arrays import B1, I1, I8
 from stitch.columnar.runs import offsets, ranges, rank_in_runs, run_starts
 
 _MOVED = 0.2
-"""Minimum difference of the share between the reference and another sample for a note."""
+"""Minimum difference, between the reference and another sample, of the share of requests in which one call
+ends before another starts, for a note."""
 _MAX_NOTES = 5
 
 
 class SiblingRelation(IntEnum):
-    """Relation of two child keys of a parent; `first` has the smaller key."""
+    """Relation of two children of a parent; `first` is the child with the smaller child key."""
 
     PARALLEL = 0
     FIRST_SECOND = 1
+    """The first child ends before the second starts."""
     SECOND_FIRST = 2
+    """The second child ends before the first starts."""
     BY_TRACE = 3
-    """Too few traces: each request decides its own relation."""
+    """Too few requests to decide: the relation is determined for each request separately."""
     SEQUENTIAL = 4
-    """Too few traces, but their components never overlap: each request decides which comes first."""
+    """Too few requests for the pair, but calls of the two components do not overlap: which child comes first
+    is determined for each request separately."""
 
 
 class ChildKey(NamedTuple):
-    """Name of a child among its siblings: the nth call of an operation, by start; from 0."""
+    """Key of a child among its siblings: call number `occurrence` of `operation`, by start, from 0."""
 
     operation: Operation
     occurrence: int
@@ -74,63 +79,64 @@ class ChildKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Families:
-    """Parents with two or more awaited children, in all structures.
+    """Families of all structures: a family is a parent with two or more awaited children.
 
     The *rows* of a family are its children, ordered by child key; its *pairs* are the pairs of its rows, in
-    the order of `pair_rows`. Families stand in the order of their parents, and rows and pairs in the order of
-    the families.
+    the order of `pair_rows`. Families are ordered by parent; rows and pairs are ordered by family.
     """
 
     trees: SpanTrees
     parent: I8
-    """[families] unit of the parent, ascending."""
+    """int64[families]: parent span (unit of `trees`), ascending."""
     parent_key: I8
-    """[families] number of the parent's operation."""
+    """int64[families]: number of the parent's operation."""
     keys_number: I8
-    """[families] equal numbers for parents of one operation with the same child keys."""
+    """int64[families]: equal numbers for families with the same parent operation and the same child keys."""
     size: I8
-    """[families] number of rows."""
+    """int64[families]: number of rows (children) in the family."""
     unit: I8
-    """[rows] unit of the child; rows of one operation are in column order."""
+    """int64[rows]: child (unit of `trees`); children with the same operation are ordered by stored column."""
     key: I8
-    """[rows] index into `children`, ascending within a family."""
+    """int64[rows]: index into `children` of the row's child key, ascending within a family."""
     children: tuple[ChildKey, ...]
     group: I8
-    """[rows] equal numbers for the rows of a family with the same operation."""
+    """int64[rows]: equal numbers for children of one parent that have the same operation."""
     first: I8
-    """[pairs] row with the smaller key."""
+    """int64[pairs]: row of the child with the smaller key."""
     second: I8
-    """[pairs] row with the larger key."""
+    """int64[pairs]: row of the child with the larger key."""
 
     @cached_property
     def first_row(self) -> I8:
-        """[families + 1] first row of each family."""
+        """int64[families + 1]: index of each family's first row; the last entry is the number of rows."""
         return offsets(self.size)
 
     @cached_property
     def first_pair(self) -> I8:
-        """[families + 1] first pair of each family."""
+        """int64[families + 1]: index of each family's first pair; the last entry is the number of pairs."""
         return offsets(self.size * (self.size - 1) >> 1)
 
     @cached_property
     def family(self) -> I8:
-        """[rows] family of each row."""
+        """int64[rows]: index of the family that the row belongs to."""
         return np.repeat(np.arange(len(self.size)), self.size)
 
     @cached_property
     def structure(self) -> I8:
-        """[rows] structure of each row."""
+        """int64[rows]: number of the structure that the row belongs to."""
         return self.trees.structure[self.unit]
 
     def taken(self, structures: I8, trees: SpanTrees) -> tuple[Families, I8, I8]:
-        """Families of chosen structures, the row that each row copies, and the pair that each pair copies.
+        """(copies of the families of `structures`, int64[copied rows] original row, int64[copied pairs]
+        original pair).
 
-        trees: `SpanTrees.taken` for the same structures.
+        structures: int64[n], may repeat. trees: result of `SpanTrees.taken` for the same structures.
         """
         of_family = np.searchsorted(self.trees.structure[self.parent], np.arange(self.trees.n_structures + 1))
 
         def copies(first: I8) -> tuple[I8, I8, I8]:
-            """([copies] original, [copies] number of the structure, [structures] shift of numbers)."""
+            """(int64[copies] original index, int64[copies] number of the copied structure, int64[structures]
+            difference between new and original index)."""
             begins, n = first[structures], first[structures + 1] - first[structures]
             return ranges(begins, n), np.repeat(np.arange(len(n)), n), np.cumsum(n) - n - begins
 
@@ -154,8 +160,8 @@ class Families:
         return taken, row, pair
 
     def groups(self) -> Iterator[I8]:
-        """Yield, for each number n >= 2 of rows with one operation in a family, their rows [groups, n], in
-        column order."""
+        """Yield int64[groups, n] for each n >= 2: the rows of each group of n children in a family that call
+        the same operation, in order of their stored column."""
         order = np.lexsort((self.unit, self.group))
         first = np.flatnonzero(run_starts(self.group[order]))
         size = np.diff(np.append(first, len(order)))
@@ -218,16 +224,17 @@ def families(trees: SpanTrees, max_siblings: int) -> Families:
 
 @lru_cache(maxsize=256)
 def pair_rows(n_rows: int) -> tuple[I8, I8]:
-    """(first, second) row of every pair of rows, in the order of relations. Cached: do not write to it."""
+    """(first row, second row) of each pair of `n_rows` rows: (0, 1), (0, 2), … Cached: do not write to it."""
     first, second = np.triu_indices(n_rows, 1)
     return first, second
 
 
 def occurrence_times(times: I8, starts: I8, ends: I8, groups: Iterable[Sequence[int]]) -> tuple[I8, I8]:
-    """(starts, ends) [rows, requests] of the rows of a family in one structure.
+    """(starts, ends) of a family's rows in one structure, each int64[rows, requests], ns.
 
-    times: [nodes, requests]. starts, ends: [rows] stored columns. groups: rows of one operation, ascending;
-    its calls are sorted by start, equal starts keep the column order.
+    times: int64[stored nodes, requests], ns. starts, ends: int64[rows], stored column of each child's start
+    and end. groups: the rows of each operation, ascending; calls of an operation are sorted by start in each
+    request, equal starts by column.
     """
     start, end = times[starts], times[ends]
     for group in groups:
@@ -239,21 +246,21 @@ def occurrence_times(times: I8, starts: I8, ends: I8, groups: Iterable[Sequence[
 
 
 def slack_ns(duration: I8, settings: RefineSettings) -> I8:
-    """Overlap up to which two children still count as sequential, ns, by the duration of their parent, ns.
+    """Maximum overlap, ns, at which two children still count as sequential. duration: of their parent, ns.
 
-    S5's epsilon as far as it depends on the parent; `_order_times` bounds it by the children's durations.
+    `_order_times` limits the overlap further, by the durations of the children.
     """
     slack: I8 = np.maximum(settings.slack_ns, (duration * settings.slack_share).astype(np.int64))
     return slack
 
 
 def _order_times(starts: I8, ends: I8, slack: I8) -> tuple[I8, I8]:
-    """(middles, late starts) [rows, requests], by which to tell whether one row runs before another.
+    """(middles, late starts), ns, shaped as `starts`: times that decide whether row a runs before row b.
 
-    `a` runs before `b` iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. That is S5's `end[a] <=
-    start[b] + epsilon`, epsilon = min(slack of the parent, half of the shorter of both), split so that each
-    side depends on one row only: the overlap may be at most the slack and half of `b` (late start), and at
-    most half of `a` (middle, which also makes `a` the one that starts first).
+    a runs before b iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. This means `end[a] <= start[b]
+    + epsilon` with epsilon = min(slack of the parent, half of the shorter duration of a and b), split so that
+    each side depends on one row only: the overlap may be at most the slack and half of b (late start), and at
+    most half of a (middle, which also ensures that a starts first).
     """
     half = np.maximum(ends - starts, 0) >> 1
     late_starts = starts + np.minimum(slack, half)
@@ -261,9 +268,9 @@ def _order_times(starts: I8, ends: I8, slack: I8) -> tuple[I8, I8]:
 
 
 def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int) -> I1:
-    """[requests] relation of two rows in each request: FIRST_SECOND, SECOND_FIRST or PARALLEL.
+    """int8[requests]: relation of rows `first` and `second`: FIRST_SECOND, SECOND_FIRST or PARALLEL.
 
-    slack: [requests] `slack_ns` of their parent.
+    starts, ends: int64[rows, requests], ns. slack: int64[requests], `slack_ns` of the rows' parent, ns.
     """
     middles, late_starts = _order_times(starts, ends, slack)
     after = (middles[second] <= starts[first]) & (ends[second] <= late_starts[first])
@@ -275,21 +282,24 @@ def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int)
 
 
 class _RowTimes(NamedTuple):
-    """Times of the rows of families in a batch of requests; arrays of times are [cells]."""
+    """Times of children (rows of `Families`) in a batch of requests: int64[cells], ns since the request's
+    start; cells are (row, request)."""
 
     layout: Ragged
-    """Layout with a row a family row of the batch's structures, a cell a request."""
+    """Layout of the arrays of times: one row per row of `Families` in the batch, one cell per request."""
     base: int
-    """First row of the batch."""
+    """Index in `Families` of the batch's first row."""
     start: I8
     end: I8
     middle: I8
+    """int64[cells]: middle of the child's duration; see `_order_times`."""
     late_start: I8
+    """int64[cells]: start of the child plus the allowed overlap; see `_order_times`."""
 
 
 def _row_times(kin: Families, groups: Sequence[I8], batch: FlowBatch, settings: RefineSettings) -> _RowTimes:
-    """Times of all rows of a batch; each operation's calls are sorted by start, equal starts in column
-    order."""
+    """Times of all rows of a batch; in each request, a parent's calls of one operation are sorted by start,
+    equal starts by column. groups: `kin.groups()`."""
     trees = kin.trees
     mine = batch.part(kin.structure)
     unit = kin.unit[mine]
@@ -320,11 +330,12 @@ def order_evidence(
     n_apart: int,
     cells: int = FEW_CELLS,
 ) -> Answers:
-    """Votes on the order of every pair of every family. O(requests · pairs).
+    """Count the votes of requests on the order of every pair of siblings. O(requests · pairs).
 
-    Answers: first ends before second starts; second ends before first starts. Keys: family (parent operation
-    and all its child keys), parent operation, first child key, second child key. Entries: the pairs of `kin`.
-    cells: as in `ask`.
+    Two answers: the first child ends before the second starts; the second ends before the first starts.
+    Entries are the pairs of `kin`. Columns of the key: `keys_number` and `parent_key` of the family, first
+    and second child key. times: [structures] of int64[stored nodes, requests], ns. n_apart, cells: as in
+    `ask`.
     """
     structure, groups = kin.structure, list(kin.groups())
 
@@ -343,10 +354,12 @@ def order_evidence(
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
-    """Relations decided from the evidence, in the order of its entries; and notes."""
+    """Relations of siblings decided from the votes."""
 
     relation: I1
+    """int8[entries of the votes]: `SiblingRelation` of each pair."""
     notes: tuple[str, ...]
+    """Sentences on pairs whose order differs between samples."""
 
 
 def decide_order(
@@ -355,13 +368,13 @@ def decide_order(
     settings: RefineSettings,
     samples: Sequence[str],
 ) -> Consensus:
-    """Pool the evidence and decide every relation (S5). O(entries log entries).
+    """Pool the votes and decide the relation of every pair of siblings. O(entries log entries).
 
-    The first level with enough requests decides: parents of the same operation *with the same child keys* (an
-    operation like `GET` stands for many programs, its set of calls distinguishes them); all parents of the
-    operation; all pairs of the same two components; the request itself. children: keys by code. Notes report
-    pairs whose share differs between the first of `samples` (names of the compared ones, the first in the
-    votes) and another.
+    Votes are pooled at four levels, and the first level with enough requests decides: parents of the same
+    operation *with the same child keys* (an operation like `GET` stands for many programs, which its set of
+    calls distinguishes); all parents of the operation; all pairs of the same two components; each request
+    separately. children: child key by number. samples: names of the compared samples, the first in `votes`.
+    Notes report pairs whose share of ordered requests differs between the first and another of `samples`.
     """
     if not len(votes.key):
         return Consensus(np.zeros(0, dtype=np.int8), ())
@@ -379,13 +392,14 @@ def decide_order(
 
 
 def _components(children: Sequence[ChildKey]) -> I8:
-    """[keys] number of the child's component."""
+    """int64[children]: number of each child key's component; equal for children of the same component."""
     numbers = Numbering[str]()
     return np.array([numbers[child.operation.component] for child in children], dtype=np.int64)
 
 
 def _by_share(votes: Answers, settings: RefineSettings) -> I1:
-    """[entries] order in nearly all requests; PARALLEL if there is none."""
+    """int8[entries]: FIRST_SECOND or SECOND_FIRST if at least `sequential_share` of the votes agree on it,
+    else PARALLEL."""
     first_second, second_first = votes.agreed(settings.sequential_share)
     relation = np.full(len(first_second), SiblingRelation.PARALLEL, dtype=np.int8)
     relation[first_second] = SiblingRelation.FIRST_SECOND
@@ -394,7 +408,10 @@ def _by_share(votes: Answers, settings: RefineSettings) -> I1:
 
 
 def _component_relation(operations: Answers, component_of: I8, settings: RefineSettings) -> I1:
-    """[entries] relation by the pair of components, for operations with too few requests."""
+    """int8[entries of `operations`]: SEQUENTIAL or PARALLEL by the votes of all pairs of the same two
+    components; BY_TRACE if those are fewer than `min_traces`.
+
+    component_of: int64[children], number of each child key's component."""
     pooled, of_operation = operations.pooled(np.sort(component_of[operations.key[:, 1:]], axis=1))
     weight, first_second, second_first = pooled.weight.sum(axis=1)
     relation = np.where(
@@ -409,7 +426,8 @@ def _component_relation(operations: Answers, component_of: I8, settings: RefineS
 def _shift_notes(
     votes: Answers, children: Sequence[ChildKey], settings: RefineSettings, samples: Sequence[str]
 ) -> tuple[str, ...]:
-    """Sentences on pairs whose order differs between the first sample and another (Bonferroni p < 0.05)."""
+    """Sentences on pairs whose share of ordered requests differs by more than `_MOVED` between the first
+    sample and another (two-proportion z test, Bonferroni-corrected p < 0.05)."""
     # Both directions: the smaller key need not be the one that comes first.
     pairs = np.concatenate((votes.key[:, 2:], votes.key[:, :1:-1]))
     n, ordered = np.tile(votes.requests, 2), np.concatenate(votes.shares(), axis=1)

@@ -1,8 +1,9 @@
-"""Restore the trees of spans behind stored structures, on which order, asynchrony and nesting are defined.
+"""Restore the trees of spans from stored structures, for sibling order, asynchrony and nesting.
 
-A *unit* is a span (two columns, start and end) or a point inside a span (one column twice). The units of all
-structures stand in one numbering, structure after structure, by the column of their start, so a parent comes
-before its children. Structures of activity records have no units.
+A *unit* is a span or a point event inside a span. A span has two nodes of the stored structure, start and
+end; a point has one, which is both its start and its end. Units of all structures are numbered consecutively,
+by structure and then by the node of their start, so that a parent precedes its children. Structures of
+activity records have no units.
 """
 
 from __future__ import annotations
@@ -24,31 +25,32 @@ _UNKNOWN = (EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_INTERNAL)
 
 @dataclass(frozen=True)
 class SpanTrees:
-    """Units of the trees of all structures; arrays are [units]. The first unit of a structure is its root."""
+    """Trees of spans of all structures. A *unit* is a span or a point event inside a span; the first unit of
+    a structure is the root span."""
 
     nodes: StructureNodes
-    """Nodes of the structures behind the trees."""
+    """Nodes of the structures that the trees were restored from."""
     n_structures: int
-    """Number of structures, those of records included."""
+    """Number of structures, including structures of activity records, which have no units."""
     structure: I8
-    """Structure that the unit belongs to, ascending."""
+    """int64[units]: number of the structure that the span or point belongs to, ascending."""
     node: I8
-    """Index of the unit's start, or of the point, in `nodes`."""
+    """int64[units]: index in `nodes` of the span's start or of the point."""
     start: I8
-    """Stored column of the unit's start, or of the point."""
+    """int64[units]: node of the span's start or of the point, counted from 0 in each structure."""
     end: I8
-    """Stored column of the unit's end; equal to `start` for a point."""
+    """int64[units]: node of the span's end, counted from 0 in each structure; for a point as `start`."""
     parent: I8
-    """Unit that called this one; -1 for a root."""
+    """int64[units]: index (unit) of the parent span; -1 for a root."""
     awaited: B1
-    """True if the parent's end waits for the unit; always True for a root."""
+    """bool[units]: True if the end of the parent waits for the span or point; always True for a root."""
 
     @staticmethod
     def of(nodes: StructureNodes) -> SpanTrees:
-        """Find the units of span structures. O(nodes + edges log edges).
+        """Find the units of structures of spans. O(nodes + edges log edges).
 
-        A structure is taken for records if its root is a point, or a node's parent is no earlier start of a
-        span.
+        A structure counts as activity records, without units, if its root is a point, or if some node's
+        parent is not the start of a span at a smaller position.
         """
         at = np.flatnonzero(nodes.side != END)
         structure, above = nodes.structure[at], nodes.parent[at]
@@ -79,32 +81,34 @@ class SpanTrees:
 
     @property
     def operation(self) -> I8:
-        """Index into `nodes.names`."""
+        """int64[units]: index into `nodes.names` of the operation of the span or point."""
         return self.nodes.name[self.node]
 
     @property
     def component(self) -> I8:
-        """Index into `nodes.components`."""
+        """int64[units]: index into `nodes.components` of the component of the span or point."""
         return self.nodes.component[self.node]
 
     @property
     def is_span(self) -> B1:
-        """True for spans, False for points."""
+        """bool[units]: True for a span, False for a point."""
         spans: B1 = self.start != self.end
         return spans
 
     @cached_property
     def first(self) -> I8:
-        """[structures + 1] first unit of each structure; structures of records have no units."""
+        """int64[structures + 1]: index of each structure's first unit (span or point); the last entry is the
+        number of units."""
         return offsets(np.bincount(self.structure, minlength=self.n_structures))
 
     def units(self, structure: int) -> slice:
-        """Range of a structure's units."""
+        """Range of the units (spans and points) of structure number `structure`; empty for activity
+        records."""
         return slice(*self.first[structure : structure + 2].tolist())
 
     @cached_property
     def levels(self) -> tuple[I8, ...]:
-        """Units by depth: the roots, their children, the children's children, …"""
+        """Units (spans and points) by depth in their tree: [0] all roots, [1] all children of roots, …"""
         by_parent = np.argsort(self.parent, kind="stable")
         first = np.searchsorted(self.parent[by_parent], np.arange(-1, len(self.parent) + 1))
         found, level = [], by_parent[: first[1]]
@@ -115,7 +119,7 @@ class SpanTrees:
 
     @cached_property
     def deferred(self) -> B1:
-        """True if the unit or an ancestor is not awaited."""
+        """bool[units]: True if the span or point, or one of its ancestors, is not awaited by its parent."""
         found = ~self.awaited
         for level in self.levels[1:]:
             found[level] |= found[self.parent[level]]
@@ -123,9 +127,10 @@ class SpanTrees:
 
     @cached_property
     def is_remote_call(self) -> B1:
-        """True if the parent is the caller's side of the call that the unit serves, and must enclose it.
+        """bool[units]: True if the span is the server side of a remote call whose client side is its parent.
 
-        The parent is then a CLIENT span, or a span without kind whose only child is in another component.
+        Such a span is awaited and must lie within its parent. The parent is a CLIENT span, or a span of kind
+        UNSPECIFIED or INTERNAL whose only child is this span, in another component.
         """
         above, kind, component = self.parent, self.nodes.kind[self.node], self.component
         n_children = np.bincount(above[above >= 0], minlength=len(above))
@@ -135,8 +140,10 @@ class SpanTrees:
         return remote
 
     def taken(self, structures: I8) -> tuple[SpanTrees, I8]:
-        """Trees of the chosen structures, and [units] the unit that each is a copy of. The copies are
-        numbered as structures by their place in `structures`, which may repeat."""
+        """(copies of the trees of chosen structures, int64[units of the copies] original unit of each).
+
+        structures: int64[n] structure numbers, which may repeat. Copy i, of `structures[i]`, has structure
+        number i."""
         n = self.first[structures + 1] - self.first[structures]
         copied = ranges(self.first[structures], n)
         shift = np.repeat(np.cumsum(n) - n - self.first[structures], n)
@@ -154,9 +161,10 @@ class SpanTrees:
         return taken, copied
 
     def kept(self, keep: B1) -> SpanTrees:
-        """Remove units where `keep` is False; their children move up to the nearest kept ancestor.
+        """Remove units where `keep` is False; their children become children of the nearest kept ancestor.
 
-        A child that moves up is awaited there if every unit on the way is. Roots are always kept.
+        Such a child is awaited if it and every removed unit between it and the ancestor are awaited. Roots
+        are never removed. keep: bool[units].
         """
         keep = keep | (self.parent < 0)
         if keep.all():
@@ -184,9 +192,10 @@ class SpanTrees:
     def left_behind(self, left: B1, waited: I8, behind: I8, *, keep_ends: bool) -> SpanTrees:
         """Mark asynchronous units as not awaited by their parents.
 
-        left: [units] True if asynchronous. waited, behind: [pairs] a unit that the parent of the asynchronous
-        unit `behind` waits for: it becomes a child of that parent, and `behind` is reduced to its start, a
-        point that its parent has passed; with `keep_ends` it stays whole, for trees that keep deferred work.
+        left: bool[units], True if asynchronous. waited, behind: int64[pairs]; `behind[i]` is an asynchronous
+        unit, and `waited[i]` a unit below it for which the parent of `behind[i]` does wait. `waited[i]`
+        becomes a child of that parent. Unless `keep_ends` (for trees that keep deferred work), `behind[i]` is
+        reduced to a point, its start, which is awaited.
         """
         parent, end, awaited = self.parent.copy(), self.end.copy(), self.awaited & ~left
         parent[waited] = self.parent[behind]
@@ -197,16 +206,16 @@ class SpanTrees:
         return replace(self, parent=parent, end=end, awaited=awaited)
 
     def without_deferred(self) -> tuple[SpanTrees, I8]:
-        """(trees without deferred units, [left out] topmost removed units, in this numbering)."""
+        """(trees without deferred units; int64[removed] topmost removed units, numbered as in `self`)."""
         deferred = self.deferred
         topmost = np.flatnonzero(deferred & (self.parent >= 0) & ~deferred[self.parent])
         return self.kept(~deferred), topmost
 
     def boundaries(self) -> SpanTrees:
-        """Zoomed-out trees (level L3): remote calls and their replies only.
+        """Trees with the spans of remote calls only (level L3).
 
-        A span stays if it enters a component (its parent is in another one), leaves one (a child is in
-        another one), or its kind is one side of a remote call. Points inside spans are removed.
+        A span stays if its parent or one of its children is in another component, or if its kind is SERVER,
+        CLIENT, PRODUCER or CONSUMER. Points inside spans are removed.
         """
         enters = (self.parent >= 0) & (self.component[self.parent] != self.component)
         stays = enters | np.isin(self.nodes.kind[self.node], _REMOTE)

@@ -1,7 +1,7 @@
-"""Read stored flows as matrices: a `StoredCategory` for each structure of the lake in the samples.
+"""Read stored flows as matrices: one `StoredCategory` for each structure that occurs in the samples.
 
-Input are the lake's tables (`schemas.lake`), the flows with an extra column, `sample`. No Python per request:
-rows are grouped by one sort, and a category's matrices are slices of the flattened lists.
+The input is the lake's tables (`schemas.lake`); flows have an extra column, `sample`. No Python code runs per
+request: rows are grouped by one sort, and a category's matrices are slices of the flattened list columns.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COLUMNS = [
 
 
 class Operation(NamedTuple):
-    """Name of the work of a span or record, without host and side."""
+    """Name of a span or activity record, without its host and without start or end."""
 
     component: str
     point: str
@@ -51,7 +51,7 @@ class Operation(NamedTuple):
 
     @classmethod
     def of(cls, structure: Template, position: int) -> Operation:
-        """Operation of the node at `position`."""
+        """Operation of the node at `position` in the columns of `structure`."""
         return cls(structure.component[position], structure.point[position], structure.label[position])
 
 
@@ -60,31 +60,33 @@ class StoredCategory:
     """All flows of one stored structure, sorted by (sample, start, request id)."""
 
     key: str
-    """Key of the structure in the lake."""
+    """Key of the structure in the lake: the flows' `category`."""
     structure: Template
     node_ns: I8
-    """[nodes, requests] ns since start, C order."""
+    """int64[nodes, requests]: time of each node, ns since the request's start; C order."""
     host: Codes
-    """[nodes, requests] index into `FlowMatrices.hosts`; -1 unknown. A view: do not write."""
+    """[nodes, requests]: index into `FlowMatrices.hosts`; -1: unknown host. A view: do not write to it."""
     start_ns: I8
     weight: F8
     sample: U1
     status: I4
-    """[requests] index into `FlowMatrices.statuses`."""
+    """int32[requests]: index into `FlowMatrices.statuses`."""
     request_id: pa.StringArray
     failures: RecordedFailures = NO_FAILURES
-    """Positions refer to `structure`; error codes index `FlowMatrices.errors`."""
+    """Failed nodes by request. Positions are node numbers in `structure`; error codes index
+    `FlowMatrices.errors`."""
     positions: tuple[int, ...] | None = None
-    """Stored positions that a message's work was cut out of; None: the structure is the stored one."""
+    """For the work of a message, split off as a separate request: the node numbers that the work has in the
+    stored structure. None: `structure` is the stored structure itself."""
 
     @property
     def n_requests(self) -> int:
-        """Number of flows."""
+        """Number of requests (flows) in the category."""
         return len(self.start_ns)
 
     @property
     def has_spans(self) -> bool:
-        """True if the nodes are sides of spans; else they are activity records."""
+        """True if the nodes are starts and ends of spans, False if they are activity records."""
         return any(side in (START, END) for side in self.structure.side)
 
 
@@ -94,15 +96,15 @@ class FlowMatrices:
 
     categories: tuple[StoredCategory, ...]
     hosts: tuple[str, ...]
-    """Host names, indexed by every `host` matrix."""
+    """Host names; `StoredCategory.host` holds indices into them."""
     statuses: tuple[str, ...]
     errors: tuple[str, ...]
-    """Error classes of nodes."""
+    """Error classes of failed nodes; the error codes of `StoredCategory.failures` are indices into them."""
     n_samples: int
 
 
 def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMatrices:
-    """Sort and group `flows` (FLOWS_SCHEMA columns and `sample` uint8) into matrices.
+    """Sort and group `flows` (FLOWS_SCHEMA plus a uint8 column `sample`) into one matrix per category.
 
     The result does not depend on the order of rows. Raises LakeError if a category has no structure, if a
     flow's number of nodes differs from its structure's, or if its lists of nodes differ in length. O(rows log
@@ -152,7 +154,9 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
 
 
 def _failures(flows: pa.Table) -> tuple[RecordedFailures, pa.StringArray]:
-    """(failed nodes by row of `flows` and stored position, error classes)."""
+    """(row, stored node and error code of each failed node; error class of each code).
+
+    Raises LakeError if `error_position` and `error_class` of a flow differ in length."""
     positions, classes = whole(flows["error_position"]), whole(flows["error_class"])
     bounds = _bounds_of(positions)
     if not np.array_equal(bounds, _bounds_of(classes)):
@@ -166,7 +170,7 @@ def _failures(flows: pa.Table) -> tuple[RecordedFailures, pa.StringArray]:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Columns of the sorted flows, lists flattened."""
+    """Columns of the sorted flows; list columns (node times, hosts) are flattened, with offsets `bounds`."""
 
     values: I8
     hosts: Codes
@@ -216,8 +220,8 @@ def _checked(failures: RecordedFailures, key: str, n_nodes: int) -> RecordedFail
 
 
 def _turned(rows: I8) -> I8:
-    """[columns, rows] transposed, in C order, block by block: a strided copy of the whole would miss the
-    cache at each step."""
+    """Transpose [rows, columns] to [columns, rows] in C order, block by block to stay within the CPU
+    cache."""
     turned = np.empty(rows.shape[::-1], dtype=np.int64)
     for block in blocks(*rows.shape):
         turned[:, block] = rows[block].T
@@ -231,7 +235,8 @@ def _bounds_of(lists: pa.ListArray) -> I8:
 
 
 def row_order(group: I8, start_ns: I8, request_id: pa.ChunkedArray | pa.StringArray) -> I8:
-    """[rows] stable order by (group, start, request id); ids are compared only to break ties."""
+    """int64[rows]: permutation that sorts rows by (group, start, request id), stable. Ids are compared only
+    to break ties."""
     order: I8 = np.lexsort((start_ns, group))
     tied = (np.diff(group[order]) == 0) & (np.diff(start_ns[order]) == 0)
     if not tied.any():
@@ -246,7 +251,7 @@ def row_order(group: I8, start_ns: I8, request_id: pa.ChunkedArray | pa.StringAr
 
 
 def read_structures(structures: pa.Table) -> dict[str, Template]:
-    """Category -> structure; the first row of a repeated category counts. O(nodes)."""
+    """Mapping category -> structure; for a repeated category its first row is used. O(nodes)."""
     if structures.num_rows == 0:
         return {}
     keys = structures["category"].to_pylist()

@@ -17,38 +17,38 @@ from stitch.graph.template import Template
 
 @dataclass(frozen=True, slots=True)
 class StructureNodes:
-    """Columns of the templates of structures, one structure after another."""
+    """Nodes and edges of many structures in flat arrays, concatenated in the order of the structures."""
 
     first: I8
-    """[structures + 1] index of each structure's first node; last: the number of nodes."""
+    """int64[structures + 1]: index of each structure's first node; the last entry is the number of nodes."""
     name: I8
-    """[nodes] index into `names`."""
+    """int64[nodes]: index into `names` of the node's operation."""
     component: I8
-    """[nodes] index into `components`."""
+    """int64[nodes]: index into `components` of the node's component."""
     side: I8
-    """[nodes] POINT, START or END."""
+    """int64[nodes]: POINT, START or END (of a span)."""
     kind: I8
-    """[nodes] `EventKind` of the event behind the node."""
+    """int64[nodes]: `EventKind` of the event that the node stands for."""
     mate: I8
-    """[nodes] node of the span's other side; -1 for none."""
+    """int64[nodes]: for a span's start, the node of its end, and vice versa; -1 for a point."""
     parent: I8
-    """[nodes] node at which the parent span starts; -1 for none."""
+    """int64[nodes]: node at which the parent span starts; -1 if there is no parent."""
     deferred: B1
-    """[nodes] True if the response does not wait for the node."""
+    """bool[nodes]: True if the response does not wait for the node."""
     first_edge: I8
-    """[structures + 1] index of each structure's first edge; last: the number of edges."""
+    """int64[structures + 1]: index of each structure's first edge; the last entry is the number of edges."""
     src: I8
-    """[edges] node from which the edge leads."""
+    """int64[edges]: node at which the edge begins."""
     dst: I8
-    """[edges] node to which the edge leads."""
+    """int64[edges]: node at which the edge ends."""
     response: B1
-    """[nodes] True if the response may leave at the node."""
+    """bool[nodes]: True if the request's response may be sent at this node."""
     names: tuple[Operation, ...]
     components: tuple[str, ...]
 
     @staticmethod
     def of(templates: Sequence[Template]) -> StructureNodes:
-        """Concatenate the columns of templates. O(nodes + edges)."""
+        """Concatenate the nodes and edges of templates; structure i is `templates[i]`. O(nodes + edges)."""
         first = offsets(np.array([one.n_nodes for one in templates], np.int64))
         n_nodes = int(first[-1])
 
@@ -101,5 +101,5 @@ class StructureNodes:
 
     @property
     def structure(self) -> I8:
-        """[nodes] structure that the node belongs to."""
+        """int64[nodes]: number of the structure that each node belongs to."""
         return np.repeat(np.arange(self.n_structures), np.diff(self.first))

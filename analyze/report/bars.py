@@ -12,7 +12,7 @@ from analyze.report.blocks import At, Bar, Stretch
 from schemas.report.findings import Interval, Unit
 
 _ROOM: Final = 0.06
-"""Free space at the right end of a waterfall's axis, as a share of the axis' length."""
+"""Free space at the right end of a waterfall's axis, as a share of the length of the axis."""
 _FROM_ZERO: Final = 0.12
 """Minimum share of a waterfall's height that its parts must take for the axis to begin at 0; otherwise the
 axis begins just below the parts.
@@ -35,12 +35,16 @@ class Axis:
         return cls(min(every), max(every))
 
     def at(self, value: float) -> float:
-        """Position of a value on the axis, 0 to 100 percent; a value outside gets the nearer end."""
+        """Position of a value on the axis, 0 to 100 percent; for a value outside of the axis, the nearer
+        end."""
         length = (self.most - self.least) or 1.0
         return min(max(100 * (value - self.least) / length, 0.0), 100.0)
 
     def stretch(self, kind: str, one: float, other: float, at: At = "full") -> Stretch:
-        """Stretch of a bar between two values; at least _LEAST wide, unless the values are equal."""
+        """Stretch of a bar between the values `one` and `other`; at least _LEAST wide, unless they are equal.
+
+        kind: colour; at: part of the bar's height.
+        """
         left, right = sorted((self.at(one), self.at(other)))
         width = max(right - left, _LEAST if one != other else 0.0)
         return Stretch(kind, min(left, 100.0 - width), width, at)
@@ -54,7 +58,8 @@ class Axis:
 
 
 def shift(unit: Unit, before: float, after: float, change: Interval) -> Bar:
-    """Bar of the value before, and below it the value after with its interval."""
+    """Bar of the value before; below it, the value after with its interval. change: interval of after -
+    before."""
     low, high = min(0.0, before, after), max(0.0, before, after)
     # An interval longer than the axis without it is cut: the numbers beside it give its ends.
     least = max(before + change.low, low - (high - low))
@@ -72,7 +77,7 @@ def shift(unit: Unit, before: float, after: float, change: Interval) -> Bar:
 
 
 def pair(axis: Axis, before: float | None, after: float | None, title: str) -> Bar:
-    """Bar of the value before, and below it the value after; a value of None is not drawn."""
+    """Bar of the value before; below it, the value after. A value of None is not drawn."""
     both: Sequence[tuple[str, float | None, At]] = (("before", before, "upper"), ("after", after, "lower"))
     return Bar(tuple(axis.stretch(k, 0.0, value, at) for k, value, at in both if value is not None), title)
 
@@ -85,17 +90,17 @@ class Waterfall:
     parts: tuple[Stretch, ...]
     after: Stretch
     interval: Stretch | None
-    """Interval of the value `after`; None: unknown."""
+    """Stretch of the interval of the value `after`; None: unknown."""
     start: float
     """Value at the left end of the axis."""
 
 
 def waterfall(before: float, parts: Sequence[float], low: float | None, high: float | None) -> Waterfall:
-    """Lay out a waterfall chart: parts lead from `before` to `before` + their sum, each from the previous
-    one's end.
+    """Lay out a waterfall chart: bars from `before` over each of `parts`, one after the other, to the value
+    after.
 
-    low, high: interval of the sum, drawn as far as the axis goes; None: unknown. Values before and after are
-    >= 0; intermediate sums may be negative. O(parts).
+    low, high: interval of the sum of the parts, drawn as far as the axis goes; None: unknown. Values before
+    and after are >= 0; intermediate sums may be negative. O(parts).
     """
     reached = [*itertools.accumulate(parts, initial=before)]
     least, most = min(reached), max(reached)

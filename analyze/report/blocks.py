@@ -1,9 +1,9 @@
 """Blocks: the content of a report's section as data, filled once by the section and rendered everywhere.
 
 A section is a model (its JSON form, `schemas.report`) and one function that makes blocks of it; a
-`SectionView` of its method names both. `page` renders blocks as HTML, `terminal` prints them. Neither knows a
-particular section, and no section knows HTML, widths or escapes: any text may come from outside, and the
-renderers escape it where they write it.
+`SectionView` of its method names both. `page` renders blocks as HTML, `terminal` prints them. Renderers know
+no particular section, and sections contain no HTML, widths or escapes: any text may come from outside, and
+the renderers escape it where they write it.
 
 To add a column, annotate a field of the row's class (`schemas.report.columns`): it is then in Parquet and in
 the SQL reference, and with a label on page and terminal. A section lists the fields to show, and adds columns
@@ -56,7 +56,8 @@ class Styled:
     text: str
     tone: Tone = ""
     kind: str = ""
-    """CSS class, one word; for tone `tag` the colour of the label (`worse`, `failing`, `structural`)."""
+    """CSS class, one word; for a label (tone `tag`) the class of its colour: `worse`, `failing`,
+    `structural`."""
     href: str = ""
     """Link target: `#anchor` of a part of the same section, or an address."""
     title: str = ""
@@ -73,9 +74,8 @@ class Stretch:
     """Coloured piece of a bar; `left` and `width` are percent of the bar's length."""
 
     kind: str
-    """Colour: `before`, `after`, `up`, `down`, `quiet`, `interval`, or a class of the section's own style
-    sheet.
-    """
+    """Colour of the stretch: `before`, `after`, `up`, `down`, `quiet`, `interval`, or a class of the
+    section's own style sheet."""
     left: float
     width: float
     at: At = "full"
@@ -100,16 +100,15 @@ class Drawing:
     caption: Words = ""
     legend: Words = ""
     wide: str = ""
-    """Description of a drawing that may be wider than the page and then scrolls on its own; empty: it always
-    fits.
-    """
+    """Description of a drawing that may be wider than the page, and is then scrolled separately; empty: the
+    drawing always fits."""
 
 
 Words: TypeAlias = "str | Styled | Bar | Drawing | Sequence[Words]"
 
 
 def runs(words: Words) -> Iterator[Styled | Bar | Drawing]:
-    """Yield the elements of nested words, depth first; plain text as Styled."""
+    """Yield the elements of nested words, depth first; a plain str becomes a `Styled` without style."""
     if isinstance(words, str):
         yield Styled(words)
     elif isinstance(words, Styled | Bar | Drawing):
@@ -130,7 +129,10 @@ def dim(text: str) -> Styled:
 
 
 def call_site(label: str, caller: str | None) -> Words:
-    """Words for a call site and its caller, both clipped."""
+    """Words for a call site and its caller, both clipped.
+
+    label: name of the call site; caller: name, or None.
+    """
     return (
         strong(wording.clip(label, 120)),
         dim("" if caller is None else f" from {wording.clip(caller, 80)}"),
@@ -143,7 +145,7 @@ def sides(before: str, after: str) -> Words:
 
 
 def code(text: str, title: str = "") -> Styled:
-    """Key or expression in code style. title: tooltip."""
+    """Text of a key or an expression, in code style. title: tooltip."""
     return Styled(text, "code", title=title)
 
 
@@ -208,7 +210,10 @@ _SPANS: Final[dict[str, Callable[[Interval], str]]] = {
 
 
 def worded(unit: ColumnUnit, value: Any) -> Words:
-    """Format a value of a unit; `–` for None (`not run` for a p-value). A pair reads `before → after`."""
+    """Format a value of a unit as words; `–` for None (`not run` for a p-value).
+
+    A pair reads `before → after`.
+    """
     if unit in ("text", "figure", "bar"):
         return _NONE if value is None else value
     if isinstance(value, tuple) and unit != "keys":
@@ -242,7 +247,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list, numbered if `ordered`."""
+    """A list of words, one item per line; numbered if `ordered`."""
 
     items: Sequence[Words]
     ordered: bool = False
@@ -250,7 +255,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A name and its value, e.g. `Since: 14:02`."""
+    """A name with its value, e.g. `Since: 14:02`."""
 
     name: str
     words: Words
@@ -277,7 +282,7 @@ class Grid:
     """A table: rows under headings."""
 
     label: str
-    """Noun for one row, for screen readers; on a terminal the heading of the first column."""
+    """Noun for one row, e.g. for screen readers; on a terminal it is the heading of the first column."""
     columns: Sequence[Column]
     rows: Sequence[Any]
     total: int | None = None
@@ -285,7 +290,7 @@ class Grid:
     stored: str = ""
     """Name of the report's table that has all rows; empty: none."""
     first: int | None = None
-    """Number of rows that the page shows at first, with the others on demand; None: all."""
+    """Number of rows that the page shows before the reader unfolds the table; None: all rows."""
     printed: int = 6
     """Number of rows that a terminal prints."""
     tone: Callable[[Any], str] | None = None
@@ -297,9 +302,8 @@ class Grid:
 
     @property
     def filled(self) -> tuple[Column, ...]:
-        """Columns with a value in at least one row; a prefix that all names of a column share moves to its
-        heading.
-        """
+        """Columns with a value in at least one row; a prefix that all names in a column share is moved to its
+        heading."""
         shown = (column for column in self.columns if column.is_shown)
         filled = (c for c in shown if any(cell(c, row) not in ("", ()) for row in self.rows))
         return tuple(self._without_prefix(c) if c.unit == "name" else c for c in filled)
@@ -326,7 +330,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Blocks side by side where there is room, else one below the other."""
+    """Blocks placed side by side if the page is wide enough, else one below the other."""
 
     blocks: Blocks
 
@@ -342,7 +346,7 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Blocks under a title; the title of a nested part is smaller."""
+    """Blocks under a title; a part inside a part has a smaller title."""
 
     title: Words
     blocks: Blocks
@@ -359,7 +363,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """Blocks that only the page shows, or only a terminal."""
+    """Blocks that only one of the two renderers shows: the page, or the terminal."""
 
     where: Literal["page", "terminal"]
     blocks: Blocks

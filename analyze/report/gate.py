@@ -21,22 +21,23 @@ from schemas.windows import parse_duration_ns
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """Result of a method as input of a gate: its kind, its size, and whether it is for the worse."""
+    """Result of a method as the gate sees it: its kind, its size, and whether it is an improvement."""
 
     kind: str
-    """Kind of the result: `structural`, `response-time`, or another kind of the method."""
+    """Kind of the result: `structural`, `response-time`, or one of the method's other kinds; a gate selects
+    by it."""
     us: float | None
     """Change of the summed response time that the result causes, µs; None: not measured in time (errors)."""
     sure: bool = True
-    """True for a confirmed change; False: a change of this kind may have been missed, or no finding explains
-    it."""
+    """True for a confirmed change; False if a change of this kind may have been missed, or a change has no
+    finding that explains it."""
     better: bool = False
     """True for a known improvement: the same work in less time, or fewer failures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a comparison: report, tables, views, and what a gate weighs."""
+    """Result of a comparison: report, tables, views, and the input of the gate."""
 
     report: Report
     tables: Mapping[str, pa.Table]
@@ -76,7 +77,7 @@ class FailOn:
     """True if improvements do not fail the gate."""
 
     def counts(self, found: Weighed) -> bool:
-        """True if a result of this kind and direction is one that the gate weighs, whatever its size."""
+        """True if a result of this kind and direction can fail the gate, whatever its size."""
         return (self.kinds is None or found.kind in self.kinds) and not (self.worse and found.better)
 
 
@@ -123,7 +124,7 @@ class Gate(NamedTuple):
 
     code: GateCode
     line: str
-    """Sentence with the decision, and the number of findings that led to it."""
+    """Sentence with the decision, and with the number of findings on which it is based."""
 
 
 def _fail(n: int) -> str:
@@ -199,9 +200,9 @@ def weigh(
 
     A finding counts as its leading kind, and also as errors if it includes any. Times are scaled to the
     number of requests in the reference (weighted), so that a share of the reference's sum equals a share of
-    its mean, however long the problem period is. silent: a stretch of the period has no data, so no kind can
-    be excluded. hidden: (kind, change of the mean in µs) of each change that is significant against the
-    reference alone.
+    its mean, however long the problem period is. silent: a part of the problem period has no data, so that no
+    kind of change can be excluded. hidden: (kind, change of the mean in µs) of each change that is
+    significant against the reference alone.
     """
     weighed = []
     for finding in findings:
@@ -235,10 +236,11 @@ def _kinds(finding: Finding) -> set[ChangeKind]:
 
 
 def _unexplained(changed: Iterable[ChangedMeasure], requests: float) -> list[Weighed]:
-    """Results for significant changes without a finding; a changed mix counts only if no measure changed.
+    """Results for significant changes of the whole period without a finding; a changed mix counts only if no
+    measure changed.
 
-    A mean that fell without a finding need not be an improvement, as the work may have changed; fewer
-    failures are one.
+    A fall of the mean without a finding is not taken for an improvement, as the work may have changed; a fall
+    of failures is.
     """
     open_ = [
         Weighed(

@@ -1,4 +1,4 @@
-"""Header of a report: the headline, and notes on excluded and folded data."""
+"""Header of a report: the headline, and notes on excluded requests and merged names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from analyze.report import wording
 from schemas.report.report import Headline, PeriodChange, SampleSummary
 
 _MOST_FOLDED: Final = 5
-"""Maximum number of components whose folded names are listed."""
+"""Maximum number of components whose merged (folded) names are listed."""
 
 
 def headline(samples: tuple[SampleSummary, ...], ratio: float | None, found: str = "") -> Headline:
     """Headline on the change from the first sample to the second; for one or many samples, on their size.
 
-    ratio: requests per second, weighted, second over first sample; found: a sentence supported by a method's
-    tests; empty: the measured means are reported.
+    ratio: requests per second, weighted, second over first sample; found: a method's headline, which tests
+    support; empty: the measured means are reported.
     """
     if len(samples) != 2:
         return Headline(sentence=_sentence(samples), change=None)
@@ -62,9 +62,8 @@ def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -
 
 
 def folded_notes(folded: Sequence[FoldedNames]) -> tuple[str, ...]:
-    """Sentences on names that were merged because they are too many to compare one by one, coarsest merging
-    first.
-    """
+    """Sentences on names of operations that were merged because they are too many to compare one by one; the
+    coarsest merging first."""
     notes = []
     for fold in sorted(folded, key=lambda fold: (-fold.level, fold.component or ""))[:_MOST_FOLDED]:
         whose = "Components" if fold.component is None else f"Operations of {fold.component}"

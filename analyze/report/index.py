@@ -28,11 +28,11 @@ from stitch.lake.store import Store
 
 INDEX_PAGE, INDEX_ROWS = (f"{REPORTS}/{name}" for name in REPORT_INDEX)
 LISTED: Final = 1_000
-"""Maximum number of reports on the page: three years of daily comparisons."""
+"""Maximum number of reports on the page `index.html`: three years of daily comparisons."""
 
 
 _READ: Final = (FindingsSection, AccountSection)
-"""Types of sections that index rows are made from."""
+"""Types of the sections from which rows of the index are made."""
 
 
 class KeptReport(Frozen):
@@ -40,9 +40,9 @@ class KeptReport(Frozen):
 
     id: str
     kept_ns: int
-    """Time of writing, ns since the epoch."""
+    """Time at which the report was written, ns since the epoch."""
     periods: str
-    """Compared periods as text: `2026-11-18/2026-11-19 → 2026-11-19/2026-11-20`."""
+    """Texts of the compared periods: `2026-11-18/2026-11-19 → 2026-11-19/2026-11-20`."""
     method: str
     outcome: str
     """Outcome of the verdict in one word, e.g. `unchanged`."""
@@ -54,11 +54,11 @@ class KeptReport(Frozen):
     """Title of the first finding; empty without one."""
     findings: int = 0
     said: str = ""
-    """First sentence of the page, shown if there is no finding."""
+    """First sentence of the page, shown in the list if the report has no finding."""
 
     @property
     def path(self) -> str:
-        """Path of the report's page in the lake; does not change while the report exists."""
+        """Path of the report's page in the lake."""
         return f"{REPORTS}/{self.id}/{HTML_FILE}"
 
 
@@ -66,16 +66,15 @@ class _Index(Frozen):
     """Content of `index.json`."""
 
     page_bytes: int
-    """Size of the page made from `rows`, bytes; if the stored page has another size, another process wrote it
-    meanwhile.
-    """
+    """Size of the page `index.html` made from `rows`, bytes; if the stored page has another size, another
+    process has replaced it."""
     rows: tuple[KeptReport, ...]
 
 
 def kept_reports(place: LakePlace) -> list[KeptReport]:
     """Finished reports of a lake, newest first; updates the index if it is outdated and writable.
 
-    Unreadable reports, and those of another report version, are skipped. Raises OSError.
+    Reports that are unreadable, or of another report version, are skipped. Raises OSError.
     """
     store = place.store
     index = _read_index(store)
@@ -159,7 +158,7 @@ def kept_at(row: KeptReport) -> str:
 
 
 _OUTCOMES: Final = {"shown": "overview", "mutations": "changed (paper)", "no-mutation": "unchanged (paper)"}
-"""Outcome -> words for outcomes whose names would be ambiguous beside the outcomes of other methods."""
+"""Outcome -> text, for outcomes whose names would be ambiguous beside the outcomes of other methods."""
 
 
 def outcome_words(row: KeptReport) -> str:

@@ -16,9 +16,9 @@ from analyze.report.section_view import FirstScreen, Views, first_screen, openin
 from schemas.report.report import Report
 
 SCREEN: Final = 50
-"""Maximum number of rows; further rows are only on the report's page."""
+"""Maximum number of lines; the rest is only on the report's page."""
 _WIDTH: Final = 110
-"""Characters per row that are assumed to estimate the height of wrapped text."""
+"""Number of characters per line, assumed to estimate the height of wrapped text."""
 _PERIODS: Final = (
     b.Column("name", "Period"),
     b.Column("text", "When"),

@@ -1,5 +1,5 @@
-"""Format values of a unit (durations, shares, counts of calls, ratios) as a value, a move, or a
-difference."""
+"""Format values of a unit (durations, shares, counts of calls, ratios): single values, changes from one value
+to another, differences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POINTS = "points"
 """Unit of a difference of two shares, both in percent: from 1 % to 3 % is 2 points, not 200 %."""
 
 UNKNOWN = 1e15
-"""Absolute value, in µs thirty years, from which the end of an interval means that it is unknown."""
+"""Absolute value (in µs thirty years) at which the end of an interval means that the interval is unknown."""
 
 
 NO_INTERVAL = "interval not known"
@@ -53,7 +53,7 @@ def shift(unit: Unit, difference: float) -> str:
 
 
 def is_known(change: Interval) -> bool:
-    """True if an interval has known ends; with a single block of time it has none."""
+    """True if the ends of an interval are known; with a single block of time they are not."""
     return max(abs(change.low), abs(change.high)) < UNKNOWN
 
 
@@ -105,7 +105,8 @@ def c2_sentence(found: C2Curve) -> str:
 
 
 def _size(unit: Unit, amount: float) -> tuple[str, str]:
-    """Return (amount, suffix) as texts: `("3.9", " points")` for a share, `("0.5", " calls")` for calls."""
+    """Absolute difference as texts (amount, suffix): `("3.9", " points")` for a share, `("0.5", " calls")`
+    for calls."""
     if unit == "share":
         return wording.percent(amount).removesuffix(f"{NBSP}%"), f"{NBSP}{POINTS}"
     return wording.significant(amount), f"{NBSP}calls" if unit == "calls" else ""

@@ -46,8 +46,8 @@ def blocks_html(
 ) -> Markup:
     """Render blocks as HTML.
 
-    end: suffix of every id; level: heading level of the outermost titles; trace_url: as in the report;
-    finding_url: address of a finding's page, with RANK in place of its rank.
+    end: suffix appended to every HTML id; level: heading level of the outermost titles; trace_url: as in the
+    report; finding_url: address of a finding's page, with RANK in place of its rank.
     """
     made = template("analyze.report", "templates/blocks.html.jinja").render(
         shown=blocks, end=end, level=level, trace_url=trace_url, finding_url=finding_url
@@ -103,12 +103,12 @@ def _breakable(text: str) -> Markup:
 
 
 def _shown(markup: Markup) -> Markup:
-    """Make control characters in a drawing's texts visible; line ends in the markup remain."""
+    """Markup with the control characters in its texts made visible; line ends are kept."""
     return Markup("\n").join(Markup(wording.visible(line)) for line in markup.split("\n"))
 
 
 def _visible(value: object) -> object:
-    """Value as a template prints it: control characters in a str made visible, Markup unchanged."""
+    """Value as a template prints it: control characters in a str made visible; Markup unchanged."""
     return wording.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -15,7 +15,8 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True, slots=True)
 class FirstScreen:
-    """Summary of a report that is read in ten seconds, with one layout for terminal, Markdown and page."""
+    """Summary of a report that can be read in ten seconds, with the same layout on terminal, Markdown and
+    page."""
 
     headline: Words
     """Headline: the verdict in a word, the onset and the cause, on one line."""
@@ -26,7 +27,7 @@ class FirstScreen:
     picture: Blocks = ()
     """Graph of the calls around the first findings, and histogram of response times; on the page only."""
     said: tuple[str, ...] = ()
-    """Notes of the report that `blocks` already contain; they are not repeated below."""
+    """Notes of the report that `blocks` already contain, so that they are not repeated below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,10 @@ class SectionView(Generic[S]):
     model: type[S]
     blocks: Callable[[S], Blocks]
     aside: bool = False
-    """True: the section is shown at the end of the page, under "Everything else"."""
+    """True: the section is shown at the end of the page, under "Everything else"; False: among the main
+    sections."""
     leads: bool = False
-    """True: the section shows its method's verdict, which the headline then does not repeat."""
+    """True: the section shows its method's verdict, so that the headline does not repeat it."""
     warnings: Callable[[S], tuple[str, ...]] | None = None
     """Function that returns sentences shown above the headline; None: the section has none."""
     first_screen: Callable[[Report], FirstScreen] | None = None
@@ -50,13 +52,15 @@ class SectionView(Generic[S]):
     style: str = ""
     """CSS for the section's drawings."""
     script: str = ""
-    """JavaScript of the section, allowed by its hash; empty: none. It reads the report's JSON in the page
-    (`#flowdiff-report`). The section must be complete without it.
+    """JavaScript of the section, allowed by its hash; empty: none.
+
+    The script may read the report's JSON in the page (`#flowdiff-report`). The section must be complete
+    without the script.
     """
 
     @property
     def tag(self) -> str:
-        """`Section.section` of the sections that this view shows."""
+        """Tag of the sections that this view shows: their field `section`."""
         return str(self.model.model_fields["section"].default)
 
 
@@ -84,7 +88,7 @@ def warnings(report: Report, views: Views) -> tuple[str, ...]:
 
 
 def first_screen(report: Report, views: Views) -> FirstScreen | None:
-    """First screen of a report; None if its method has none, or if it has several methods."""
+    """First screen of a report; None if its method makes none, or if the report has several methods."""
     if len(report.methods) != 1:
         return None
     makers = (views[section.section].first_screen for section in report.sections)

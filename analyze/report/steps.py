@@ -1,4 +1,4 @@
-"""Steps of an account before and after, as rows on one axis, with uneventful stretches folded.
+"""Steps of an account before and after, as rows on one axis, with stretches of small changes folded.
 
 The bars of each side follow each other in the order in which the response waited, so that they end at the
 mean.
@@ -17,13 +17,13 @@ from analyze.report import wording
 from schemas.report.parts import NodeName, StepAccount, StepRow
 
 MATERIAL = 0.03
-"""Minimum |part| of a material step, as a share of the sum of all |parts|: at most 33 steps are material."""
+"""Minimum |part| for a step to be material, as a share of the sum of all |parts|: at most 33 steps are."""
 MOST_DIFFERENT = 16
-"""Maximum number of differing steps for which each gets a row even if its part is small."""
+"""Maximum number of differing steps up to which each gets a row even if its part is small."""
 FOLD_LEAST = 3
-"""Minimum number of steps to fold: a fold of fewer would hide more than it saves."""
+"""Minimum number of steps to fold into one row: a fold of fewer would hide more than it saves."""
 UNCHANGED = 0.25
-"""Largest change of a fold's time that is called unchanged, as a share of the larger of before and after."""
+"""Maximum change of a fold's time that is called unchanged, as a share of the larger of before and after."""
 
 
 class Fate(StrEnum):
@@ -31,7 +31,7 @@ class Fate(StrEnum):
 
     KEPT = "kept"
     REPLACED = "replaced"
-    """Another component does this work instead."""
+    """The step has a counterpart with another name: its work is done elsewhere."""
     LOST = "lost"
     GAINED = "gained"
     FOLD = "fold"
@@ -39,28 +39,27 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """Row of the drawing: a step, or a fold of the rows `inside` (empty if the report has only their
-    sums).
-    """
+    """Row of the drawing: one step, or a fold of the rows `inside` (empty if the report has only their
+    sums)."""
 
     fate: Fate
     row: StepRow
     text: str
     """Label of a fold, e.g. `12 unchanged steps`; empty for a step."""
     bars: tuple[b.Stretch, b.Stretch]
-    """Bars of the step's time before and after."""
+    """Stretches of the bars for the step's time: (before, after)."""
     material: bool = False
-    """True if the step's part of the change is large (MATERIAL)."""
+    """True if the step's part of the change is at least MATERIAL of the sum of all |parts|."""
     inside: tuple[StepLine, ...] = ()
 
     @property
     def was_there(self) -> bool:
-        """True if the step, or any step inside, existed before."""
+        """True if the step, or any step of the fold, exists before."""
         return self.fate is not Fate.GAINED and (not self.inside or any(x.was_there for x in self.inside))
 
     @property
     def is_there(self) -> bool:
-        """True if the step, or any step inside, exists after."""
+        """True if the step, or any step of the fold, exists after."""
         return self.fate is not Fate.LOST and (not self.inside or any(x.is_there for x in self.inside))
 
     @property
@@ -78,7 +77,7 @@ def step_lines(account: StepAccount) -> tuple[StepLine, ...]:
 
 
 def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[StepLine]:
-    """Bars, one line per row of the account; bars of the same side follow one another."""
+    """One line with bars per row of the account; bars of the same side follow one another on the axis."""
     least = MATERIAL * sum(abs(row.part_us) for row in rows)
     lines, ends = [], (0.0, 0.0)
     for row in rows:
@@ -133,7 +132,10 @@ def _fold(stretch: Sequence[StepLine]) -> StepLine:
 
 
 def _text(stretch: Sequence[StepRow], fates: Sequence[Fate]) -> str:
-    """Label of a fold: number of its steps, and the way in which they differ."""
+    """Label of a fold: number of its steps, and how they differ.
+
+    stretch: rows of the steps; fates: difference of each step.
+    """
     steps = wording.count(sum(part.steps for part in stretch))
     if Fate.FOLD in fates:
         return f"{steps} steps with small parts"
@@ -245,4 +247,4 @@ def _tone(is_new: bool, line: StepLine) -> str:
 
 
 _TOGETHER = "Together"
-"""Text of the last row, which has both means."""
+"""Label of the last row, which has the mean before and after."""

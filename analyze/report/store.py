@@ -1,8 +1,8 @@
 """Reports of a lake: `reports/<id>/`, either complete and durable, or absent.
 
 Files are written one by one, each durably, `report.json` last; before a file is replaced, `report.json` is
-removed. Readers skip a report without it. So after a power cut the report is complete or absent; one damaged
-in another way is repaired when it is made again.
+removed. Readers skip a report without it. So after a power cut the report is complete or absent; a report
+damaged in another way is repaired when it is made again.
 
 The id is a hash of the results: two processes may write one report with different pages at the same time.
 Each writes its checksums first, under a name of its own (`stitch.lake.sums`), so that every file matches one
@@ -63,7 +63,10 @@ def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:
 
 
 def put_same(store: Store, name: str, data: bytes, stage: str = STAGE) -> None:
-    """Write a file, unless it exists with equal content. stage: folder for the draft. Raises OSError."""
+    """Write a file, unless it exists with the same content.
+
+    stage: folder in which the file is first written. Raises OSError.
+    """
     try:
         store.put_if_absent(name, data, stage)
     except FileExistsError:

@@ -61,7 +61,7 @@ def print_report(report: Report, views: Views, console: Console, *, whole: bool 
     """Print warnings, the first screen and data-quality notes; whole: also the verdict and the sections.
 
     A report without a first screen begins with headline and samples, and is always printed whole. Returns
-    False if anything was left out. Raises KeyError for a section without a view.
+    False if verdict and sections were left out. Raises KeyError for a section without a view.
     """
     for warning in warnings(report, views):
         _put(_text(f"! {warning}", "bold yellow"), console)
@@ -136,7 +136,7 @@ def _print(block: Block, console: Console, indent: int, *, lead: bool) -> None:
 
 
 def _says(blocks: Blocks) -> bool:
-    """True if any of the blocks has content that a terminal shows."""
+    """True if any block has content that a terminal shows."""
     return any(
         _says(block.blocks)
         if isinstance(block, Beside | Only)
@@ -227,7 +227,7 @@ def _wrapped(text: RichText, width: int) -> RichText:
 
 
 def _text(words: Words, style: str = "", *, spans: bool = True) -> RichText:
-    """Convert words to rich text: the only place where foreign text reaches a terminal."""
+    """Convert words to rich text. All text from outside reaches the terminal through this function."""
     text = RichText(style=style)
     for part in runs(words):
         if isinstance(part, Styled) and part.text and (spans or part.tone != "span"):
@@ -273,7 +273,8 @@ def _table(table: Grid, width: int) -> Group:
 
 
 def _clipped(text: RichText, width: int) -> RichText:
-    """Clip a name in the middle to `width` columns; dimmed text after it (the caller) is clipped first."""
+    """Clip a name in the middle to `width` columns; if dimmed text (the caller) follows the name, that text
+    is clipped first."""
     if len(text) <= width:
         return text
     behind = min((span.start for span in text.spans if span.style == _STYLE["dim"] and span.start), default=0)

@@ -23,7 +23,7 @@ LEGIBLE: Final = 12
 LEGIBLE_PROSE: Final = 30
 """Minimum width of a sentence, in terminal cells; a sentence is wrapped and never cut."""
 GAPS: Final = (2, 1)
-"""Blanks between two columns: normally, and where space is short."""
+"""Numbers of blanks between two columns: (usual, where space is short)."""
 
 
 class Kind(Enum):
@@ -78,8 +78,10 @@ def fitted_widths(
 
 
 def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
-    """Column widths whose sum is at most `room`: the natural ones, cut at a common cap (but not below
-    `least`), so that the widest columns are shortened first.
+    """Column widths whose sum is at most `room`: the natural ones, cut at a common maximum (but not below
+    `least`).
+
+    So the widest columns are shortened first.
     """
     cap = max(natural, default=0)
     while sum(max(low, min(wide, cap)) for low, wide in zip(least, natural, strict=True)) > room:
@@ -88,7 +90,7 @@ def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int
 
 
 def _least(column: Heading) -> int:
-    """Minimum width of a column, in terminal cells; sys.maxsize if it may not be shortened."""
+    """Minimum width of a column, in terminal cells; sys.maxsize if its values may not be shortened."""
     if column.kind in (Kind.TEXT, Kind.WORDS):
         return max(LEGIBLE, cell_len(column.name))
     return max(LEGIBLE_PROSE, cell_len(column.name)) if column.kind is Kind.PROSE else sys.maxsize
@@ -97,7 +99,7 @@ def _least(column: Heading) -> int:
 def table_lines(
     columns: Sequence[Heading], texts: Sequence[Sequence[str]], widths: Sequence[int], gap: int
 ) -> list[Text | str]:
-    """Lines of the headings, and one text with all rows and line ends."""
+    """Lines of a table: one text for the headings, and one with all rows and line ends."""
     indent = " " * (sum(widths[:-1]) + gap * (len(widths) - 1))
     cells = [
         each(
@@ -134,7 +136,7 @@ def padded(text: str, width: int, kind: Kind) -> str:
 
 
 def broken(text: str, width: int, indent: str) -> str:
-    """Wrap text to lines of at most `width` cells; all but the first begin with `indent`."""
+    """Text wrapped to lines of at most `width` cells; every line but the first begins with `indent`."""
     return f"\n{indent}".join(wrapped(text, width))
 
 

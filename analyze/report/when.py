@@ -63,7 +63,8 @@ def when_words(when: When) -> str:
 
 
 def _instant(of: Instant, shown: str = "") -> tuple[str, str]:
-    """(date, text) of an instant with its interval; shown: the date already written."""
+    """(Date, text) of an instant with its interval. shown: date that was written before, and is not
+    repeated."""
     fine = of.high_ns - of.low_ns < _FINE_NS
     day, at = _clock(of.at_ns, fine=fine)
     # The interval is rounded outwards.

@@ -15,17 +15,17 @@ MOST_DIGITS: Final = 6
 """Maximum number of digits used to distinguish two durations."""
 
 LEAST_PART: Final = 1e-4
-"""Smallest part of a whole that is shown as a number; smaller ones are shown as `< 0.01 %`."""
+"""Minimum part of a whole that is shown as a number; a smaller part is shown as `< 0.01 %`."""
 LEAST_C2: Final = 1e-6
-"""Smallest squared coefficient of variation that is shown; a smaller one is a rounding error, shown as 0."""
+"""Minimum squared coefficient of variation that is shown; a smaller one is a rounding error, shown as 0."""
 LEAST_PREFIX: Final = 8
-"""Minimum length of a common prefix of names that is left out, characters."""
+"""Minimum length, in characters, of a common prefix of names for it to be left out."""
 
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"), (1e-3, "ns"))
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Format with `digits` significant digits; integer from 1000 on; never an exponent."""
+    """Format a number with `digits` significant digits; as integer from 1000 on; never with an exponent."""
     if value == 0:
         return "0"
     text = f"{value:.{digits}g}"
@@ -51,7 +51,7 @@ def _duration(us: float | None, digits: int) -> str:
 def durations(before: float | None, after: float | None) -> tuple[str, str]:
     """Format two durations with enough digits to distinguish them: `2.7131 s`, `2.7134 s`.
 
-    They may still read the same if they differ by less than one part in a million.
+    The texts may still be equal if the durations differ by less than one part in a million.
     """
     for digits in range(3, MOST_DIGITS + 1):
         texts = _duration(before, digits), _duration(after, digits)
@@ -66,7 +66,7 @@ def moved_duration(before: float | None, after: float | None) -> str:
 
 
 def sentence(text: str) -> str:
-    """Append a full stop unless there is one: names may end with one (`Recv.`)."""
+    """Append a full stop unless the text ends with one; names may end with a full stop (`Recv.`)."""
     return text if text.endswith(".") else f"{text}."
 
 
@@ -79,7 +79,7 @@ def change(us: float | None) -> str:
 
 
 def moves(us: float) -> bool:
-    """True if a change of `us` µs is large enough to show; `duration` formats smaller ones as 0."""
+    """True if a change of `us` µs is large enough to show; `duration` formats smaller changes as 0."""
     return abs(us) >= _UNITS[-1][0] * 0.9995
 
 
@@ -131,8 +131,8 @@ def c2(value: float | None) -> str:
 
 
 def rough(value: float, digits: int = 3) -> str:
-    """Format with `digits` significant digits: `15,000`; from 100,000 on only the order of magnitude:
-    `3e7`."""
+    """Format a number with `digits` significant digits: `15,000`; from 100,000 on only its order of
+    magnitude: `3e7`."""
     rounded = float(f"{value:.{digits}g}")
     if abs(rounded) < 1e3:
         return significant(value, digits)
@@ -179,7 +179,7 @@ def common_prefix(names: Sequence[str]) -> str:
 
 
 def after(first: str, name: str) -> str:
-    """`name` without the prefix that it shares with `first`, a name shown earlier: `…/ShipOrder`."""
+    """`name` without the prefix that it shares with `first`, the name shown before it: `…/ShipOrder`."""
     shared = common_prefix([first, name])
     return f"…{shared[-1].strip('.:')}{name[len(shared) :]}" if shared else name
 
@@ -221,7 +221,10 @@ def measured_sentence(
 
 
 def moved_sentence(what: str, before: str, after: str, *, up: bool, by: str = "") -> str:
-    """Sentence on a tested change: `Mean response time rose from 17 ms to 27 ms (+57 %)`."""
+    """Sentence on a tested change: `Mean response time rose from 17 ms to 27 ms (+57 %)`.
+
+    what: the measure; up: True for `rose`; by: text to append, such as ` (+57 %)`.
+    """
     return f"{what} {'rose' if up else 'fell'} from {before} to {after}{by}"
 
 

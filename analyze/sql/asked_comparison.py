@@ -1,4 +1,4 @@
-"""A comparison requested by a query: the message from the query's process to the one that compares."""
+"""Request for a comparison, sent by the process that runs a query to the process that compares."""
 
 from __future__ import annotations
 

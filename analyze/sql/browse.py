@@ -27,14 +27,17 @@ def categories(session: Session, sort: str, *, top: int, root: str | None) -> tu
 
 
 def flagged(session: Session, *, root: str | None = None) -> tuple[dict[Quality, int], int]:
-    """Return (quality flag -> number of requests, for flags that occur; number of all requests)."""
+    """Return (quality flag -> number of requests, for flags that occur; number of all requests).
+
+    root: only requests of this root type, None for all.
+    """
     masks = session.query(statement("browse_flags"), [root, root]).to_pylist()
     counts = {flag: sum(row["requests"] for row in masks if row["quality"] & flag) for flag in Quality}
     return {flag: n for flag, n in counts.items() if n}, sum(row["requests"] for row in masks)
 
 
 class Asking(Protocol):
-    """Protocol of a session, in this process or in a child process."""
+    """Interface of a session, in this process or in a child process."""
 
     def query(self, text: str, values: Values = ()) -> pa.Table:
         """Run a statement with bound values, and return its rows."""

@@ -1,4 +1,4 @@
-"""List the relations for users: one `.sql` file each, whose header types and describes its columns.
+"""Definitions of the views for users: one `.sql` file each, whose header types and describes the columns.
 
 The header is the documentation: `docs/sql.md` is generated from it, and a test compares it with DuckDB's
 description. A view over a table of all reports has no file: its columns are those of the table's rows.
@@ -39,7 +39,7 @@ _OF_REPORTS: Final = {
     "nothing is significant.",
     "kinds": "One row a root type or operation that only one period of a comparison has.",
 }
-"""View name -> description, for views over a table of all reports, with the report's id in each row."""
+"""View name -> description, for the views over a table of all reports; each row has the report's id."""
 _OF_ALL: Final = "CREATE OR REPLACE VIEW @ AS SELECT parse_path(filename)[-2] AS report, /*columns*/ FROM _@;"
 
 _COLUMN = re.compile(r"^-- (?P<name>[a-z_0-9]+) +(?P<type>[A-Z]+(?:\[\])?) +(?P<doc>\S.*)$")
@@ -89,8 +89,9 @@ def relation(name: str) -> SqlRelation:
 
 
 def report_tables() -> Mapping[str, pa.Schema]:
-    """Table name -> schema, for the tables of a report. A function, to defer the import: it takes longer than
-    opening a session.
+    """Table name -> schema, for the tables of a report.
+
+    A function, to defer an import that takes longer than opening a session.
     """
     from schemas.report.report_tables import REPORT_TABLES
 
@@ -98,14 +99,14 @@ def report_tables() -> Mapping[str, pa.Schema]:
 
 
 def statistics_schema() -> pa.Schema:
-    """Schema of statistics of windows; a function to defer the import."""
+    """Schema of the statistics of windows. A function, to defer an import."""
     from schemas.statistics import STATISTICS_SCHEMA
 
     return STATISTICS_SCHEMA
 
 
 def watch_tables() -> Mapping[str, pa.Schema]:
-    """Table name -> schema, for tables of the watch; a function to defer the import."""
+    """Table name -> schema, for the tables of the watch. A function, to defer an import."""
     from schemas.watch_tables import WATCH_TABLES
 
     return WATCH_TABLES
@@ -183,11 +184,11 @@ _COMPARING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _TableGroup:
-    """Tables of one kind of folder, under one heading of the SQL reference."""
+    """Tables in one kind of folder of the lake, under one heading of the SQL reference."""
 
     title: str
     about: tuple[str, ...]
-    """Markdown lines on where the files are, and how to read them."""
+    """Markdown lines that say where the files are, and how to read them."""
     schemas: Callable[[], Mapping[str, pa.Schema]]
 
 
@@ -289,9 +290,8 @@ def named_type(field: pa.Field) -> str:
 
 
 def _table_lines(name: str, schema: pa.Schema) -> list[str]:
-    """Markdown lines on a table's columns; for columns that the view of the same name has, a reference to the
-    view.
-    """
+    """Markdown lines on the columns of a table; for columns that the view of the same name has, a reference
+    to the view."""
     types = {field.name: sql_type(field.type) for field in schema}
     columns = relation(name).columns if name in VIEWS else ()
     shown = [column.name for column in columns]
@@ -313,7 +313,7 @@ def _struct_fields(type_: pa.DataType) -> list[pa.Field]:
 
 
 def _table_rows(field: pa.Field) -> list[str]:
-    """Table rows for a column and, recursively, for the described fields of its structs."""
+    """Markdown table rows for a column and, recursively, for the described fields of its structs."""
     inner = [part for part in _struct_fields(field.type) if part.metadata]
     parts = [row for part in inner for row in _table_rows(part.with_name(f"{field.name}[].{part.name}"))]
     return [_table_row(field, field.name), *parts]

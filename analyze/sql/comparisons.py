@@ -25,9 +25,10 @@ from analyze.sql.connection import statement
 from schemas.errors import QueryError
 
 COMPARING: Final = {"compare": "findings", "breakdown": "account"}
-"""SQL function -> table that it returns, with the columns of the view of the same name except `report`."""
+"""SQL function -> table that it returns; the columns are those of the view of the same name, without
+`report`."""
 MOST_COMPARISONS: Final = 100
-"""Maximum number of comparisons in one session: a join with a column of periods would make one per row."""
+"""Maximum number of comparisons in one session, because a join with a column of periods makes one per row."""
 
 _NAMED_WHERE: Final = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|--[^\n]*|/\*.*?\*/"
@@ -63,8 +64,9 @@ class Comparisons:
             connection.execute(statement(name))
 
     def _function(self, table: str, schema: pa.Schema) -> Callable[..., pa.Array]:
-        """Make the DuckDB function that returns one table; its parameters are spelled out, as DuckDB inspects
-        them.
+        """Make the DuckDB function that returns one table.
+
+        The parameters of the function are spelled out, as DuckDB inspects them.
         """
 
         def rows(
@@ -76,7 +78,8 @@ class Comparisons:
             problem_where: pa.ChunkedArray,
             method: pa.ChunkedArray,
         ) -> pa.Array:
-            """For each call, the list of its rows as structs."""
+            """List of result rows, as structs, for each call; arguments are columns with one value per
+            call."""
             columns = (reference, problem, history, where, reference_where, problem_where, method)
             parts = [self._tables(asked)[table] for asked in _calls(columns)]
             ends = np.cumsum([0, *(part.num_rows for part in parts)])

@@ -33,9 +33,9 @@ def locked_connection(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open an in-memory DuckDB restricted to reading `readable`; closed at the end.
 
-    No writes (COPY TO, even onto a listed file, is refused), no spill, no extensions, no network, no change
-    of settings. A query that needs more than `memory_limit` fails. Raises ConfigError if that is not a size.
-    Costs 12 µs per file.
+    Refused are writes (COPY TO, even onto a listed file), spilling to disk, extensions, network access and
+    changes of settings. A query that needs more than `memory_limit` fails. Raises ConfigError if that is not
+    a size. Costs 12 µs per file.
     """
     try:
         connection = silent_connection(threads=threads, memory_limit=memory_limit, temp_directory="")
@@ -56,8 +56,8 @@ def locked_connection(
 def silent_connection(**settings: str | int | bool) -> duckdb.DuckDBPyConnection:
     """Open an in-memory DuckDB that never draws a progress bar.
 
-    The bar would go to standard output, between the rows. In a notebook's kernel without ipywidgets it is
-    off, and DuckDB refuses to change the setting.
+    The bar would go to standard output, between the rows. In a notebook's kernel without ipywidgets the bar
+    is off, and DuckDB refuses to change that setting.
     """
     connection = duckdb.connect(":memory:", config=dict[str, str | bool | int | float | list[str]](settings))
     if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
@@ -79,7 +79,7 @@ def _interruptible() -> Iterator[None]:
 def arrays(
     found: LakePeriod, readable: Sequence[Path], text: str, values: Mapping[str, object]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Run one of our own statements on fetched files of a lake; return column name -> values.
+    """Run a SQL statement of this package on local copies of a lake's files; return column name -> values.
 
     Raises LakeError if one of the files cannot be read.
     """

@@ -131,7 +131,8 @@ def _as_text(value: str | float) -> str:
 def refuse_unknown_keys(found: LakePeriod) -> None:
     """Raise PeriodError if the period's filter uses a parameter that no request of its windows has.
 
-    `!=` is exempt: such requests match it. Requires windows with parameters. Reads the narrow column `key`.
+    Conditions with `!=` are not checked, as requests without the parameter match them. Requires windows with
+    parameters. Reads only the column `key`.
     """
     where = found.period.where
     asked = (
@@ -157,7 +158,7 @@ def refuse_unknown_keys(found: LakePeriod) -> None:
 def unknown_name(found: LakePeriod) -> str:
     """Sentence on a name in the period's filter that no request of its windows has; empty if there is none.
 
-    Only for literal texts (`=`, `in`). Reads one narrow column a condition.
+    Checks only conditions with literal texts (`=`, `in`). Reads one narrow column per condition.
     """
     where = found.period.where
     for condition in () if where is None else where.conditions:

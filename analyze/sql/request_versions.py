@@ -1,4 +1,4 @@
-"""Look up the service versions of requests in DuckDB, if a query uses them."""
+"""DuckDB function that looks up the service versions of requests; its data are read if a query calls it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RequestVersions:
 
 
 class _Rows:
-    """Known versions of nodes, sorted by request and position."""
+    """Versions of nodes that have one, sorted by request and position."""
 
     def __init__(self, found: LakePeriod, files: Sequence[Path]) -> None:
         verify(found, files)

@@ -68,9 +68,8 @@ _KEPT_TABLES: Final = (
     "SELECT table_name, temporary FROM duckdb_tables()"
     " WHERE NOT internal AND (temporary OR starts_with(table_name, '_rows_of_'))"
 )
-"""Query for the tables that a new connection takes over: users' temporary tables, and tables read by
-Arrow.
-"""
+"""Query for the tables that a reconnect copies to the new connection: users' temporary tables, and tables
+read by Arrow."""
 
 BATCH_ROWS: Final = 65_536
 """Number of rows per batch of a streamed result."""
@@ -124,18 +123,16 @@ class Session:
         self._span_times = SpanTimes()
         self._comparisons = None if comparing is None else Comparisons(comparing)
         self._compares = False
-        """True once `compare` and `breakdown` are registered, which takes a tenth of the time to open a
-        session.
-        """
+        """True once the SQL functions `compare` and `breakdown` are registered; deferred, as it takes a tenth
+        of the time to open a session."""
         self._unread = {*LISTED}
         self._made: set[str] = set()
         """Names of the views created so far, `_<table>` included."""
         self._bound: dict[str, list[Path]] = {}
-        """Table that DuckDB reads -> paths of its files when it was bound; the connection may open no other
-        files.
-        """
+        """Name of a table -> paths of its files when they were bound (made readable); the connection may open
+        no other files."""
         self._raised: FlowdiffError | None = None
-        """Error that one of our own functions raised while a statement ran; None: none."""
+        """Error that one of this package's functions raised while a statement ran; None: none was raised."""
         self._opened = ExitStack()
         self._connection = self._connected()
 
@@ -146,16 +143,16 @@ class Session:
     def query(self, text: str, values: Values = ()) -> pa.Table:
         """Run one reading statement, with `?` or `:name` bound to `values`; returns an Arrow table.
 
-        `CREATE TEMP TABLE … AS SELECT …;` may precede it; the table remains in the session. Raises QueryError
-        for a syntax error, an unknown name, several statements, or one that writes; LakeError if a file of
-        the lake cannot be read.
+        Statements `CREATE TEMP TABLE … AS SELECT …;` may precede it; their tables remain in the session.
+        Raises QueryError for a syntax error, an unknown name, several statements, or one that writes;
+        LakeError if a file of the lake cannot be read.
         """
         return self.stream(text, values).read_all()
 
     def stream(self, text: str, values: Values = ()) -> pa.RecordBatchReader:
         """Like `query`, but batch by batch, so that memory stays bounded for large results.
 
-        Errors during execution are raised by the reader, as the same classes.
+        Errors during execution are raised by the reader, as instances of the same classes.
         """
         text = with_named_where(text)
         if isinstance(values, Mapping):
@@ -210,7 +207,7 @@ class Session:
             yield batch
 
     def _moved(self) -> bool:
-        """Reconnect if upkeep has moved files that DuckDB reads; return True if so."""
+        """Reconnect if upkeep has moved files that DuckDB reads; return True if it has."""
         now = {table: self._files.now(table) for table in self._bound}
         if now == self._bound:
             return False
@@ -247,9 +244,8 @@ class Session:
         return connection
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap one of our functions for DuckDB, which turns errors into text: a FlowdiffError is saved, to be
-        raised unchanged.
-        """
+        """Wrap one of this package's functions for DuckDB, which turns errors into text: a FlowdiffError is
+        saved, to be raised unchanged."""
 
         @wraps(function)
         def called(*columns: pa.ChunkedArray) -> pa.Array:
@@ -262,10 +258,10 @@ class Session:
         return called
 
     def _reopen(self, bound: Mapping[str, list[Path]]) -> None:
-        """Reconnect with access to the files of `bound`; tables and views are carried over.
+        """Reconnect with access to the files of `bound`; tables and views are copied over.
 
-        DuckDB takes its list of files before it is locked, 12 µs each, and none later: so a connection is
-        given only files of tables that statements have named.
+        DuckDB accepts a list of files only before it is locked, at 12 µs each: so a connection gets only the
+        files of tables that statements have named.
         """
         before, opened = self._connection, self._opened
         self._bound, self._opened = {**bound}, ExitStack()
@@ -285,13 +281,15 @@ class Session:
             self._show(table)
 
     def _show(self, table: str) -> None:
-        """Replace the view of a table by a view over the table's files; by an empty one without files."""
+        """Replace the view of a table by a view over its files, or by an empty view if it has no files."""
         if table in self._bound:
             self._connection.execute(LISTED[table].set_files, [[str(path) for path in self._bound[table]]])
         self._connection.execute(LISTED[table].read if self._files[table] else LISTED[table].empty)
 
     def _make_views_of(self, text: str) -> None:
-        """Create the views that a text names, and the views they depend on: creating all views takes long.
+        """Create the views named in a statement, and the views that they depend on: creating all views takes
+        long.
+
         Views left over from an interruption are created again.
         """
         words = {*_WORD.findall(text.lower())}
@@ -339,8 +337,10 @@ class Session:
             self._unread.discard(table)
 
     def _tables_of(self, text: str) -> set[str]:
-        """Tables that a statement reads. A table that is overlooked here is not bound, and the statement
-        fails."""
+        """Tables that a statement reads.
+
+        A table that is missed here is not bound, so that the statement fails.
+        """
         try:
             # DuckDB looks through views, at the empty tables that lend them their columns.
             named = self._connection.get_table_names(text)
@@ -351,9 +351,8 @@ class Session:
         return {name.removeprefix("_schema_") for name in named}
 
     def _failure(self, error: Exception) -> FlowdiffError:
-        """Convert an error of DuckDB to the error for the user: about a file of the lake, or about the
-        query.
-        """
+        """Convert an error of DuckDB to the error for the user: about an unreadable file of the lake, else
+        about the query."""
         raised, self._raised = self._raised, None
         if raised is not None:
             return raised
@@ -425,7 +424,10 @@ def _first_lines(error: Exception) -> str:
 
 
 class _Files:
-    """Files of each table, listed on demand, as listing the files of a year takes seconds."""
+    """Paths of the files of each table.
+
+    Listed on demand, as listing the files of a year takes seconds.
+    """
 
     def __init__(self, listed: Callable[[], LakePeriod]) -> None:
         self._listed = listed
@@ -438,13 +440,13 @@ class _Files:
         return self._listed()
 
     def __getitem__(self, table: str) -> list[Path]:
-        """Files of a table by their names in the snapshot. Raises LakeError."""
+        """Paths of a table's files, as named in the snapshot. Raises LakeError."""
         if table not in self._of:
             self._of[table] = [*self._find(table)]
         return self._of[table]
 
     def now(self, table: str) -> list[Path]:
-        """Current paths of a table's files: upkeep may move files aside while they are read."""
+        """Current paths of a table's files, which upkeep may have moved while they are read."""
         return [still_at(path) for path in self[table]]
 
     def versions(self, request: pa.ChunkedArray) -> pa.Array:
@@ -454,7 +456,7 @@ class _Files:
         return self._versions(request)
 
     def rows(self, table: str) -> pa.Table:
-        """Rows of a table that DuckDB does not read from files. Raises LakeError."""
+        """Rows of a table that is not read from files by DuckDB. Raises LakeError."""
         rows_of = LISTED[table].rows
         if rows_of is None:
             return self._statistics.rows(STATISTICS[table])
@@ -504,8 +506,8 @@ def open_session(
 ) -> Iterator[Session]:
     """Open a locked session on one period of a lake (its filter is ignored), and on the lake's reports.
 
-    listed: function that lists the period's files, if `found` has none; called by the first query that needs
-    files. memory bounds DuckDB, threads its workers: for untrusted statements use
+    listed: function that lists the period's files, if `found` has no files; called by the first query that
+    needs files. memory bounds DuckDB, threads its workers: for untrusted statements use
     `analyze.sql.session_process`. attached: name -> the user's own table. comparing: makes comparisons for
     the table functions `compare` and `breakdown`; None: without these. Raises ConfigError if `memory` is not
     a size, or too small. Files are opened by the queries that use them.
@@ -536,7 +538,8 @@ READERS: Final = {
     ".ndjson": "FROM read_json(?)",
     ".parquet": "FROM read_parquet(?)",
 }
-"""File name suffix -> statement that reads the file; a further `.gz` or `.zst` is unpacked."""
+"""File name suffix -> SQL statement that reads the file; files with a second suffix `.gz` or `.zst` are
+unpacked."""
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 

@@ -1,13 +1,14 @@
-"""A session in a child process, for untrusted statements: it is killed beyond its time and memory limits.
+"""A session in a child process, for untrusted statements: the process is killed when it exceeds its time or
+memory limit.
 
 DuckDB checks time and memory between blocks of rows. One call of a function may compute for minutes and fill
 the machine before the next check (`repeat`, `levenshtein`, `list_reduce`), so only a process can be stopped
-reliably: its parent kills it when the time is over, and the system denies it more memory.
+reliably: the parent kills it when the time is over, and the system refuses more memory.
 
 This module has both ends. The parent sends requests; the child answers with the schema, batches and None,
 with the texts of the first rows, or with an error instead of any of these. A slow reader blocks the child, as
-a pipe is bounded. Texts are made by the child, so that a parent that prints a few rows does not import Arrow,
-which would take longer than all else.
+a pipe is bounded. Texts are made by the child, so that a parent that prints a few rows need not import Arrow,
+which would take longer than the query.
 """
 
 from __future__ import annotations
@@ -44,14 +45,17 @@ BESIDE: Final = 256 * 1024**2
 batches of the answer, thread stacks.
 """
 _LONGEST_WAIT_S: Final = 20 * 86_400.0
-"""Longest time-out for `poll`, s, as its milliseconds have 31 bits; a longer time limit means none."""
+"""Maximum time-out for `poll`, s, as its milliseconds have 31 bits; a longer time limit counts as none."""
 _OUT_OF_MEMORY: Final = "Out of Memory Error"
-"""Text in DuckDB's error for lack of memory. Memory taken until then stays with the process."""
+"""Text by which DuckDB's error for lack of memory is recognized.
+
+Memory taken until then stays with the process.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Message to the child process: open a session on a period of a lake."""
+    """Message to the child process that asks for a session on a period of a lake."""
 
     lake: str
     period: str
@@ -59,14 +63,14 @@ class Asked:
     """Time to which relative words of a period (`yesterday`) refer, ns since the epoch."""
     memory_bytes: int
     provisional: Path | None
-    """Folder for files of windows that are not sealed yet; None: such windows are refused."""
+    """Folder for files made of windows that are not sealed yet; None: such windows are refused."""
     attached: Mapping[str, Path | pa.Table]
     """SQL name -> the user's own file or table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Message to the child process: run one statement."""
+    """Message to the child process that asks it to run one statement."""
 
     text: str
     values: Values
@@ -164,8 +168,9 @@ class SessionProcess:
             self._pipe.close()
 
     def _started(self) -> Sequence[str]:
-        """Start a process and open its session; return its notes (see `notes`). Raises what opening a session
-        raises.
+        """Start a process and open its session; return the session's notes (see `notes`).
+
+        Raises what opening a session raises.
         """
         self._pipe, theirs = Pipe()
         with theirs:
@@ -223,8 +228,10 @@ class SessionProcess:
         return answer
 
     def _received(self, since: float) -> Any:
-        """Receive the child's next message. Raises QueryError if the child has exceeded its computing
-        time.
+        """Receive the child's next message.
+
+        since: monotonic clock, s, from which computing time counts. Raises QueryError if the child has
+        exceeded its time limit.
         """
         left = self._left - (monotonic() - since)
         if not self._pipe.poll(max(left, 0) if left < _LONGEST_WAIT_S else None):
@@ -235,7 +242,7 @@ class SessionProcess:
         return self._pipe.recv()
 
     def _is_running(self) -> bool:
-        """Return True unless the query's process has ended, which is left to be waited for."""
+        """True unless the child process has ended; an ended child is not reaped."""
         process = self._process
         if process is None:
             return False
@@ -321,8 +328,10 @@ def serve(descriptor: int) -> None:
 
 
 def _take_no_more_than(n_bytes: int) -> None:
-    """Limit this process to `n_bytes` more memory than it has now (RLIMIT_DATA). Without /proc/self/status
-    nothing is set, and only DuckDB's own limit holds."""
+    """Limit the memory of this process to `n_bytes` more than it uses now (RLIMIT_DATA).
+
+    Without /proc/self/status no limit is set, and only DuckDB's own limit holds.
+    """
     status = Path("/proc/self/status")
     if not status.exists():
         return
@@ -335,7 +344,8 @@ def _take_no_more_than(n_bytes: int) -> None:
 
 
 class _Parent:
-    """The child's connection to its parent. DuckDB's threads request comparisons while answers are sent."""
+    """The child's connection to the parent process; DuckDB's threads request comparisons over it while
+    answers are sent."""
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
@@ -361,7 +371,10 @@ class _Parent:
             self.pipe.send(answer)
 
     def compared(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
-        """Ask the parent for a comparison, and return its tables; one at a time. Raises FlowdiffError."""
+        """Ask the parent for a comparison, and return its tables; calls wait for each other.
+
+        Raises FlowdiffError.
+        """
         self.send(asked)
         made = self._comparisons.get()
         if isinstance(made, FlowdiffError):

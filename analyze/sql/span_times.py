@@ -1,4 +1,4 @@
-"""Compute own and critical times of spans in DuckDB, if a query uses them."""
+"""DuckDB function that computes own times and critical times of spans; used by queries that ask for them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Spans:
             self.depth[rows] = self.depth[up[rows]] + 1
 
     def times(self, category: pa.Array, offset_ns: pa.Array) -> pa.Array:
-        """[requests] values of type RETURNS, computed for all spans at once."""
+        """[requests] values of type RETURNS, computed for the spans of all requests at once."""
         structure = pc.index_in(category, value_set=self.category).to_numpy()
         counts = np.diff(self.first)[structure]
         begin = np.concatenate([[0], np.cumsum(counts)])
@@ -84,7 +84,7 @@ class _Spans:
 
 
 def _covered(start: I8, end: I8, child: I8, parent: I8) -> I8:
-    """[spans] part of each span's time, ns, during which at least one of its children ran."""
+    """[spans] time, ns, of each span during which at least one of its children ran."""
     low = np.clip(start[child], start[parent], None)
     high = np.clip(end[child], start[parent], end[parent])
     order = np.lexsort((low, parent))
@@ -104,8 +104,8 @@ def _covered(start: I8, end: I8, child: I8, parent: I8) -> I8:
 def _critical(start: I8, end: I8, child: I8, parent: I8, depth: I8) -> B1:
     """[spans] True for spans on the critical path.
 
-    Among the children of a span: the one that ended last, then the one that ended last before that one
-    started, and so on.
+    Among the children of a span these are the one that ended last, then the one that ended last before that
+    one started, and so on.
     """
     child = child[start[child] >= start[parent[child]]]
     child = child[np.lexsort((-child, -end[child], parent[child]))]

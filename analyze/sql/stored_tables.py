@@ -1,8 +1,8 @@
 """The tables behind the views, each bound by the first query that uses it.
 
-A broken file affects only the queries that need it. Until bound, the view `_<table>` has the table's columns,
-and fails if a query reads a row; without files it is empty. Every window folder repeats its structures, so
-duplicates of a category are dropped.
+A broken file affects only the queries that need it. Until its files are bound, the view `_<table>` has the
+table's columns, and fails if a query reads a row; for a table without files the view is empty. Every window
+folder repeats its structures, so duplicates of a category are dropped.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ def _read_watch(table: str) -> Callable[[LakePeriod, Sequence[Path]], pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """A table behind the views: its schema and its SQL statements, in which `@` stands for the table's
-    name.
-    """
+    """A table that views read: its schema, and its SQL statements, in which `@` stands for the name of the
+    table."""
 
     name: str
     schema: Callable[[], pa.Schema]
-    """Function that returns the schema. Called on demand: building the models of reports takes longer than
-    opening a session.
+    """Function that returns the schema of the table.
+
+    Called on demand: building the models of reports takes longer than opening a session.
     """
     source: str
-    """SQL of the relation from which the table's view reads once its files are bound."""
+    """SQL of the relation that the table's view reads once its files are bound."""
     with_filename: bool = False
     """True if the view appends a column with the file name of each row."""
     rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
@@ -99,7 +99,8 @@ class StoredTable:
 
     @property
     def unread(self) -> str:
-        """Statement that creates the view of a table whose files are not bound yet: reading a row fails."""
+        """Statement that creates the view of a table whose files are not bound yet; reading a row of the view
+        fails."""
         return self._named(
             "CREATE OR REPLACE VIEW _@ AS"
             " SELECT s.* FROM (SELECT 1 WHERE error('the table @ is not read yet') IS NULL)"
@@ -138,7 +139,7 @@ def _of_reports(name: str, table: str) -> StoredTable:
 
 
 WATCHED: Final = ("incident_events", "change_points", "watch_runs")
-"""Tables of the watch, which are found and verified by name, not by path."""
+"""Tables of the watch; their files are found and verified by name, not by path."""
 
 
 def _of_watch(name: str) -> StoredTable:
@@ -198,9 +199,8 @@ LISTED: Final = {
 
 @cache
 def behind(name: str) -> frozenset[str]:
-    """Names of a view and of all relations it depends on (views, and tables as `_<table>`); empty if `name`
-    is no view.
-    """
+    """Names of a view and of all relations on which it depends (views, and tables as `_<table>`); empty if
+    `name` is no view."""
     if name.startswith("_"):
         return frozenset({name} if name[1:] in LISTED else ())
     if name not in VIEWS:

@@ -1,4 +1,4 @@
-"""Objects whose fields are columns: concatenate several, or select rows of one."""
+"""Apply an operation, such as concatenation or selection of rows, to all columns of dataclass objects."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 def each_column(parts: Sequence[T], put: Callable[[Sequence[Any]], Any]) -> T:
     """Merge several dataclass objects of one type field by field.
 
-    `put` merges the corresponding arrays, also those inside tuples and nested dataclasses; values that are
-    not arrays are copied from the first object.
+    put: function that merges the arrays of one field of all objects; also applied to arrays inside tuples and
+    nested dataclasses. Values that are not arrays are copied from the first object.
     """
     every: Sequence[Any] = parts
     first = every[0]

@@ -16,8 +16,8 @@ LEAST_US: Final = 1e-3
 """Lower bound of a time before its logarithm is taken, µs (one nanosecond): shorter times, 0 included, are
 raised to this bound."""
 _SURE: Final = 3.0
-"""Minimum height of a mode above the higher of its two saddles, in standard errors of the density; lower
-maxima count as chance."""
+"""Minimum height of a mode above the higher of the two saddles beside it, in standard errors of the density;
+lower maxima count as chance."""
 _ROUGHNESS: Final = 0.5 / np.sqrt(np.pi)
 """Roughness of the Gaussian kernel, ∫K²: the variance of a density is f·∫K²/(n·h)."""
 _REACH: Final = 4.0
@@ -43,7 +43,7 @@ class Density:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A local maximum of a density."""
+    """Local maximum of a density."""
 
     at: float
     """Position of the maximum, log2 µs."""
@@ -57,7 +57,7 @@ class Mode:
 
 
 def _log_times(us: F8) -> F8:
-    """log2 of times in µs; times under LEAST_US (1 ns), 0 included, count as LEAST_US."""
+    """float64[n]: log2 of times in µs; times below LEAST_US (1 ns), including 0, count as LEAST_US."""
     logs: F8 = np.log2(np.maximum(us, LEAST_US))
     return logs
 
@@ -65,7 +65,7 @@ def _log_times(us: F8) -> F8:
 def log_density(us: F8, weight: F8) -> Density | None:
     """Estimate the kernel density of weighted times in µs, on a log2 scale. O(n log n).
 
-    us, weight: [n], weights > 0. None for fewer than two distinct times: without spread there is no density.
+    us: float64[n], times in µs; weight: float64[n], > 0. None for fewer than two distinct times.
     """
     from KDEpy import FFTKDE
 

@@ -31,23 +31,24 @@ from analyze.stats.proportions import fisher, newcombe, share_dispersion
 from schemas.arrays import B1, F8, I8
 
 BEFORE, AFTER, FIRST_BLOCK = 0, 1, 2
-"""Column indices: the period before, the period after, and the first of the baseline blocks."""
+"""Column indices in the inputs of `share_change` and `level_change`: period before, period after, first
+baseline block."""
 LEAST_IN_BLOCK = 3
 """Minimum number of requests in a block for it to count in the scatter between blocks."""
 LEAST_IN_ENVELOPE = 5
 """Minimum number of requests in a baseline block for it to count in the normal range (envelope): fewer may
 easily be all hits or all misses."""
 SURE = 0.95
-"""Confidence of the exact one-sided bound of a share, which must lie outside of the normal range."""
+"""Confidence level of the exact one-sided bounds of a share (`share_bounds`)."""
 _ORDER = float(np.log(10.0))
-"""Natural logarithm of 10: an order of magnitude."""
+"""ln 10: a factor of ten as a natural logarithm."""
 _MOST_LOG = 700.0
-"""Upper bound of a logarithm before exponentiation: exp of larger ones overflows float64."""
+"""Upper bound of a logarithm before exponentiation: exp of a larger value overflows float64."""
 
 
 @dataclass(frozen=True, slots=True)
 class BetweenBlocks:
-    """Scatter of a level (a logarithm) between baseline blocks, at each of n_places places."""
+    """Scatter, between baseline blocks, of a logarithm (of a time or count) at each of n_places places."""
 
     raw_tau2: F8
     """float64[n_places]: variance between blocks minus the sampling variance, >= 0; NaN for fewer than three
@@ -58,15 +59,15 @@ class BetweenBlocks:
     """float64[n_places]: assumed lower bound of the standard deviation between blocks; where `tau_estimated`,
     it bounds only the prior of `shrunk_tau2`."""
     tau_estimated: B1
-    """bool[n_places]: True where there are enough blocks to estimate the scatter, so that `tau_floor` bounds
-    only the prior."""
+    """bool[n_places]: True if there are enough blocks to estimate the scatter, so that `tau_floor` bounds
+    only the prior, not the estimate."""
 
     def variance(self, sampling: F8, inner_freedom: F8) -> tuple[F8, F8]:
-        """Compute (variance of a change due to scatter between blocks, degrees of freedom of the sum of this
-        and the sampling variance), both float64[n_places].
+        """(variance of a change due to scatter between blocks, degrees of freedom of the sum of this variance
+        and `sampling`), both float64[n_places].
 
-        The scatter is shrunk towards the median over all places. sampling: sampling variance of the change;
-        inner_freedom: its degrees of freedom.
+        The scatter is shrunk towards the median over all places. sampling: float64[n_places], sampling
+        variance of the change; inner_freedom: float64[n_places], degrees of freedom of `sampling`.
         """
         shrunk = shrunk_tau2(
             self.raw_tau2, self.blocks, floor=self.tau_floor, tau_estimated=self.tau_estimated
@@ -84,90 +85,96 @@ class BetweenBlocks:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Changes of one measure at many places (call sites, callees, call patterns): shares or natural
-    logarithms.
+    """Changes of one measure at many places (call sites, callees, call patterns).
 
-    Arrays have one element per place, [places].
+    The measure is a share in [0, 1], or the natural logarithm of a time or count. Normal variation is known
+    from baseline blocks: values of the same measure in blocks of normal time.
     """
 
     unit: Literal["share", "log"]
     before: F8
+    """float64[places]: value in the period before."""
     after: F8
+    """float64[places]: value in the period after."""
     sampling: F8
-    """Variance of the change due to sampling alone."""
+    """float64[places]: variance of the change due to sampling alone."""
     between: F8
-    """Variance of the change due to normal variation between baseline blocks."""
+    """float64[places]: variance of the change due to normal variation between baseline blocks."""
     freedom: F8
-    """Degrees of freedom of the standard error `se`; inf if the variance is assumed or known."""
+    """float64[places]: degrees of freedom of the standard error `se`; inf if the variance is assumed or
+    known."""
     p: F8
-    """Two-sided p of "no change". For shares with a history it allows for the differences between the
-    history's windows (`surprise`); otherwise it ignores the noise between blocks."""
+    """float64[places]: two-sided p of "no change". For shares with a history it allows for the differences
+    between the history's windows (`surprise`); otherwise it ignores the noise between blocks."""
     n0: F8
-    """Effective number of requests before."""
+    """float64[places]: effective number of requests before."""
     n1: F8
-    """Effective number of requests after."""
+    """float64[places]: effective number of requests after."""
     blocks: F8
-    """Values of the baseline blocks, float64[places, blocks]; NaN for blocks with too few requests."""
+    """float64[places, blocks]: values in the baseline blocks; NaN for a block with too few requests."""
     low: F8
-    """Lower end of the normal range: smallest value of the baseline blocks; -inf for fewer than five
-    blocks."""
+    """float64[places]: lower end of the normal range, the smallest value in the baseline blocks; -inf for
+    fewer than five blocks."""
     high: F8
-    """Upper end of the normal range: largest value of the baseline blocks; inf for fewer than five blocks."""
+    """float64[places]: upper end of the normal range, the largest value in the baseline blocks; inf for fewer
+    than five blocks."""
     new: B1
-    """True if the share is 0 (or 1) before or after, i.e. the path is new, gone, or taken by all."""
+    """bool[places]: True if a share is 0 or 1 before or after: the path is new, gone, or taken by all."""
     exact_bounds: tuple[F8, F8]
-    """(lower, upper) exact one-sided bounds of a share after, which may rest on few requests; for a value
-    inside of the normal range (`low` to `high`) both are the value itself."""
+    """(lower, upper), each float64[places]: exact one-sided confidence bounds of `after` for shares outside
+    of the normal range (`low` to `high`); for other values both are `after`."""
     margin: F8 | float = 0.0
-    """Distance from the normal range (`low` to `high`) at which a value counts as outside, in the value's
-    unit."""
+    """Minimum distance from the normal range (`low` to `high`) at which a value counts as outside, in the
+    unit of the value."""
     inner_freedom: F8 | None = None
-    """Degrees of freedom of the variance `sampling` alone; None: infinite."""
+    """float64[places]: degrees of freedom of the variance `sampling` alone; None: infinite."""
     degrees_of_freedom_at: Callable[[F8], F8] | None = None
     """Function from numbers of requests to the degrees of freedom of their sampling variance; None: the
-    degrees of freedom do not depend on the number."""
+    degrees of freedom do not depend on the number of requests."""
     noise: BetweenBlocks | None = None
-    """Scatter from which `between` and `freedom` were computed; None for shares."""
+    """Scatter between blocks from which `between` and `freedom` were computed; None for shares."""
     usual_p: F8 | None = None
-    """Two-sided p of "the values before come from the distribution of the baseline blocks"; None: not
-    computed."""
+    """float64[places]: two-sided p of "the value before comes from the distribution of the baseline blocks";
+    None: not computed."""
     chance_p: F8 | None = None
-    """Two-sided p of "no change" allowing for chance only, not for a history; None: equal to `p`."""
+    """float64[places]: two-sided p of "no change" that allows for chance only, not for differences between
+    windows of a history; None: equal to `p`."""
 
     @property
     def change(self) -> F8:
-        """Value after minus value before (a difference of shares, or a log ratio)."""
+        """float64[places]: value after minus value before (a difference of shares, or a log ratio)."""
         return self.after - self.before
 
     @property
     def se(self) -> F8:
-        """Standard error of the change: sampling and normal variation between blocks together."""
+        """float64[places]: standard error of `change`, from sampling and normal variation between blocks."""
         return np.sqrt(self.sampling + self.between)
 
     @property
     def z(self) -> F8:
-        """Change divided by its standard error."""
+        """float64[places]: `change` divided by the standard error `se`."""
         return self.change / self.se
 
     @property
     def p_with_noise(self) -> F8:
-        """Two-sided p of "no change" that allows for the noise between blocks (Student's t); 1 where
-        undefined."""
+        """float64[places]: two-sided p of "no change" that allows for the noise between blocks (Student's t);
+        1 if undefined."""
         with np.errstate(invalid="ignore"):
             p: F8 = 2 * stdtr(self.freedom, -np.abs(self.change) / self.se)
         return np.where(np.isnan(p), 1.0, p)
 
     def reach(self, level: float = 0.95) -> F8:
-        """Half-width of the confidence interval of the change."""
+        """float64[places]: half-width of the confidence interval of `change` by Student's t.
+
+        level: confidence level in (0, 1)."""
         return student_z(float(ndtri((1 + level) / 2)), self.freedom) * self.se
 
     def bounded_interval(self, level: float = 0.95) -> tuple[F8, F8]:
-        """Confidence interval (lower, upper) of the change for display; the upper end is inf if not
-        informative.
+        """Confidence interval of `change` for display: (lower, upper), each float64[places].
 
-        For logarithms the upper end is not informative if it exceeds the larger of 0 and the change by more
-        than an order of magnitude; then the interval without the noise between blocks is used, if its upper
-        end is informative.
+        For shares this is `interval`. For logarithms an upper end is not informative if it exceeds the larger
+        of 0 and the change by more than an order of magnitude (ln 10). Such an interval is replaced by the
+        one without the noise between blocks, if that is informative, or else gets the upper end inf.
         """
         low, high = self.interval(level)
         if self.unit == "share":
@@ -180,10 +187,10 @@ class Estimate:
             return low, np.where(better, inside[1], np.where(high > most, np.inf, high))
 
     def interval(self, level: float = 0.95) -> tuple[F8, F8]:
-        """Confidence interval (lower, upper) of the change.
+        """Confidence interval of `change`: (lower, upper), each float64[places].
 
-        For shares by Wilson's intervals (`newcombe`), with the requests divided by the over-dispersion φ; for
-        logarithms by Student's t.
+        For shares by Wilson's intervals (`newcombe`), with the numbers of requests divided by the
+        over-dispersion φ; for logarithms by Student's t. level: confidence level in (0, 1).
         """
         if self.unit == "share":
             z = student_z(float(ndtri((1 + level) / 2)), self.freedom)
@@ -194,23 +201,26 @@ class Estimate:
         return self.change - reach, self.change + reach
 
     def clears(self, z: float, floor: F8 | float) -> B1:
-        """True where the change exceeds both `floor` and z standard errors (by Student's t: the quantile with
-        the tail probability of z)."""
+        """bool[places]: True if |change| exceeds both `floor` and z standard errors.
+
+        z is converted to the quantile of Student's t with the same tail probability. floor: in the unit of
+        the value."""
         size = np.abs(self.change)
         return np.asarray((size > student_z(z, self.freedom) * self.se) & (size > floor))
 
     def stands_alone(self, least: float) -> B1:
-        """True where the change is too large to be normal variation: over `least` plus one standard error
-        from sampling."""
+        """bool[places]: True if |change| exceeds `least` by more than one standard error from sampling.
+
+        Such a change counts as too large for normal variation, whatever the noise between blocks."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.abs(self.change) - np.sqrt(self.sampling) > least)
 
     def outside(self) -> B1:
-        """True where the value after lies outside of the normal range (`low` to `high`) by more than sampling
-        error, and where that range is unknown.
+        """bool[places]: True if the value after lies outside of the normal range (`low` to `high`) by more
+        than sampling error; also True if the normal range is unknown.
 
-        The exact bound of a share must lie outside, too: 4 of 4 requests do not exceed a range that ends at
-        7/12.
+        For a share, the exact confidence bound must lie outside, too: 4 of 4 requests do not exceed a range
+        that ends at 7/12.
         """
         least, most = self.exact_bounds
         none = ~np.isfinite(self.high)
@@ -219,8 +229,8 @@ class Estimate:
         return np.asarray(none | above | below)
 
     def before_outside(self) -> B1:
-        """True where the value before lies outside of the normal range (`low` to `high`; shares: by more than
-        sampling error), so the reference period is itself abnormal."""
+        """bool[places]: True if the value before lies outside of the normal range (`low` to `high`; for
+        shares by more than sampling error), so that the reference period is abnormal."""
         least = most = self.before
         if self.unit == "share":
             least, most = _bounds_outside(self.before, self.n0, self.low, self.high)
@@ -229,13 +239,13 @@ class Estimate:
         return np.asarray((above | below) & np.isfinite(self.high))
 
     def largest(self, level: float = 0.95) -> F8:
-        """Largest absolute change within the confidence interval."""
+        """float64[places]: largest absolute value of a change within the confidence interval."""
         low, high = self.interval(level)
         return np.maximum(np.abs(low), np.abs(high))
 
     def largest_ratio(self, level: float = 0.95) -> F8:
-        """Largest change within the confidence interval relative to the value before (1 = 100 %), <= 1 for a
-        fall; for shares the absolute difference, as in `largest`."""
+        """float64[places]: largest change within the confidence interval, relative to the value before (1 =
+        100 %); at most 1 for a decrease. For shares the absolute difference, as in `largest`."""
         if self.unit == "share":
             return self.largest(level)
         low, high = self.interval(level)
@@ -243,15 +253,17 @@ class Estimate:
         return np.where(np.isnan(size), np.inf, size)
 
     def equivalent(self, margin: F8 | float) -> B1:
-        """True where the change is within ±margin by two one-sided tests at 5 % (TOST)."""
+        """bool[places]: True if the change is shown to lie within ±margin, by two one-sided tests at 5 %
+        (TOST)."""
         return np.asarray(self.largest(0.90) < margin)
 
     def smallest_visible(self, z: float, power: float = 0.9) -> F8:
-        """Smallest change that is detected with probability `power` if z standard errors are required."""
+        """float64[places]: smallest change that is detected with probability `power` if detection requires z
+        standard errors."""
         return (student_z(z, self.freedom) + float(ndtri(power))) * self.se
 
     def times(self, factor: float) -> Estimate:
-        """Estimate expected from `factor` times as many requests before and after."""
+        """Copy of the estimate as expected from `factor` times as many requests before and after."""
         more = replace(self, sampling=self.sampling / factor, n0=self.n0 * factor, n1=self.n1 * factor)
         if self.inner_freedom is None:
             return more
@@ -266,13 +278,13 @@ class Estimate:
         return replace(more, freedom=freedom, inner_freedom=inner)
 
     def within(self) -> Estimate:
-        """Copy of the estimate without the noise between blocks: valid for the two compared periods only, not
-        for other ones."""
+        """Copy of the estimate without the noise between blocks: it describes the two compared periods only
+        and cannot be generalised to other periods."""
         freedom = np.full_like(self.freedom, np.inf) if self.inner_freedom is None else self.inner_freedom
         return replace(self, between=np.zeros_like(self.between), freedom=freedom)
 
     def take(self, places: I8 | B1) -> Estimate:
-        """Select places, by index array or mask."""
+        """Select places by indices or by a mask bool[places]."""
         return each_column([self], lambda column: column[0][places])
 
 
@@ -285,11 +297,13 @@ def share_change(
     margin: F8 | float = 0.0,
     tested: bool = True,
 ) -> Estimate:
-    """Estimate changes of shares x / n; both [places, columns], in effective requests.
+    """Estimate changes of shares x / n.
 
-    p is Fisher's (`one_sided`: of no rise), or 1 if not `tested`. `margin` becomes `Estimate.margin`. The
-    variance is quasi-binomial, with the over-dispersion φ of the lowest 90 % of the blocks, at least
-    `prior_phi`, except for shares that are new or gone, whose scatter was never observed.
+    x, n: float64[places, columns], effective numbers of hits and requests; columns: BEFORE, AFTER, then the
+    baseline blocks. p is Fisher's (one_sided: of "no increase"), or 1 if not `tested`. margin: see
+    `Estimate.margin`. The variance is quasi-binomial, with the over-dispersion φ of the lowest 90 % of the
+    blocks. φ is at least `prior_phi`, or 1 for shares that are 0 before or after, whose scatter was never
+    observed.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         share = x / n
@@ -343,14 +357,15 @@ def level_change(
     of_change: bool = False,
     tau_estimated: B1 | None = None,
 ) -> Estimate:
-    """Estimate changes of levels, given as natural logarithms of times or counts.
+    """Estimate changes of logarithms of times or counts.
 
-    periods: [places, 2] values before and after, with sampling variances; n: [places, 2] numbers of requests;
-    p: [places] p of a test of the requests' values. blocks: [places, blocks] values of the baseline blocks,
-    with blocks_n requests each. The variance between blocks is robust, minus the sampling variance, shrunk
-    towards that of all places, and at least `tau_floor`² except where `tau_estimated` ([places]; None:
-    nowhere). of_change: the blocks are parts of one stretch and do not make its mean more certain;
-    `tau_floor` is then that of a change.
+    periods: [places, 2], values before and after, with sampling variances; n: float64[places, 2], numbers of
+    requests; p: float64[places], p of a test of the requests' values. blocks: [places, blocks], values in the
+    baseline blocks; blocks_n: float64[places, blocks], numbers of requests. The variance between blocks is a
+    robust one, minus the sampling variance, shrunk towards the median over all places, and at least
+    `tau_floor`² except at places with `tau_estimated` (bool[places]; None: no place). of_change: True if
+    `tau_floor` is the standard deviation of a change instead of a single block, as for blocks that are parts
+    of one period.
     """
     usable = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
     if of_change:
@@ -387,9 +402,8 @@ def level_change(
 
 
 def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
-    """Concatenate estimates of one measure at several sets of places, as if made together.
-
-    The noise between blocks is shrunk again, towards the noise of all places.
+    """Concatenate estimates of one measure at several sets of places, as if all places had been estimated
+    together: the noise between blocks is shrunk again, towards the median over all places.
     """
     if len(parts) == 1:
         return parts[0]
@@ -402,8 +416,8 @@ def joined_estimates(parts: Sequence[Estimate]) -> Estimate:
 
 
 def _bounds_outside(share: F8, n: F8, low: F8, high: F8) -> tuple[F8, F8]:
-    """Exact one-sided (lower, upper) bounds of shares outside of the normal range [low, high]; for a share
-    inside, which needs no test, both are the share itself."""
+    """Exact one-sided confidence bounds (lower, upper), each float64[places], of shares outside of the normal
+    range [low, high]; for a share inside, which needs no test, both bounds are the share."""
     out = (share < low) | (share > high)
     least, most = share.copy(), share.copy()
     least[out], most[out] = share_bounds(share[out] * n[out], n[out])
@@ -411,8 +425,8 @@ def _bounds_outside(share: F8, n: F8, low: F8, high: F8) -> tuple[F8, F8]:
 
 
 def share_bounds(x: F8, n: F8) -> tuple[F8, F8]:
-    """Exact one-sided bounds (lower, upper) of shares x / n, each at confidence SURE (Clopper and
-    Pearson)."""
+    """Exact one-sided confidence bounds (lower, upper) of shares x / n, each at confidence level SURE
+    (Clopper and Pearson). x, n: float64[places], hits and requests."""
     x = np.clip(x, 0.0, n)
     with np.errstate(invalid="ignore"):
         least = np.where(x > 0, betaincinv(np.maximum(x, 1e-9), n - x + 1, 1 - SURE), 0.0)

@@ -40,19 +40,19 @@ def bin_of(value: npt.NDArray[np.generic]) -> I8:
 
 
 def value_of(bin_place: npt.NDArray[np.generic] | float) -> F8:
-    """Value at a (fractional) bin number, the inverse of `bin_of`; whole numbers give the lower edge of the
-    bin."""
+    """Value at a bin number, the inverse of `bin_of`: a whole number gives the lower edge of the bin, a
+    fraction interpolates (geometrically) within the bin."""
     value: F8 = np.exp2(np.asarray(bin_place, dtype=np.float64) / BINS_PER_OCTAVE)
     return value
 
 
 def log_histogram(title: str, reference_us: F8, problem_us: F8, bins: int) -> Histogram:
-    """Count both samples in bins equal on a log scale, from the least to the largest value.
+    """Histogram of two samples of times, µs, in bins of equal width on a log scale.
 
-    At most `bins` bins; fewer for small samples, 2·√n, at least 8, so that a plot is not a comb.
-
-    Values of 0 or less go to the first bin, whose lower edge is then 0. Two equal ends give one bin; two
-    empty samples give none (one edge, 0).
+    The bins reach from the smallest to the largest value of both samples. There are at most `bins` bins;
+    fewer for small samples of n values, 2·√n, but at least 8, so that a plot is not a comb. Values of 0 or
+    less go to the first bin, whose lower edge is then 0. If all values are equal there is one bin; two empty
+    samples give no bin (one edge, 0).
     """
     both = np.concatenate([reference_us, problem_us])
     if len(both) == 0:
@@ -114,61 +114,65 @@ def _counts(values: F8, edges: F8) -> tuple[int, ...]:
 
 _MOST_BINS = 1 << 13
 _FIRST = 1 << 10
-"""Number of rows at the start whose order is checked first: if rows are unsorted, these mostly are."""
+"""Number of first rows that are checked for their order before all rows are: unsorted input is mostly
+unsorted there already."""
 _CELLS_A_ROW = 8
-"""Maximum number of cells, per row, of the dense array in `_summed_in_cells`: takes half the time of a sort
-and half more memory."""
+"""Maximum number of cells of the dense array in `_summed_in_cells`, per row; the array then takes half the
+time of a sort, and half more memory."""
 _MEDIAN_RANKS = 0.98
-"""Half of 1.96: a 95 % interval of the median reaches this many times √n ranks to either side."""
+"""Half of 1.96: the 95 % confidence interval of a median of n values extends this number times √n ranks to
+either side."""
 _LEAST_SPREAD = 0.02
 """Lower bound of the relative spread of a sample: equal values have an error too, as a bin is 2.2 % wide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """Numbers of requests by place, column and bin: rows sorted by the three, without duplicates.
+    """Numbers of requests by (place, column, bin): one row per distinct triple, sorted.
 
-    All arrays are [rows]. A place is an index of a call site, callee or the like; a column an index of a time
-    slot of time, later of a period or block; a bin a number by `bin_of`.
+    A place is the index of a call site, callee or the like; a column is the index of a time slot, period or
+    block; bins are those of `bin_of`.
     """
 
     place: I8
+    """int64[rows]: index of the place (call site, callee, …)."""
     column: I8
+    """int64[rows]: index of the time slot, period or block."""
     bin: I8
+    """int64[rows]: bin number by `bin_of`."""
     n: F8
-    """float64[rows]: effective number of requests."""
+    """float64[rows]: effective number of requests in the bin."""
 
     @staticmethod
     def of(place: I8, column: I8, bins: I8, n: F8) -> Histograms:
-        """Make histograms of unsorted rows by summing n of rows with equal place, column and bin."""
+        """Histograms from unsorted rows: sums n over rows with equal (place, column, bin). All [rows]."""
         return Histograms(*summed_rows(place, column, bins, n))
 
     def where(self, keep: B1) -> Histograms:
-        """Select rows by mask."""
+        """Select rows. keep: bool[rows], True to keep a row."""
         if keep.all():
             return self
         return Histograms(self.place[keep], self.column[keep], self.bin[keep], self.n[keep])
 
     def pooled(self, column: I8) -> Histograms:
-        """Merge columns. column: int64[old columns], number of the new column for each old one; -1 drops the
-        old column."""
+        """Merge columns. column: int64[old columns], new column of each old column; -1 drops an old
+        column."""
         here = self.where(column[self.column] >= 0)
         return Histograms.of(here.place, column[here.column], here.bin, here.n)
 
     def sums(self, values: F8, n_places: int, n_columns: int) -> F8:
-        """Sum values, float64[rows], by place and column: float64[places, columns]."""
+        """float64[places, columns]: sums of `values`, float64[rows], by place and column."""
         cell = self.place * n_columns + self.column
         return totals(cell, values, n_places * n_columns).reshape(n_places, n_columns)
 
     def log_medians(self, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
-        """(log-medians with their sampling variance, number of requests), all [places, columns]; NaN without
-        requests.
+        """(logarithms of medians with sampling variances, numbers of requests), all [places, columns]; NaN
+        without requests.
 
-        The sampling error of a median depends on the values at the ends of its interval by ranks (McKean and
-        Schrader 1984), the quartiles at most; other values do not matter. If half of the requests are fast
-        and half are slow, the median may be either. The ends are order statistics: their distance over its
-        expectation in a normal law (Blom 1958) is the spread, and the variance is that of a median of an odd
-        number of normal values.
+        The sampling error of a median is estimated from the ends of its confidence interval by ranks (McKean
+        and Schrader 1984), which lie between the quartiles. The ends are order statistics: their distance,
+        divided by the distance expected in a normal law (Blom 1958), is the spread, and the variance is that
+        of a median of an odd number of normal values with this spread.
         """
         from scipy.special import ndtri  # see analyze.stats.noise
 
@@ -191,8 +195,8 @@ class Histograms:
         return LogMedians(middle * BIN_LOG, variance, freedom, _freedom_of_median), n
 
     def log_means(self, number: F8, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
-        """(natural logarithms of the means of `number` [rows] with sampling variance, number of requests),
-        all [places, columns]; NaN without requests."""
+        """(natural logarithms of means with sampling variances, numbers of requests), all [places, columns];
+        NaN without requests. number: float64[rows], value of the requests in each row."""
         n, total, squares = (self.sums(self.n * number**k, n_places, n_columns) for k in (0, 1, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = total / n
@@ -201,11 +205,11 @@ class Histograms:
             return LogMedians(np.log(mean), _variances(spread, n, freedom), freedom), n
 
     def trimmed_log_means(self, n_places: int, n_columns: int, trim: float) -> tuple[LogMedians, F8]:
-        """(trimmed means of logarithms with sampling variance, number of requests); trim: share cut off at
-        each end.
+        """(trimmed means of logarithms with sampling variances, numbers of requests), all [places, columns];
+        NaN without requests. trim: share of the requests cut off at each end, in [0, 0.5).
 
-        In a log-normal law they need two thirds of the requests that a median needs. The variance is that of
-        the values winsorised at the ends (Tukey and McLaughlin). All [places, columns]; NaN without requests.
+        For log-normal values a trimmed mean needs two thirds of the requests that a median needs for the same
+        precision. The variance is that of the values winsorised at the ends (Tukey and McLaughlin).
         """
         cell = self.place * n_columns + self.column
         n = totals(cell, self.n, n_places * n_columns)
@@ -228,24 +232,23 @@ class Histograms:
         return LogMedians(mean, _variances(spread, n, freedom), freedom), n
 
     def holding(self, n_places: int, quantiles: Sequence[float]) -> tuple[I8, list[I8]]:
-        """(places with requests, ascending; for each quantile the bin, int64[places], at which the place
-        reaches it). The rows must have a single column."""
+        """Quantiles of each place as bins: (int64[n] places with requests, ascending; for each of `quantiles`
+        int64[n] bin that contains it). All rows must be of one column."""
         total = totals(self.place, self.n, n_places)
         rows = self._holding(self.place, total, quantiles)
         return np.flatnonzero(total > 0), [self.bin[at] for at in rows]
 
     def rank_p(self, n_places: int) -> F8:
-        """[places] two-sided p of a rank test of column 1 against column 0."""
+        """float64[places]: two-sided p of a rank test of column 1 against column 0."""
         group, first = numbered((self.place, self.bin))
         before, after = (totals(group, self.n * (self.column == side), len(first)) for side in (0, 1))
         return rank_p_of_groups(self.place[first], before, after, n_places)
 
     def _holding(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[I8]:
-        """Rows at which the cumulative requests of each non-empty cell reach a quantile: for each quantile
-        int64[non-empty cells].
+        """For each quantile int64[non-empty cells]: the row that contains the cell's quantile.
 
-        cell: int64[rows], place and column as one index; n: float64[cells] requests. A quantile is a number
-        or float64[cells].
+        A cell is a (place, column). cell: int64[rows], cell of each row; n: float64[cells], number of
+        requests. A quantile is a number in [0, 1], the same for all cells, or float64[cells].
         """
         cumulative = np.cumsum(self.n)
         filled = np.flatnonzero(n > 0)
@@ -260,8 +263,8 @@ class Histograms:
         return found
 
     def _quantiles(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[F8]:
-        """For each quantile its fractional bin number in each cell, float64[cells], interpolated linearly
-        within the bin; NaN for an empty cell. Parameters as in `_holding`."""
+        """For each quantile float64[cells]: the cell's quantile as a fractional bin number, interpolated
+        linearly within the bin; NaN for an empty cell. Parameters as in `_holding`."""
         cumulative = np.cumsum(self.n)
         filled = np.flatnonzero(n > 0)
         before = np.concatenate(([0.0], np.cumsum(n)))[filled]
@@ -287,22 +290,24 @@ class Histograms:
 
 
 def _median_ranks(n: F8) -> F8:
-    """Number of ranks from the median of n requests to either end of its 95 % interval; the ends are not
-    beyond the quartiles."""
+    """float64: number of ranks from the median of n requests to either end of the median's 95 % confidence
+    interval, which is cut at the quartiles."""
     ranks: F8 = np.minimum(_MEDIAN_RANKS * np.sqrt(n), n / 4)
     return ranks
 
 
 def _freedom_of_median(n: F8) -> F8:
-    """Degrees of freedom of the spread that is estimated from the interval of the median of n requests."""
+    """Degrees of freedom of a spread that is estimated from the confidence interval of the median of n
+    requests (see `log_medians`)."""
     return _freedom_of_distance(2 * _median_ranks(n), n)
 
 
 def _freedom_of_distance(ranks: F8, n: F8) -> F8:
-    """Degrees of freedom of the distance between two of n sorted values whose ranks differ by `ranks`.
+    """Degrees of freedom f of a spread estimated from the distance between two of n sorted values whose ranks
+    differ by `ranks`.
 
-    The probability between the two has the law Beta(ranks, n + 1 - ranks), whose relative variance is that of
-    the root of χ² with f degrees of freedom over f, 1 / 2f.
+    The probability between the two values has the law Beta(ranks, n + 1 - ranks); f is chosen so that the
+    relative variance of this law equals that of √(χ²_f / f), 1 / 2f.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.clip(ranks * (n + 2) / (2 * (n + 1 - ranks)), 0.0, freedom_of_mean(n))
@@ -310,11 +315,11 @@ def _freedom_of_distance(ranks: F8, n: F8) -> F8:
 
 
 def _variances(spread: F8, n: F8, freedom: F8) -> F8:
-    """Variances of means of n requests, from spreads with given degrees of freedom; NaN without requests. All
-    [places, columns].
+    """float64[places, columns]: variances of means of n requests with the given spreads; NaN without
+    requests.
 
-    A spread estimated from few requests is shrunk towards the spread of all columns of its place: four values
-    that happen to be equal still have an error.
+    A spread estimated from few requests (low `freedom`) is shrunk towards the spread of all columns of the
+    place, as four values that happen to be equal still have an error. All arguments are [places, columns].
     """
     square = np.where(freedom > 0, np.maximum(spread, _LEAST_SPREAD) ** 2, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -324,10 +329,10 @@ def _variances(spread: F8, n: F8, freedom: F8) -> F8:
 
 
 def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]:
-    """Sum n over rows with equal (place, column, bin); return (place, column, bin, n) sorted by the three.
+    """Sum n over rows with equal (place, column, bin); returns (place, column, bin, n) sorted by the three.
 
-    All [rows]; bins outside of 0 to 8191 are clipped. O(rows) if places ascend and the bins of each are close
-    together (the usual order), else O(rows log rows).
+    All arrays are [rows]; bins are clipped to 0 to 8191. O(rows) if rows are sorted by place and each place
+    has a narrow range of bins (the usual case), else O(rows log rows).
     """
     bins = np.clip(bins, 0, _MOST_BINS - 1)
     n_columns = int(column.max(initial=0)) + 1
@@ -353,9 +358,9 @@ def _ascend(place: I8, column: I8, bins: I8) -> bool:
 def _summed_in_cells(
     rows: tuple[I8, I8, I8, F8], starts: I8, low: I8, width: I8, n_columns: int
 ) -> tuple[I8, I8, I8, F8]:
-    """Sum rows in a dense array with a cell per (place, column, bin); returns (place, column, bin, n).
+    """Sum rows in a dense array with one cell per (place, column, bin); returns (place, column, bin, n).
 
-    starts, low, width: [places] first row, smallest bin and number of bins of each place.
+    starts, low, width: int64[places], first row, smallest bin and range of bins of each place.
     """
     place, column, bins, n = rows
     # Cells by (place, column, bin): where each column of each place begins.

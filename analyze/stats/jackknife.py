@@ -22,12 +22,12 @@ LEAST_BLOCKS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Jackknifed:
-    """Jackknife estimates of a statistic; arrays are float64[items], NaN where undefined."""
+    """Jackknife estimates of a statistic for several items; arrays are float64[items], NaN if undefined."""
 
     value: F8
     se: F8
     df: F8
-    """Degrees of freedom: number of non-empty blocks, less one."""
+    """float64[items]: degrees of freedom of the standard error, the number of non-empty blocks - 1."""
 
     def interval(self, level: float = 0.95) -> tuple[F8, F8]:
         """Two-sided Student's t interval (lower, upper), each float64[items]."""
@@ -35,7 +35,8 @@ class Jackknifed:
         return self.value - reach, self.value + reach
 
     def minus(self, other: Jackknifed) -> Jackknifed:
-        """Difference from `other`, independent statistics; degrees of freedom by Welch and Satterthwaite."""
+        """This statistic minus `other`, which must be independent of it; degrees of freedom by Welch and
+        Satterthwaite."""
         mine, theirs = self.se**2, other.se**2
         df = sum_freedom((mine, self.df), (theirs, other.df))
         least = np.minimum(self.df, other.df)

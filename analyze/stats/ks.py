@@ -28,17 +28,17 @@ LEAST: Final = 2 * BLOCKS
 """Minimum number of values of a series in `block_ks`; blocks of fewer values would be too small."""
 _PERMUTATIONS: Final = 999
 _KNOTS: Final = 512
-"""Maximum number of points at which the two distributions are compared; fewer values are all used."""
+"""Maximum number of points at which `block_ks` compares two distributions; for fewer values, each value."""
 
 
 @dataclass(frozen=True, slots=True)
 class KsColumns:
-    """KS statistics of each column."""
+    """Kolmogorov-Smirnov statistics of each column: values of the reference against values of the problem."""
 
     n0: I8
-    """Number of values of the reference, int64[columns]."""
+    """int64[columns]: number of values of the reference."""
     n1: I8
-    """Number of values of the problem, int64[columns]."""
+    """int64[columns]: number of values of the problem."""
     d: F8
     """float64[columns]: sup |F0 - F1| of the two distribution functions; NaN if a period has no value."""
     d_slower: F8
@@ -47,10 +47,10 @@ class KsColumns:
 
 
 def ks_columns(values: I8, problem: B1, include: B1 | None = None) -> KsColumns:
-    """Compute KS statistics of each column of `values`, reference rows against problem rows.
+    """Compute Kolmogorov-Smirnov statistics of each column, reference rows against problem rows.
 
-    values: [rows, columns] int64, |value| < 2**61. problem: [rows] mask. include: [rows, columns] mask of the
-    values to use; None: all. O(rows · log rows · columns).
+    values: int64[rows, columns], |value| < 2**61. problem: bool[rows], True for rows of the problem. include:
+    bool[rows, columns], True for values to use; None: all. O(rows · log rows · columns).
     """
     rows, columns = values.shape
     n0, n1 = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
@@ -99,13 +99,14 @@ def effective_size(n0: I8, n1: I8) -> F8:
 
 
 def p_two_sided(d: F8, n0: I8, n1: I8) -> F8:
-    """Two-sided p of D under "no difference", asymptotic with Stephens' correction; NaN where D is NaN."""
+    """Two-sided p of the KS statistic d under "no difference": asymptotic, with Stephens' correction; NaN
+    where d is NaN. n0, n1: numbers of values."""
     p: F8 = kolmogorov(_stephens(d, n0, n1))
     return p
 
 
 def p_one_sided(d_slower: F8, n0: I8, n1: I8) -> F8:
-    """P of the one-sided `d_slower` under "the problem is not slower", exp(-2λ²); NaN where D is NaN."""
+    """One-sided p of `d_slower` under "the problem is not slower", exp(-2λ²); NaN where `d_slower` is NaN."""
     p: F8 = np.exp(-2.0 * _stephens(d_slower, n0, n1) ** 2)
     return p
 
@@ -117,7 +118,7 @@ def _stephens(d: F8, n0: I8, n1: I8) -> F8:
 
 
 class BlockKs(NamedTuple):
-    """Result of `block_ks`: d, the largest difference of the two distribution functions, and p, by
+    """Result of `block_ks`: d, the largest difference of the two distribution functions, and the p of d by
     permutation."""
 
     d: float

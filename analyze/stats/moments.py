@@ -18,13 +18,14 @@ LARGE = 10
 """Maximum number of requests of a category that is not "large" (as in the papers); C² is shown for large
 categories only."""
 HIGH: Final = 1.0
-"""C² above which variance is high (VarianceFinder §4.2)."""
+"""Squared coefficient of variation C² above which the variance is called high (VarianceFinder §4.2)."""
 _MOST_POINTS: Final = 256
 
 
 def squared_variation(weight: F8, total: F8, squares: F8) -> F8:
-    """Squared coefficient of variation C² = σ²/μ², from sums of weights, of weighted values and of weighted
-    squares; NaN if the mean is 0 or there is no weight."""
+    """Squared coefficient of variation C² = σ²/μ²; NaN if the mean is 0 or the weight is 0.
+
+    weight: sums of weights; total: sums of weight · value; squares: sums of weight · value²."""
     with np.errstate(invalid="ignore", divide="ignore"):
         found: F8 = weight * squares / total**2 - 1.0
     return np.where(total > 0, np.maximum(found, 0.0), np.nan)
@@ -32,28 +33,28 @@ def squared_variation(weight: F8, total: F8, squares: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class SampleMoments:
-    """Moments of response times of categories; arrays are [samples, categories], NaN for an empty
-    category.
-    """
+    """Moments of the response times of categories, by sample."""
 
     count: I8
-    """Number of requests, unweighted."""
+    """int64[samples, categories]: number of requests, unweighted."""
     weighted: F8
-    """Sum of the requests' weights."""
+    """float64[samples, categories]: sum of the requests' weights."""
     mean_us: F8
-    """Weighted mean response time, µs."""
+    """float64[samples, categories]: weighted mean response time, µs; NaN without requests."""
     variance_us2: F8
-    """Weighted population variance of the response time, µs²; NaN for fewer than two requests."""
+    """float64[samples, categories]: weighted population variance of the response time, µs²; NaN for fewer
+    than two requests."""
 
     @property
     def c2(self) -> F8:
-        """Squared coefficient of variation of the response time; NaN where the mean is 0 or unknown."""
+        """float64[samples, categories]: squared coefficient of variation of the response time; NaN if the
+        mean is 0 or NaN."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.variance_us2 / self.mean_us**2
 
     @property
     def total_us(self) -> F8:
-        """Number of requests times mean response time, µs; 0 for an empty category."""
+        """float64[samples, categories]: number of requests · mean response time, µs; 0 without requests."""
         return np.where(self.count > 0, self.count * self.mean_us, 0.0)
 
     def filled_mean_us(self) -> F8:
@@ -64,7 +65,7 @@ class SampleMoments:
 
 
 def category_moments(categories: Sequence[Category], n_samples: int) -> SampleMoments:
-    """Compute the moments of every category. O(requests)."""
+    """Moments of the response times of every category in samples 0 to `n_samples` - 1. O(requests)."""
     shape = (n_samples, len(categories))
     count, weighted = np.zeros(shape, np.int64), np.zeros(shape)
     mean, variance = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -84,8 +85,9 @@ def category_moments(categories: Sequence[Category], n_samples: int) -> SampleMo
 
 
 def pooled(moments: SampleMoments, members: npt.NDArray[np.intp]) -> SampleMoments:
-    """Compute the moments of all `members` (indices of categories) as one category, by the law of total
-    variance; shapes [samples, 1]."""
+    """Moments of several categories merged into one, by the law of total variance; shapes [samples, 1].
+
+    members: indices of the categories."""
     count = moments.count[:, members].sum(axis=1, keepdims=True)
     weight = moments.weighted[:, members]
     weighted = weight.sum(axis=1, keepdims=True)
@@ -99,9 +101,9 @@ def pooled(moments: SampleMoments, members: npt.NDArray[np.intp]) -> SampleMomen
 
 
 def c2_curve(name: str, c2: F8, requests: I8) -> C2Curve:
-    """Cumulative distribution of C² over the large categories of a sample, which the caller selects.
+    """Cumulative distribution of C² over the categories of a sample that the caller has selected as large.
 
-    c2: [categories], NaN where the mean is 0 (left out). requests: [categories] number of requests.
+    c2: float64[categories], NaN values are left out. requests: int64[categories], numbers of requests.
     """
     known = np.isfinite(c2)
     order = np.argsort(c2[known], kind="stable")

@@ -11,8 +11,9 @@ from schemas.arrays import F8
 
 
 def q_values(p: F8) -> F8:
-    """Benjamini-Hochberg adjusted p, float64[tests]: a test is rejected at false discovery rate q iff its
-    value is <= q."""
+    """float64[tests]: p adjusted for the false discovery rate (Benjamini-Hochberg).
+
+    A test is significant at false discovery rate q iff the adjusted p is <= q. NaN for tests with p NaN."""
     q = np.full(len(p), np.nan)
     run = np.flatnonzero(~np.isnan(p))
     if len(run) == 0:

@@ -25,18 +25,18 @@ spread of fewer requests is mostly chance. Not a setting: a prior's weight, like
 LEAST_FOR_VARIANCE = 3
 LEAST_FOR_ENVELOPE = 5
 MAD = 1.4826
-"""Ratio of standard deviation to median absolute deviation in a normal law."""
+"""Ratio of the standard deviation to the median absolute deviation of a normal law."""
 ODD = 4.0
-"""Robust standard deviations from the median beyond which a window counts as an outlier."""
+"""Distance from the median, in robust standard deviations, beyond which a window counts as an outlier."""
 KEPT_VARIANCE = 0.9989
 """Variance of a standard normal law truncated at ±ODD standard deviations."""
 
 
 def sum_freedom(*parts: tuple[F8, F8 | float]) -> F8:
-    """Degrees of freedom of a sum of independent variances by Welch and Satterthwaite; inf if none is
-    estimated.
+    """Degrees of freedom of a sum of independent variances (Welch and Satterthwaite); inf if all variances
+    are known.
 
-    parts: (variance, degrees of freedom) of each, the latter inf for a known variance.
+    parts: (variance, degrees of freedom) of each summand; inf degrees of freedom for a known variance.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         found = sum(v for v, _ in parts) ** 2 / sum(v**2 / freedom for v, freedom in parts)
@@ -44,28 +44,30 @@ def sum_freedom(*parts: tuple[F8, F8 | float]) -> F8:
 
 
 def freedom_of_mean(n: F8) -> F8:
-    """Degrees of freedom of the variance of n requests about their mean."""
+    """Degrees of freedom of the variance of n requests about their mean: n - 1, at least 0."""
     return np.maximum(n - 1, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class LogMedians:
-    """Medians of logarithms and their sampling variances, arrays of one shape; NaN for missing ones."""
+    """Medians (or means) of logarithms with their sampling variances; all arrays have the same shape."""
 
     value: F8
+    """float64: median (or mean) of the logarithms; NaN if missing."""
     variance: F8
+    """float64: sampling variance of `value`; NaN if missing."""
     freedom: F8 | float = np.inf
-    """Degrees of freedom of `variance` as estimated from each value's requests; inf if it is not
-    estimated."""
+    """Degrees of freedom of `variance`, as estimated from the requests of each value; inf if the variance is
+    known."""
     degrees_of_freedom_at: Callable[[F8], F8] = freedom_of_mean
     """Function from numbers of requests to the degrees of freedom of their sampling variance."""
 
     def change_freedom(self) -> F8:
-        """Degrees of freedom of the variance of the difference of two columns; the arrays must be [places,
-        2].
+        """float64[places]: degrees of freedom of the variance of the difference of two columns, for arrays
+        [places, 2].
 
-        Each column's spread is shrunk towards that of both with weight SPREAD_WEIGHT; the result does not
-        exceed the degrees of freedom of all values of both columns together.
+        The spread of each column is shrunk towards the spread of both columns with weight SPREAD_WEIGHT; the
+        result is at most the sum of the degrees of freedom of both columns.
         """
         freedom_of_value = np.broadcast_to(self.freedom, self.variance.shape)
         both = ((self.variance[:, at], freedom_of_value[:, at] + SPREAD_WEIGHT) for at in (0, 1))
@@ -75,23 +77,24 @@ class LogMedians:
 
 @dataclass(frozen=True, slots=True)
 class WindowNoise:
-    """Normal variation between baseline windows of each call site; arrays are [sites]."""
+    """Normal variation of the log-median of each call site between baseline windows."""
 
     tau2: F8
-    """Variance of the log-median between windows minus the sampling variance, shrunk towards the median over
-    sites; at least floor²."""
+    """float64[sites]: variance of the log-median between windows minus the sampling variance, shrunk towards
+    the median over sites; at least floor²."""
     raw_tau2: F8
-    """Variance of the log-median between windows minus the sampling variance, before shrinkage and floor; NaN
-    for fewer than LEAST_FOR_VARIANCE windows."""
+    """float64[sites]: variance of the log-median between windows minus the sampling variance, before
+    shrinkage and floor; NaN for fewer than LEAST_FOR_VARIANCE windows."""
     centre: F8
-    """Median over windows of the log-medians; NaN without windows."""
+    """float64[sites]: median over windows of the log-medians; NaN without windows."""
     low: F8
-    """Lower end of the normal range: smallest log-median of the windows; -inf for fewer than
-    LEAST_FOR_ENVELOPE windows."""
+    """float64[sites]: lower end of the normal range, the smallest log-median of the windows; -inf for fewer
+    than LEAST_FOR_ENVELOPE windows."""
     high: F8
-    """Upper end of the normal range: largest log-median of the windows; inf for fewer than LEAST_FOR_ENVELOPE
-    windows."""
+    """float64[sites]: upper end of the normal range, the largest log-median of the windows; inf for fewer
+    than LEAST_FOR_ENVELOPE windows."""
     windows: I8
+    """int64[sites]: number of windows that have a log-median."""
 
     def outside(self, log_median: F8) -> B1:
         """bool[sites]: True for log-medians outside of the normal range (`low` to `high`), and at sites where
@@ -106,11 +109,12 @@ def window_noise(
     floor: F8 | float,
     prior_tau2: F8 | None = None,
 ) -> WindowNoise:
-    """Estimate the normal variation of call sites from their windows' log-medians, [sites, windows].
+    """Estimate the normal variation of call sites from the log-medians of windows.
 
-    τ̂² = max(0, `steady_variance` - median sampling variance); shrunk with SHRINKAGE_WEIGHT windows to its
-    median over sites (or `prior_tau2`, [sites], for example of the same operation kind); at least floor².
-    Sites with fewer than 3 windows get the prior.
+    medians: [sites, windows]. τ̂² = max(0, `steady_variance` - median sampling variance), shrunk, with the
+    weight of SHRINKAGE_WEIGHT windows, towards the median of τ̂² over sites, or towards `prior_tau2`
+    (float64[sites]) if given; at least `floor`². Sites with fewer than LEAST_FOR_VARIANCE windows get the
+    prior.
     """
     value = np.where(np.isnan(medians.variance), np.nan, medians.value)
     windows = (~np.isnan(value)).sum(axis=1)
@@ -124,13 +128,13 @@ def window_noise(
 
 
 def steady_variance(value: F8, sampling: F8) -> F8:
-    """Variance of each row of values [rows, windows], robust to outliers in up to a third of the windows; NaN
-    marks a missing value.
+    """float64[rows]: variance of each row, robust to outliers in up to a third of the windows.
 
-    One step from the median absolute deviation (MAD): at most a third of the windows are dropped, those
-    further from the median than ODD standard deviations by MAD (or of sampling, [rows]); the variance of the
-    rest is divided by that of a normal law truncated there. The MAD alone is twice as large if a third of the
-    windows lie far to one side, and half as precise if none does.
+    value: float64[rows, windows], NaN if missing. sampling: float64[rows], sampling variance of a value.
+    Windows further from the median than ODD standard deviations (by the median absolute deviation, MAD, or by
+    sampling, if that is larger) are dropped, but at most a third of all. The variance of the remaining
+    windows is divided by the variance of a normal law truncated at ±ODD. The MAD alone would be twice as
+    large if a third of the windows lie far to one side, and half as precise if no window does.
     """
     centre = row_medians(value)
     away = np.abs(value - centre[:, None])
@@ -149,10 +153,11 @@ def steady_variance(value: F8, sampling: F8) -> F8:
 def shrunk_tau2(
     raw: F8, windows: I8, *, floor: F8 | float, prior_tau2: F8 | None = None, tau_estimated: B1 | None = None
 ) -> F8:
-    """Shrink variances between windows towards their median over sites; see `window_noise`.
+    """float64[sites]: variances between windows, shrunk towards their median over sites or `prior_tau2`.
 
-    raw: [sites] variances, NaN for fewer than LEAST_FOR_VARIANCE windows. tau_estimated: [sites] True where
-    `floor` bounds only the prior, not the result.
+    raw: float64[sites], variances, NaN for fewer than LEAST_FOR_VARIANCE windows. windows: int64[sites],
+    numbers of windows. floor: minimum standard deviation. tau_estimated: bool[sites], True if `floor` bounds
+    only the prior, not the result; None: False for all sites.
     """
     known = ~np.isnan(raw)
     prior = prior_tau2
@@ -168,8 +173,8 @@ def shrunk_tau2(
 
 
 def envelope(seen: F8) -> tuple[F8, F8]:
-    """Smallest and largest of values [places, blocks] in each row, each float64[places]; NaN is skipped. For
-    fewer than LEAST_FOR_ENVELOPE values -inf and inf."""
+    """(smallest, largest) value of each row of `seen`, each float64[places]; (-inf, inf) for fewer than
+    LEAST_FOR_ENVELOPE values. seen: float64[places, blocks], NaN if missing."""
     known = ~np.isnan(seen)
     enough = known.sum(axis=1) >= LEAST_FOR_ENVELOPE
     low, high = (
@@ -180,7 +185,7 @@ def envelope(seen: F8) -> tuple[F8, F8]:
 
 
 def row_medians(x: F8) -> F8:
-    """Median of each row over the values that are not NaN, float64[rows]; NaN for a row without values."""
+    """float64[rows]: median of each row over the values that are not NaN; NaN for a row without values."""
     if x.shape[1] == 0:
         return np.full(len(x), np.nan)
     ordered, n = np.sort(x, axis=1), (~np.isnan(x)).sum(axis=1)  # NaN go last
@@ -190,8 +195,8 @@ def row_medians(x: F8) -> F8:
 
 
 def student_z(min_z: float, freedom: F8 | float) -> F8:
-    """Quantile of Student's t with `freedom` degrees of freedom that has the same tail probability as `min_z`
-    in a normal law; for infinite freedom min_z itself."""
+    """Quantile of Student's t, with `freedom` degrees of freedom, that has the same tail probability as the
+    quantile `min_z` of a normal law; equal to `min_z` for infinite degrees of freedom."""
     from scipy.special import (
         ndtr,
         stdtrit,

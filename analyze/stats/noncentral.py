@@ -1,8 +1,8 @@
-"""Fisher's noncentral hypergeometric law: number of marked items drawn, if the odds of drawing a marked item
-differ from those of any other.
+"""Fisher's noncentral hypergeometric law: number of marked items drawn, if marked items are drawn with other
+odds than unmarked items.
 
-A group has x0 hits before and x1 after; all others have y0 and y1. If the group changed as the others did, x1
-has this law for given margins, and its odds are the ratio of the exposures.
+Use: a group has x0 hits before and x1 after, all other groups together have y0 and y1. If the group changed
+in the same way as the others, x1 has this law for given margins; the odds are the ratio of the exposures.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from schemas.arrays import F8
 
 
 def at_least_given_odds(x1: float, x0: float, y1: float, y0: float, odds: float) -> float:
-    """P(X >= x1) for the number X of marked items (Fisher's noncentral hypergeometric law), if x1 + y1 items
-    are drawn out of x0 + x1 marked and y0 + y1 unmarked ones, with odds `odds` for a marked one.
+    """P(X >= x1) of Fisher's noncentral hypergeometric law: X is the number of marked items among x1 + y1
+    items drawn from x0 + x1 marked and y0 + y1 unmarked items.
 
-    x0 and y0 need not be integers. O(x0 + x1).
+    odds: odds of drawing a marked item relative to an unmarked item. x0 and y0 need not be integers.
+    O(x0 + x1).
     """
     marked, others, drawn = x0 + x1, y0 + y1, x1 + y1
     k = x1 + np.arange(-np.floor(min(x1, y0)), np.floor(min(x0, y1)) + 1)

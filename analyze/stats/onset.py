@@ -1,9 +1,10 @@
-"""Find the start and end of a change within a period: a stretch of a sequence of hits and misses.
+"""Find the start and end of a change within a period: an interval of a sequence of hits and misses.
 
-Model: one stretch [first, past) with its own share of hits, the rest with the share before the change. Each
-request adds a log likelihood ratio, so the best stretch has the largest sum (Kadane), and the likelihood of a
-start is that of the best stretch from there. The interval contains all starts whose likelihood is within
-`_WITHIN` of the best: for change points that is wider than for smooth parameters (measured: `test_onset.py`).
+Model: the share of hits is different in one interval [first, past) of the sequence and as before the change
+in the rest. Each request adds a log likelihood ratio, so the most likely interval has the largest sum
+(Kadane), and the likelihood of a start is that of the most likely interval from there. The confidence
+interval contains all starts whose log likelihood is within `_WITHIN` of the maximum; for change points this
+bound is larger than for smooth parameters (measured: `test_onset.py`).
 """
 
 from __future__ import annotations
@@ -16,37 +17,44 @@ import numpy as np
 from schemas.arrays import B1, F8
 
 _WITHIN: Final = 4.0
-"""Drop of the log likelihood from its maximum that bounds a 95 % interval."""
+"""Maximum drop of the log likelihood below its maximum within the 95 % confidence interval."""
 _ROUNDS: Final = 3
-"""Maximum number of iterations, enough for the stretch and its share of hits to agree."""
+"""Maximum number of iterations between finding the interval and estimating the share of hits inside."""
 
 
 @dataclass(frozen=True, slots=True)
 class AffectedRun:
-    """Affected stretch [first, past) of a sequence of n time slots, with interval bounds of both ends.
+    """Affected interval [first, past) of a sequence of n time slots, with confidence bounds of both ends.
 
-    A lower bound of 0 means that the stretch may begin before the sequence, an upper bound of n that it may
-    end after it.
+    `first_low` = 0 means that the interval may begin before the sequence, `past_high` = n that it may end
+    after the sequence.
     """
 
     first: int
+    """Index of the first affected slot."""
     first_low: int
+    """Lower confidence bound of `first`."""
     first_high: int
+    """Upper confidence bound of `first`."""
     past: int
+    """Index of the last affected slot + 1."""
     past_low: int
+    """Lower confidence bound of `past`."""
     past_high: int
+    """Upper confidence bound of `past`."""
 
     @property
     def from_start(self) -> bool:
-        """True if the stretch may begin at the start of the sequence, or before it."""
+        """True if the affected interval may begin at the start of the sequence, or before it."""
         return self.first_low == 0
 
 
 def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> AffectedRun | None:
-    """Find the stretch whose share of hits differs from `usual`; None if none differs significantly.
+    """Find the interval in which the share of hits differs from `usual`; None if there is none that differs
+    significantly.
 
-    hits, requests: [n] counts per time slot; requests None: 1 each. usual: share of hits outside of the
-    stretch. O(n).
+    hits, requests: [n], numbers per time slot; requests None: one request per slot. usual: share of hits
+    outside of the interval, in [0, 1]. O(n).
     """
     n = len(hits)
     requests = np.ones(n) if requests is None else requests
@@ -75,7 +83,7 @@ def segment_of(hits: F8 | B1, usual: float, requests: F8 | None = None) -> Affec
 
 
 def _best(gain: F8) -> tuple[int, int]:
-    """Indices [first, past) of the stretch with the largest sum of `gain`."""
+    """Indices (first, past) of the interval [first, past) with the largest sum of `gain`."""
     sums = np.concatenate(([0.0], np.cumsum(gain)))
     lowest = np.minimum.accumulate(sums)
     past = int(np.argmax(sums - lowest))
@@ -84,6 +92,6 @@ def _best(gain: F8) -> tuple[int, int]:
 
 
 def _within(likelihood: F8) -> tuple[int, int]:
-    """First and last index at which the log likelihood is within `_WITHIN` of its maximum."""
+    """(first, last) index at which the log likelihood is within `_WITHIN` of the maximum."""
     near = np.flatnonzero(likelihood >= likelihood.max() - _WITHIN)
     return int(near[0]), int(near[-1])

@@ -19,8 +19,8 @@ from schemas.arrays import F8, I8
 
 
 def at_most(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
-    """P(X <= k) of the hypergeometric law: X is the number of marked items among `drawn` out of `total`,
-    `marked` of which are marked; arrays of one shape.
+    """P(X <= k) of the hypergeometric law: X is the number of marked items among `drawn` items, drawn from
+    `total` items of which `marked` are marked. Arrays of one shape.
 
     k must be possible: from max(0, drawn - (total - marked)) to min(drawn, marked).
     """
@@ -36,24 +36,24 @@ def at_least(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
 
 
 TRIM = 0.1
-"""Share of windows, those with the highest X², that the dispersion leaves out: a history may contain
-faults."""
+"""Share of the windows, those with the highest X², that `share_dispersion` leaves out, as a history may
+contain faults."""
 LEAST_WINDOWS = 3
 """Minimum number of windows for an estimate of the dispersion of shares."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExactProportions:
-    """Results of Fisher's test; arrays of the inputs' shape."""
+    """Results of Fisher's exact tests (`fisher`); arrays have the shape of the inputs."""
 
     p_more: F8
-    """P(X >= k1) given the margins: the one-sided p of "the share did not rise"."""
+    """One-sided p of "the share did not increase": P(X >= k1) given the margins."""
     p_fewer: F8
-    """P(X <= k1) given the margins: the one-sided p of "the share did not fall"."""
+    """One-sided p of "the share did not decrease": P(X <= k1) given the margins."""
 
     @property
     def p(self) -> F8:
-        """Two-sided p: twice the smaller of the two tails, at most 1."""
+        """Two-sided p of "the share did not change": twice the smaller of `p_more`, `p_fewer`, at most 1."""
         return np.minimum(1.0, 2.0 * np.minimum(self.p_more, self.p_fewer))
 
 
@@ -100,7 +100,9 @@ def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
 
 def newcombe(share: tuple[F8, F8], n: tuple[F8, F8], z: F8 | float) -> tuple[F8, F8]:
     """Confidence interval (lower, upper) of share[1] - share[0], from Wilson's intervals of both shares
-    (Newcombe 1998, method 10). n: numbers of requests; z: half-width in standard errors."""
+    (Newcombe 1998, method 10).
+
+    n: numbers of requests of both shares; z: quantile of the normal law for the confidence level."""
     (low0, high0), (low1, high1) = (_wilson(p, size, z) for p, size in zip(share, n, strict=True))
     change = share[1] - share[0]
     return change - np.hypot(share[1] - low1, high0 - share[0]), change + np.hypot(
@@ -118,12 +120,13 @@ def _wilson(p: F8, n: F8, z: F8 | float) -> tuple[F8, F8]:
 def smallest_new_share(
     n0: int, n1: int, *, p: float, z: float, least: int, floor: float, power: float
 ) -> float:
-    """Smallest share in the problem of a pattern absent from the reference that is detected with probability
-    `power`; inf if none is.
+    """Smallest share in the problem, of a pattern that is absent from the reference, that would be detected
+    with probability `power`; inf if no share would be.
 
-    Criteria of detection: Fisher's p at most `p` (two-sided), z standard errors, at least `least` requests,
-    and more than the floor. Exact: finds the fewest requests that pass, then the share that yields that many
-    with the given power.
+    n0, n1: numbers of requests of reference and problem. A share counts as detected if Fisher's two-sided p
+    is at most `p`, and the share is at least `least` requests and exceeds z standard errors and `floor`.
+    Exact: finds the smallest number of requests with the pattern that is detected, then the share that yields
+    it with the given power.
     """
 
     def passes(k: int) -> bool:
@@ -142,12 +145,13 @@ def smallest_new_share(
 
 
 def share_dispersion(counts: F8, trials: F8) -> F8:
-    """φ: ratio of the variance of shares between windows (or blocks) to that by chance alone; >= 1.
+    """float64[tests]: over-dispersion φ >= 1, the variance of shares between windows (or blocks) divided by
+    the variance expected by chance.
 
-    counts, trials: [tests, windows]; a window with 0 trials does not count. φ = mean of the lowest 1 - TRIM
-    of X²_w = (y_w - n_w·f)²/(n_w·f·(1-f)), f the share over all windows, divided by that mean in a χ² law
-    (0.62) and by (W-1)/W for the fitted share. 1 for fewer than LEAST_WINDOWS windows, or if the share is 0
-    or 1 throughout.
+    counts (y), trials (n): float64[tests, windows], hits and requests; a window with 0 trials does not count.
+    φ is the mean of the lowest 1 - TRIM of the values X²_w = (y_w - n_w·f)²/(n_w·f·(1-f)), f being the share
+    over all W windows, divided by the same mean of a χ² law (0.62) and by (W-1)/W for the fitted share. φ is
+    1 for fewer than LEAST_WINDOWS windows, or if all shares are 0 or all are 1.
     """
     there = trials > 0
     windows = there.sum(axis=1)
@@ -177,13 +181,14 @@ _LEAST_HISTORY = 5
 
 
 def surprise(x: F8, n: F8, windows_x: F8, windows_n: F8, p: F8, *, q: float, one_sided: bool) -> F8:
-    """Compute p of a change of share given the differences between a history's windows: at least `p`, and `p`
-    itself where it exceeds `q`.
+    """float64[tests]: p of a change of share that allows for differences between a history's windows.
 
-    x, n: [tests, 2] hits and requests before and after; windows_x, windows_n: [tests, windows] hits and
-    requests of the history's windows. Shares of windows have a Beta law about the share before (see
-    `correlation`), so counts of a window have Pólya's (beta-binomial); the uncertainty of the share before
-    widens it. A period with more requests than a window is a mean of several independent windows.
+    The result is at least `p`, the p by chance alone; it is computed only where `p` is at most `q`. x, n:
+    float64[tests, 2], hits and requests before and after; windows_x, windows_n: float64[tests, windows], hits
+    and requests of the history's windows. The shares of windows are assumed to have a Beta law about the
+    share before (see `correlation`), so that the hits of a window have Pólya's (beta-binomial) law, widened
+    by the uncertainty of the share before. A period with more requests than a window counts as the mean of
+    several independent windows.
     """
     found = p.copy()
     rho = correlation(windows_x, windows_n)
@@ -199,10 +204,11 @@ def surprise(x: F8, n: F8, windows_x: F8, windows_n: F8, p: F8, *, q: float, one
 
 
 def correlation(counts: F8, trials: F8) -> F8:
-    """Intra-window correlation of requests, in [0, 0.99]: the part of a share's variance that the requests of
-    a window have in common, by the method of moments (Kleinman 1973).
+    """float64[tests]: correlation between the requests of a window, in [0, 0.99], by the method of moments
+    (Kleinman 1973); 0 for fewer than five windows.
 
-    counts, trials: [tests, windows] hits and requests; 0 for fewer than five windows.
+    It is the part of the variance of a hit that all requests of a window have in common. counts, trials:
+    float64[tests, windows], hits and requests.
     """
     total, windows = trials.sum(axis=1), (trials > 0).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -238,7 +244,8 @@ def _polya_at_most(k: int, n: int, a: float, b: float) -> float:
 
 
 def _left_of_chi2(kept: F8) -> F8:
-    """Mean of a χ² variable of one degree of freedom below its `kept` quantile (kept: share in [0, 1])."""
+    """Mean of a χ² variable with one degree of freedom, given that it is below the `kept` quantile. kept: in
+    [0, 1]."""
     quantile = chdtri(1, np.maximum(1 - kept, 1e-300))
     left: F8 = np.where(kept < 1, chdtr(3, quantile) / np.maximum(kept, 1e-300), 1.0)
     return left

@@ -21,20 +21,20 @@ from schemas.arrays import B1, F8, I8
 
 
 def requests_per_weight(weight: F8, square: F8) -> F8:
-    """Effective number of requests per weight of 1 (Kish), from sums of weights and of squared weights,
-    arrays of one shape.
+    """Effective number of requests per unit of weight (Kish), Σw/Σw²; 1 if there are no weights.
 
-    n weights with sum W are W²/Σw² effective requests, so a weight of 1 is Σw/Σw² requests; 1 without
-    weights.
+    weight: sums of weights Σw; square: sums of squared weights Σw²; arrays of one shape. Weights with sum Σw
+    count as (Σw)²/Σw² effective requests.
     """
     found: F8 = np.where(square > 0, weight / np.where(square > 0, square, 1.0), 1.0)
     return found
 
 
 def effective_weights(weight: F8, group: npt.NDArray[np.integer], n_groups: int) -> F8:
-    """[n] weights scaled so that each group sums to its effective sample size; equal weights become 1.
+    """float64[n]: weights scaled so that the weights of each group add up to the group's effective sample
+    size (Kish); equal weights become 1.
 
-    weight, group: [n]; group in 0..n_groups-1.
+    weight: float64[n]; group: [n], in 0..n_groups-1.
     """
     per_weight = requests_per_weight(totals(group, weight, n_groups), totals(group, weight**2, n_groups))
     scaled: F8 = weight * per_weight[group]
@@ -50,20 +50,20 @@ With EXACT_PRODUCT it allows at most C(160, 10) = 2e15 ways, which a float64 cou
 in about 2 ms.
 """
 EXACT_WORK = 1e9
-"""Maximum number of additions of all exact tests together, about a second. Beyond this, exact tests are made
-only for the smallest approximate p: the others are far from significance."""
+"""Maximum number of additions in all exact tests together, about a second of CPU. If all would take more,
+only tests with the smallest approximate p are made exact, as all other tests are far from significance."""
 
 
 def midranks(values: npt.NDArray[np.number]) -> F8:
-    """Rank of each value, from 1, float64[n]; equal values share their mean rank. O(n log n)."""
+    """float64[n]: rank of each value, from 1; equal values get their mean rank. O(n log n)."""
     _, group, size = np.unique(values, return_inverse=True, return_counts=True)
     ranks: F8 = (np.cumsum(size) - (size - 1) / 2)[group]
     return ranks
 
 
 def rank_scores(values: npt.NDArray[np.number]) -> F8:
-    """Ranks of each row of values [rows, n], centred and scaled to length 1: dot products of such rows are
-    Spearman's ρ.
+    """float64[rows, n]: ranks of the values within each row, centred and scaled to length 1, so that the dot
+    product of two rows is Spearman's ρ.
 
     A constant row becomes 0. O(rows · n log n).
     """
@@ -75,10 +75,10 @@ def rank_scores(values: npt.NDArray[np.number]) -> F8:
 
 
 def rank_p_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> F8:
-    """Two-sided p of a rank test, float64[tests]: twice the smaller tail; 1 for tests with an empty sample.
+    """float64[tests]: two-sided p of rank tests, twice the smaller tail; 1 for tests with an empty sample.
 
-    test, c0, c1: groups of equal values in ascending order of (test, value): the test, the number of values
-    in the reference (c0) and in the problem (c1). O(groups), plus the exact tests.
+    Input are groups of equal values, sorted by (test, value). test: int64[groups], index of the test; c0, c1:
+    float64[groups], number of values in the reference and in the problem. O(groups), plus the exact tests.
     """
     n0, n1, ties = (totals(test, part, n_tests) for part in (c0, c1, (c0 + c1) ** 3 - (c0 + c1)))
     begin = np.searchsorted(test, np.arange(n_tests + 1))
@@ -101,8 +101,10 @@ def rank_p_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> F8:
 
 
 def _exact_tests(n0: F8, n1: F8, p: F8) -> B1:
-    """bool[tests]: True for tests whose p is computed exactly: small ones, up to EXACT_WORK additions in
-    total."""
+    """bool[tests]: True for tests whose p is to be computed exactly: tests of small samples, as many as take
+    up to EXACT_WORK additions in total.
+
+    n0, n1: float64[tests], sample sizes; p: float64[tests], approximate p."""
     smaller, total = np.minimum(n0, n1), n0 + n1
     small: B1 = (n0 * n1 <= EXACT_PRODUCT) & (smaller <= EXACT_SMALLER) & (smaller > 0)
     order = np.argsort(p, kind="stable")
@@ -120,7 +122,9 @@ def _whole(test: I8, c0: F8, c1: F8, n_tests: int) -> B1:
 
 
 def _exact(c0: I8, c1: I8) -> float:
-    """Exact two-sided p of the observed rank sum: twice the smaller tail, at most 1."""
+    """Exact two-sided p of a rank test: twice the smaller tail of the rank sum, at most 1.
+
+    c0, c1: int64[groups], numbers of values of reference and problem in groups of equal values, ascending."""
     size = c0 + c1
     small = c0 if c1.sum() > c0.sum() else c1
     # Twice the midrank, less 1: 0 for the lowest value, so that rank sums stay small integers.
@@ -132,7 +136,7 @@ def _exact(c0: I8, c1: I8) -> float:
 
 @lru_cache(maxsize=512)
 def _law(sizes: tuple[int, ...], picked: int) -> F8:
-    """Probability of each sum of scores over all ways to pick `picked` of the pooled values, float64[sums].
+    """float64[sums]: probability of each sum of scores, over all ways to pick `picked` of the pooled values.
 
     sizes: number of values in each group of equal values, ascending by value.
     """

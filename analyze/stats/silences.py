@@ -1,10 +1,10 @@
-"""Silences: stretches of a period without requests where its rest, and the other period, predict many.
+"""Find silences: intervals without requests in which the arrival rate of both periods predicts many.
 
 An arrival rate over a whole period cannot show an outage: empty blocks make the spread between blocks as
-large as the loss. So gaps are tested individually. The only assumption on arrivals is that long gaps fall off
-like an exponential, of any scale: the longest of n is then about ln(n) scales, and one four times as long
-occurs among n gaps with probability n · n⁻⁴. Measured: none in 300 quiet pairs each of 1, 5 and 50 requests a
-second whose rates drift by e^±2 (at three times as long: 4).
+large as the loss. So gaps between requests are tested individually. The only assumption is that the lengths
+of long gaps have an exponential tail, of any scale: the longest of n gaps is then about ln(n) scales long,
+and a gap four times as long occurs with probability n · n⁻⁴. Measured: no false silence in 300 quiet pairs
+each of 1, 5 and 50 requests per second whose rates drift by e^±2 (with a factor of three instead of four: 4).
 """
 
 from __future__ import annotations
@@ -21,54 +21,56 @@ from schemas.recorded import Recorded
 from schemas.windows import NS_PER_SECOND
 
 LEAST_EXPECTED: Final = 20.0
-"""Minimum number of expected requests in a silence: e⁻²⁰ for each of up to 10⁵ gaps is a chance of 2 in
-10,000."""
+"""Minimum number of requests expected in the time of a silence: a gap with that many has probability e⁻²⁰, so
+one of 10⁵ gaps has it with probability 2 in 10,000."""
 LEAST_SHARE: Final = 0.01
-"""Minimum length of a silence as a share of the observed time: one percentage point of requests not answered,
-the same threshold as for failures."""
+"""Minimum length of a silence as a share of the observed time: 1 % of the requests are lost, the same
+threshold as for failures."""
 LONGER: Final = 4.0
-"""Minimum ratio of a silence's length to the other period's longest gap."""
+"""Minimum ratio of the length of a silence to the longest gap of the other period."""
 LEAST_INSIDE: Final = 0.5
-"""Share of a silence at the start or end of a period that must at least lie within the period, in [0, 1]."""
+"""Minimum share, in [0, 1], of a silence at the start or end of a period that must lie within the period."""
 MOST_ALIKE: Final = 3
-"""Maximum number of gaps of similar length, the silence included; if there are more, requests come in
-bursts."""
+"""Maximum number of gaps of similar length, including the silence; if there are more, requests come in bursts
+and no silence is reported."""
 
 _Place = Literal["start", "inside", "end"]
 
 
 class Silence(NamedTuple):
-    """Stretch [start_ns, end_ns) of a period without requests, ns since the epoch."""
+    """Interval [start_ns, end_ns) of a period without requests, in which many were expected."""
 
     start_ns: int
+    """Start of the interval, ns since the epoch."""
     end_ns: int
+    """End of the interval, exclusive, ns since the epoch."""
     expected: float
-    """Number of requests expected in the stretch, as a sum of their weights."""
+    """Number of requests expected in the interval, as a sum of weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Arrivals of the requests of one sample, by stretches of time: single requests, or windows of a stored
-    profile.
-    """
+    """Times at which the requests of one sample arrived.
+
+    An *arrival* is a single request, or all requests of a window if only statistics are known."""
 
     first_ns: I8
-    """Start of the first request of each stretch, int64[stretches], ns since the epoch, ascending."""
+    """int64[arrivals]: start of the first request, ns since the epoch, ascending."""
     last_ns: I8
-    """Start of the last request of each stretch, int64[stretches], ns since the epoch; equal to `first_ns`
-    where a stretch is one request."""
+    """int64[arrivals]: start of the last request, ns since the epoch; equal to `first_ns` for an arrival that
+    is a single request."""
     requests: float
-    """Number of requests."""
+    """Number of requests in the sample."""
     weight: float
-    """Sum of the requests' weights."""
+    """Sum of the weights of the sample's requests."""
     ranges: tuple[tuple[int, int], ...]
     """Half-open intervals [start, end) that make up the sample, ns since the epoch."""
     recorded: tuple[tuple[Recorded, ...], ...]
-    """Recordings that overlap each of `ranges`, as in `Sample.recorded`; empty: recorded from the first to
-    the last request."""
+    """For each range in `ranges` the recordings that overlap it, as in `Sample.recorded`; empty: each range
+    was recorded from its first to its last request."""
     left_out: float = 0.0
-    """Number of requests of the sample that are missing in `requests`, at unknown times (excluded as
-    damaged)."""
+    """Number of requests that are excluded from the sample as damaged, and so are not in `requests`; the
+    times of these are unknown."""
 
 
 class _Gap(NamedTuple):
@@ -76,7 +78,7 @@ class _Gap(NamedTuple):
     end_ns: int
     place: _Place
     watched: bool
-    """True if recording is known to have gone on throughout the gap."""
+    """True if recording is known to have been on during the whole gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +88,19 @@ class ComparedTraffic:
     sides: tuple[Traffic, ...]
     watched_ns: tuple[float, ...]
     """Observed time of each sample, ns: from the first to the last request of each recording, plus the time
-    before and after in which recording is known to have gone on."""
+    before and after in which recording is known to have been on."""
     silences: tuple[tuple[Silence, ...], ...]
     """Silences of each sample, longest first."""
 
     def seconds(self, sample: int) -> float:
-        """Observed time of a sample (its index), s; if no time was observed, the total length of its
-        ranges."""
+        """Observed time of sample number `sample`, s; if it is 0, the total length of the sample's ranges."""
         ranges = sum(end - start for start, end in self.sides[sample].ranges)
         return (self.watched_ns[sample] or ranges) / NS_PER_SECOND
 
     @property
     def load_ratio(self) -> float | None:
-        """Ratio of weighted requests per second, second sample to first; None if either has no observed time
-        or the first no requests."""
+        """Weighted requests per second of observed time in the second sample, divided by those in the first;
+        None if either sample has no observed time, or the first has no requests."""
         if not all(self.watched_ns) or not self.sides[0].weight:
             return None
         before, after = (side.weight / ns for side, ns in zip(self.sides, self.watched_ns, strict=True))
@@ -107,8 +108,9 @@ class ComparedTraffic:
 
 
 def compared_traffic(sides: Sequence[Traffic]) -> ComparedTraffic:
-    """Compute observed time and silences of two samples; if either has no requests, none has silences.
-    O(requests)."""
+    """Compute observed time and silences of two samples. O(requests).
+
+    If either sample has no requests, no silences are reported for any."""
     gaps = [list(_gaps(side)) for side in sides]
     watched = tuple(_watched_ns(side, own) for side, own in zip(sides, gaps, strict=True))
     if not all(side.requests and side.weight for side in sides):
@@ -132,8 +134,8 @@ def _gaps_of(
 ) -> tuple[Silence, ...]:
     """Find the silences of one sample, longest first.
 
-    watched: its observed time, ns; others: gaps of the other sample; other_rate: weighted requests per ns of
-    the other sample.
+    watched: observed time of the sample, ns; others: gaps of the other sample; other_rate: weighted requests
+    per ns of the other sample.
     """
     weight = side.weight / side.requests
     usual: dict[_Place, float] = {"start": 0.0, "inside": 0.0, "end": 0.0}
@@ -157,14 +159,15 @@ def _gaps_of(
 
 
 def _watched_ns(side: Traffic, gaps: Sequence[_Gap]) -> float:
-    """Observed time of a sample, ns: from the first to the last request of each recording, plus gaps at its
-    start and end in which recording is known to have gone on."""
+    """Observed time of a sample, ns: from the first to the last request of each recording, plus gaps at the
+    start and end of a recording during which recording is known to have been on."""
     spans = sum(float(last[-1] - first[0]) for first, last, _ in _recordings(side) if len(first))
     return spans + sum(gap.end_ns - gap.start_ns for gap in gaps if gap.watched and gap.place != "inside")
 
 
 def _recordings(side: Traffic) -> Iterator[tuple[I8, I8, Recorded]]:
-    """Yield (first_ns, last_ns, recording) for each recording of each range, cut to the range."""
+    """Yield (`first_ns` and `last_ns` of the arrivals, recording) for each recording of each range, cut to
+    the range."""
     for at, (start, end) in enumerate(side.ranges):
         known = side.recorded[at] if side.recorded else (Recorded(start, end, None, None),)
         for one in known:
@@ -193,17 +196,17 @@ def _gaps(side: Traffic) -> Iterator[_Gap]:
 
 
 def _is_inside(length: int, whole: int | None) -> bool:
-    """True if a silence at the start or end of a period lies mostly within it; otherwise recording may have
-    stopped near the bound.
+    """True if a silence at the start or end of a period lies mostly within the period (LEAST_INSIDE);
+    otherwise recording may have stopped near the period's bound.
 
-    length: length of the silence within the period; whole: its greatest possible length; both ns, None:
-    unlimited.
+    length: length of the silence within the period, ns. whole: greatest possible length of the silence, also
+    outside of the period, ns; None: unknown.
     """
     return whole is not None and length >= LEAST_INSIDE * whole
 
 
 def population_traffic(population: Population, sample: int) -> Traffic:
-    """Arrivals of the requests of a population's sample (its index). O(requests log requests)."""
+    """Arrivals of the requests of sample number `sample`. O(requests log requests)."""
     named = population.samples[sample]
     starts, weight = population.columns(sample, "start_ns", "weight")
     starts.sort()
@@ -219,8 +222,8 @@ def population_traffic(population: Population, sample: int) -> Traffic:
 
 
 def sample_ranges(sample: Sample, first_ns: I8, last_ns: I8) -> tuple[tuple[int, int], ...]:
-    """Half-open ranges of a sample, ns; for a sample without time bounds, the range from its first to its
-    last request."""
+    """Ranges [start, end) that make up a sample, ns since the epoch; for a sample without time bounds the
+    range from the first to the last request. first_ns, last_ns: as in `Traffic`."""
     if sample.ranges:
         return sample.ranges
     if sample.end_ns > sample.start_ns:

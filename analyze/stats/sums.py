@@ -19,10 +19,10 @@ _MOST_BITS = 63
 def keyed_sums(
     keys: Sequence[npt.NDArray[Integer]], values: Sequence[F8]
 ) -> tuple[list[npt.NDArray[Integer]], list[F8]]:
-    """Sum values over rows with equal keys: (columns of the distinct keys, columns of the sums), ascending by
-    key.
+    """Sum values over rows with equal keys.
 
-    keys: integer columns of [rows], >= 0; values: float64 columns of [rows]. O(rows log rows).
+    keys: integer columns, each [rows], >= 0; values: columns to sum, each float64[rows]. Returns (columns of
+    the distinct keys, columns of the sums), ascending by key. O(rows log rows).
     """
     key = _packed(keys)
     order: I8 | None = None
@@ -39,8 +39,8 @@ def keyed_sums(
 
 
 def numbered(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> tuple[I8, I8]:
-    """Number the distinct keys in ascending order: (int64[rows] number of each row's key, int64[numbers]
-    first row with the key).
+    """Number the distinct keys in ascending order: (int64[rows] number of each row's key, int64[keys] first
+    row with each key).
 
     O(rows) if rows are sorted already, else O(rows log rows).
     """
@@ -53,7 +53,7 @@ def numbered(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> tup
 
 
 def _packed(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> I8:
-    """Pack the columns of a key into one integer per row, int64[rows], in the same order."""
+    """int64[rows]: one integer per row for the key's columns, equal for equal keys and in the same order."""
     packed = np.zeros(len(keys[0]), dtype=np.int64)
     bits = 0
     for column in keys:
@@ -73,22 +73,23 @@ def totals_by_side(
     sides: Sequence[B1],
     n: int,
 ) -> F8:
-    """Sum values by code for each side: float64[n, sides].
+    """float64[n, sides]: sums of `value` by code for each side (a set of slots of time).
 
-    code, value, slot: [rows], code in 0..n-1; sides: bool[slots] mask of the slots of each side.
+    code, value, slot: [rows], code in 0..n-1. sides: for each side bool[slots], True for its slots.
     """
     return np.stack([totals(code, value * inside[slot], n) for inside in sides], axis=1)
 
 
 def row_totals(value: npt.NDArray[Number], group: I8, n: int) -> npt.NDArray[Number]:
-    """Sum the rows of `value` by group, along the first axis: [n, ...] of its dtype. group: [rows], in
-    0..n-1."""
+    """[n, ...], with the dtype of `value`: sums of the rows of `value` (first axis) by group.
+
+    group: int64[rows], in 0..n-1."""
     sums = np.zeros((n, *value.shape[1:]), value.dtype)
     np.add.at(sums, group, value)
     return sums
 
 
 def totals(code: npt.NDArray[np.integer], value: npt.NDArray[np.generic], n: int) -> F8:
-    """Sum values by code in row order: float64[n]. code: [rows], in 0..n-1."""
+    """float64[n]: sums of `value` by code, added in row order. code, value: [rows], code in 0..n-1."""
     sums: F8 = np.bincount(code, np.asarray(value, dtype=np.float64), n).astype(np.float64, copy=False)
     return sums

@@ -1,4 +1,4 @@
-"""Cut periods into blocks of time that are nearly independent, and compare means with them.
+"""Cut periods into nearly independent blocks of time, and compare means by the variation between blocks.
 
 Requests close in time are similar (a cache, a burst, a garbage collection), so n requests have a smaller
 effective sample size than n.
@@ -20,26 +20,25 @@ from schemas.arrays import F8, I8
 
 @dataclass(frozen=True, slots=True)
 class BlockSums:
-    """Sums over the time blocks of one period; arrays are float64[places, blocks], 0 for an empty block. A
-    place is a call site or whatever else has a mean.
-    """
+    """Sums of the requests' values by place (call site, …) and block of time, for one period."""
 
     total: F8
-    """Sum of weight times value."""
+    """float64[places, blocks]: sum of weight · value; 0 for an empty block."""
     square: F8
-    """Sum of weight times squared value."""
+    """float64[places, blocks]: sum of weight · value²; 0 for an empty block."""
     weight: F8
-    """Sum of weights."""
+    """float64[places, blocks]: sum of weights; 0 for an empty block."""
     weight2: F8
-    """Sum of squared weights; weight² / weight2 is Kish's effective number of requests."""
+    """float64[places, blocks]: sum of squared weights; weight² / weight2 is the effective number of requests
+    (Kish)."""
 
     def mean(self) -> tuple[F8, F8, F8, F8]:
-        """Estimate (mean, variance of the mean, degrees of freedom of this variance, effective requests) over
-        all blocks, each float64[places]; NaN without requests.
+        """(mean over all blocks, variance of the mean, degrees of freedom of this variance, effective number
+        of requests), each float64[places]; NaN without requests.
 
         The variance is that of a ratio estimator, B/(B-1) · Σ (total_b - mean · weight_b)² / (Σ weight)²,
-        over the B blocks with requests: it contains the correlation within a block. With a single block it is
-        the variance for independent requests.
+        over the B blocks with requests, so that it includes the correlation within a block. With a single
+        block it is the variance for independent requests.
         """
         weight, blocks = self.weight.sum(axis=1), (self.weight > 0).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -52,8 +51,8 @@ class BlockSums:
         return mean, variance, np.where(blocks > 1, blocks - 1.0, n - 1), np.nan_to_num(n)
 
     def log_means(self) -> tuple[F8, F8]:
-        """Compute (logarithm of each block's mean, its variance if requests are independent), both
-        float64[places, blocks]."""
+        """(logarithm of the mean of each block, sampling variance of this logarithm for independent
+        requests), both float64[places, blocks]."""
         with np.errstate(divide="ignore", invalid="ignore"):
             mean, n = self.total / self.weight, self.weight**2 / self.weight2
             spread = np.maximum(self.square / self.weight / mean**2 - 1, 0.0)  # rounding if all are equal
@@ -68,10 +67,11 @@ def mean_change(
     tau_freedom: float = np.inf,
     of_logs: bool = False,
 ) -> Estimate:
-    """Estimate changes of means as differences of logarithms; `of_logs`: the means are of logarithms already.
+    """Estimate changes of means, as differences of their logarithms.
 
-    tau2: variance between two such periods beyond the correlation within blocks, with `tau_freedom` degrees
-    of freedom. p is Student's, without tau2. A single request has infinite variance.
+    tau2: variance of such a difference between normal periods, beyond the correlation within blocks;
+    tau_freedom: degrees of freedom of tau2. of_logs: True if the values are logarithms already. The p of the
+    result is by Student's t, without tau2. A place with a single request gets infinite variance.
     """
     sides = [side.mean() for side in (before, after)]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -107,8 +107,10 @@ def level_estimate(
     p: F8,
     n: tuple[F8, F8],
 ) -> Estimate:
-    """Make an `Estimate` of logarithms from means over time blocks, without baseline blocks and so without a
-    normal range. Places whose values or variance are not finite get infinite variance and p = 1."""
+    """`Estimate` of changes of logarithms without baseline blocks, and so without a normal range.
+
+    Arguments: fields of `Estimate`, each float64[places]; n: numbers of requests (before, after). Places with
+    values or variances that are not finite get infinite variance and p = 1."""
     known = np.isfinite(sampling) & np.isfinite(before) & np.isfinite(after)
     before, after = (np.where(known, value, np.nan) for value in (before, after))
     seen = np.full((len(sampling), 0), np.nan)
@@ -152,10 +154,9 @@ def equal_count_bounds(n: int, blocks: int) -> I8:
 
 
 def equal_count_blocks(when: I8, blocks: int) -> I8:
-    """Assign requests to blocks of equal count, ±1, in time order: int64[requests], number of each request's
-    block.
+    """int64[requests]: number of each request's block, for blocks of equal count (±1) in time order.
 
-    when: int64[requests] times; requests with equal times keep their order.
+    when: int64[requests], times; requests with equal times keep their order.
     """
     block = np.empty(len(when), dtype=np.int64)
     counts = np.diff(equal_count_bounds(len(when), blocks))

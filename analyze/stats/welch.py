@@ -16,32 +16,32 @@ from analyze.stats.noise import sum_freedom
 from schemas.arrays import B1, F8
 
 MOST_T: Final = 1e3
-"""Largest reported |t|, also the |t| of features that are constant in both classes but differ
-("deterministic")."""
+"""Upper limit of the reported |t|; also the |t| of a feature that is constant in each class, with different
+values."""
 _ROWS: Final = 256
 """Number of features processed at a time: 256 features of 10,000 instances are 20 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class WelchTests:
-    """Results of Welch tests of features; arrays are float64[features], NaN where not tested (a class has
-    fewer than two values).
-    """
+    """Results of Welch's t-tests of features; NaN for features with fewer than two values in a class."""
 
     t: F8
-    """Welch's t statistic; positive if the problem's mean is larger; within ±MOST_T."""
+    """float64[features]: Welch's t statistic, within ±MOST_T; positive if the problem's mean is larger."""
     p: F8
-    """Two-sided p of Welch's test."""
+    """float64[features]: two-sided p of Welch's test."""
     p_pooled: F8
-    """Two-sided p of the test that takes the spread from both classes pooled, as under the null hypothesis.
+    """float64[features]: two-sided p of the test with the variance of both classes pooled, as under the null
+    hypothesis.
 
-    If values are rare and large, a small class without any has too small a spread: in simulations Welch's p
-    was below 0.05 after Bonferroni's correction in half of 100 random splits of 1,000 into 50 and 950.
+    If only few values are large, a small class without large values has too small a variance: in simulations
+    Welch's p was below 0.05 after Bonferroni's correction in half of 100 random splits of 1,000 into 50 and
+    950.
     """
     mean0: F8
-    """Weighted mean in the reference class."""
+    """float64[features]: weighted mean in the reference class."""
     mean1: F8
-    """Weighted mean in the problem class."""
+    """float64[features]: weighted mean in the problem class."""
 
 
 def welch_tests(values: F8, problem: B1, weight: F8) -> WelchTests:
@@ -114,8 +114,10 @@ def _moments(values: F8, weight: F8) -> tuple[F8, F8, F8, F8]:
 
 
 def _both(mean: F8, spread: F8, size: F8, mass: F8) -> F8:
-    """Unbiased variance of both classes pooled, float64[features]; arrays are [classes, features]. mass: sums
-    of weights; size: effective sizes."""
+    """float64[features]: unbiased variance of the values of both classes together.
+
+    mean, spread (variance), size (effective sample size), mass (sum of weights): float64[classes,
+    features]."""
     with np.errstate(invalid="ignore", divide="ignore"):
         total = mass.sum(axis=0)
         centre = (mass * mean).sum(axis=0) / total

@@ -1,10 +1,10 @@
 """Baseline of each series: its seasonal course over the week, its level, its scatter, and its normal drift.
 
-Learned from quiet ticks only. A value is compared with the seasonal course (medians by hour of the week, or
-of the day while the lake is young) and with the level (median of the residuals). The residuals are modelled
-as a level that reverts to its usual value (AR(1)) observed through noise; a Kalman filter predicts each from
-the ones before it (`innovations`). An allowance covers the drift from day to day that the system shows by
-itself.
+Learned from ticks without an incident (quiet ticks) only. A value is compared with the seasonal course
+(medians by hour of the week, or of the day while the lake is young) and with the level (median of the
+residuals). The residuals are modelled as a level that reverts to its usual value (AR(1)) observed through
+noise; a Kalman filter predicts each residual from the earlier ones (`innovations`). An allowance covers the
+drift from day to day that the system shows by itself.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ from analyze.watch.settings import WatchSettings
 from schemas.arrays import B1, F8, I8
 
 MEDIAN_VARIANCE: Final = float(np.pi / 2)
-"""Variance of a median, relative to that of a mean of equally many values."""
+"""Variance of the median of normal values, as a multiple of the variance of their mean."""
 HOURS_A_DAY, HOURS_A_WEEK = 24, 168
 LEAST_BLOCKS: Final = 3
 """Minimum number of daily medians for an estimate of their spread; with fewer, hourly medians are used."""
 KNOWN: Final = 10
 """Weight of the assumed autocorrelation (`rho`), as a number of pairs of values."""
 MOST_POOLED: Final = 64
-"""Maximum number of ticks pooled to one value; rarer series are left to the daily comparison."""
+"""Maximum number of ticks pooled to one value; series that need more ticks are left to the daily comparison.
+"""
 BLOCK: Final = 256
-"""Maximum number of series fitted at once, to bound the memory for their past values."""
+"""Maximum number of series fitted at once, which bounds the memory for the arrays of past values."""
 RUN: Final = 2 * MOST_POOLED
-"""Number of ticks in one run of a sample: two values of the rarest series."""
+"""Number of successive ticks that a sample takes together: two values of the rarest series."""
 MEMORY: Final = 16
 """Number of past values from which the filter predicts the next value."""
 RECENT: Final = MEMORY * MOST_POOLED
@@ -59,13 +60,16 @@ _TINY: Final = 1e-9
 
 
 def usable(names: list[Name]) -> B1:
-    """[series] True for series with a baseline of their own (instances share one per component)."""
+    """[series] True for series that get a baseline each; False for operations' call counts, and for
+    instances, which share a baseline per component."""
     return np.array([name.kind != OPERATION and name.kind not in INSTANCES for name in names], dtype=np.bool_)
 
 
 def values(sums: F8, kinds: list[str], least: int) -> F8:
-    """[series, places] values from sums: mean of logs, share, or log of calls per call of the caller; NaN
-    with fewer than `least` / 2 events.
+    """Values computed from sums, float64[series, ticks or pools]: mean of logs, share, or log of calls per
+    call of the caller.
+
+    sums: float64[3, series, ticks or pools] den, num, sq. NaN where there are fewer than `least` / 2 events.
     """
     den, num, _ = sums
     enough = den >= least / 2
@@ -78,7 +82,11 @@ def values(sums: F8, kinds: list[str], least: int) -> F8:
 
 
 def errors(sums: F8, kinds: list[str]) -> F8:
-    """[series, places] sampling standard errors of the values; a place without events counts as one event."""
+    """Sampling standard error of each value, float64[series, ticks or pools]; with no events, as for one
+    event.
+
+    sums: float64[3, series, ticks or pools] den, num, sq.
+    """
     den, num, sq = sums
     den = np.maximum(den, 1.0)
     mean = num / den
@@ -91,7 +99,11 @@ def errors(sums: F8, kinds: list[str]) -> F8:
 
 
 def pooled(sums: F8, at: I8, k: int) -> tuple[I8, F8]:
-    """Add up sums over k consecutive ticks, aligned to the epoch: (pool numbers, [3, series, pools] sums)."""
+    """Add up sums over each k consecutive ticks (a pool), aligned to the epoch: (pool numbers, float64[3,
+    series, pools]).
+
+    at: numbers of the ticks, ascending.
+    """
     if k == 1:
         return at, sums
     pool = at // k
@@ -100,7 +112,11 @@ def pooled(sums: F8, at: I8, k: int) -> tuple[I8, F8]:
 
 
 def pool_of(per_tick: F8, least: int) -> F8:
-    """[series] smallest power of two of ticks that contain `least` events on average."""
+    """Number of ticks to pool for each series, a power of two: the smallest that contains `least` events on
+    average.
+
+    per_tick: float64[series] mean number of events per tick.
+    """
     found: F8 = np.exp2(np.ceil(np.log2(np.maximum(least / np.maximum(per_tick, _TINY), 1.0))))
     return found
 
@@ -112,10 +128,10 @@ def robust_sd(x: F8) -> F8:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Ticks to learn from: runs of `RUN` ticks, evenly spaced over the baseline's span.
+    """Ticks to learn a baseline from: runs of `RUN` successive ticks, evenly spaced over the baseline's span.
 
-    The spacing doubles until at most `most` ticks remain, so the sample of a longer span is a subset of that
-    of a shorter one, apart from the added time.
+    The spacing doubles until at most `most` ticks remain, so the sample of a longer span is a subset of the
+    sample of a shorter one, apart from the added time.
     """
 
     past: int
@@ -123,7 +139,8 @@ class Sample:
     most: int
 
     def takes(self, at: I8) -> B1:
-        """[ticks] True for ticks in this sample; ticks after `past` are judged as if by a later sample."""
+        """bool[ticks]: True for ticks in this sample, and for ticks after `past` that the same spacing would
+        select."""
         stride = 1 << max(-(-self.span // self.most) - 1, 0).bit_length()
         found: B1 = (at >= self.past - self.span) & (at // RUN % stride == 0)
         return found
@@ -131,41 +148,43 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """AR(1) parameters of the levels of several series, and the noise around them; arrays are [series]."""
+    """AR(1) model of several series: parameters of the level, and the noise around it; arrays are
+    [series]."""
 
     variance: F8
     share: F8
-    """Share of `variance` due to the level; the rest is noise."""
+    """Share of `variance` due to the level, in [0, 1]; the rest is noise."""
     phi: F8
     """Autocorrelation of the level between successive values."""
     sampled: F8
-    """Usual sampling variance of a value; part of the noise."""
+    """Usual sampling variance of a value; it is a part of the noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """Baselines of all series whose values pool k ticks; arrays are [series of this group]."""
+    """Baselines of all series that need the same number `k` of ticks per value; arrays are [series of this
+    group]."""
 
     k: int
     rows: I8
-    """Numbers of the series in the ring buffer."""
+    """Number of each series in the ring buffer."""
     kinds: list[str]
     middle: F8
     season: F8
-    """[series, hours of the season] seasonal deviation; no columns without a season."""
+    """[series, hours of the week or day] deviation by season from the median; no columns if the series has no
+    season."""
     sd: F8
     level: Level
     spread: F8
-    """Standard deviation of the innovations (prediction errors), in predicted standard deviations: about
-    1.
-    """
+    """Standard deviation of the innovations (prediction errors), in units of the predicted standard
+    deviation: about 1."""
     allow: F8
     n: I8
     """Number of past values of each series."""
     past: F8
     """[series, past values] standardized innovations (prediction errors), ascending, NaN last."""
     signature: F8
-    """[series, values] innovations that follow a lasting unit step of the level."""
+    """[series, values] innovations in successive values after the level has risen by 1 for good."""
     both: B1
     """[series] True for series that alarm on a decrease, too; the others alarm on an increase only."""
     since: I8
@@ -173,28 +192,29 @@ class Pooled:
     skipped); 0 for all other series.
     """
     many: F8
-    """[series] mean number of series that a row represents: more than 1 for a row that represents all
-    instances of a component."""
+    """[series] number of series that a row represents: 1, or the mean number of present instances for a row
+    that all instances of a component share."""
 
     @property
     def ways(self) -> float:
-        """Mean number of tests per tick over these series; a series that alarms in both directions counts
+        """Mean number of tests per tick in this group; a series that alarms in both directions counts
         twice."""
         return float(((1 + self.both) * self.many).sum()) / self.k
 
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """Baseline that the instances of a component share."""
+    """Baseline shared by the instances of one component, for one kind of series."""
 
     kind: str
     component: str
     pooled: Pooled
     """Baseline of a single series that represents any instance; its `rows` is empty."""
     own: Mapping[Name, float]
-    """Instance -> its lasting deviation from its siblings, for instances with enough values."""
+    """Instance -> lasting deviation from the siblings, for instances with enough values."""
     apart: float
-    """Standard deviation of the lasting deviations; assumed for instances that are not in `own`."""
+    """Standard deviation, over instances, of the lasting deviation from the siblings; assumed for instances
+    not in `own`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +223,8 @@ class Baseline:
 
     groups: tuple[Pooled, ...]
     cuts: F8
-    """[ring series] first coarse bin of own time that counts as slow; NaN if unknown."""
+    """float64[series in the ring buffer]: first coarse bin (half an octave) of own time that counts as slow;
+    NaN if unknown."""
     most_arrivals: float
     n_ticks: int
     instances: tuple[Typical, ...] = ()
@@ -216,13 +237,13 @@ class Baseline:
 
     @property
     def all_groups(self) -> tuple[Pooled, ...]:
-        """Pools of all series, plus one per group of instances (absent instances reuse their group's)."""
+        """Groups of all series, then one per component's instances, which stands also for absent
+        instances."""
         return (*self.groups, *(one.pooled for one in self.instances))
 
     def nearer_than(self, before: Baseline) -> float:
-        """Median ratio of the series' standard deviations, `before` divided by this baseline; 1 without
-        common series.
-        """
+        """Factor by which standard deviations shrank: median over series of the one in `before` divided by
+        the one here; 1 without common series."""
         was, now = (
             {
                 row: variance
@@ -238,9 +259,11 @@ class Baseline:
 def fit(
     ring: Ring, quiet: B1, sample: Sample, settings: WatchSettings, anew: Mapping[Name, int] | None = None
 ) -> Baseline:
-    """Learn a baseline from the quiet ticks in a sample, and recount the ring's slow calls with it.
+    """Learn a baseline from the quiet ticks in a sample; also recount the slow calls in `ring` by the new
+    limits.
 
-    quiet: [ticks] mask. anew: series -> first tick of its normal behaviour; earlier values are ignored.
+    quiet: bool[ticks], False in incidents. anew: series -> first tick of its normal behaviour; earlier values
+    are ignored.
     """
     history = np.flatnonzero(quiet & sample.takes(ring.at) & (ring.at < sample.past))
     usual = usable(ring.names)
@@ -307,9 +330,9 @@ def fit(
 def level_of(left: F8, pool: I8, sd: F8, error: F8, settings: WatchSettings) -> Level:
     """Estimate AR(1) levels from autocorrelations of the residuals.
 
-    Seen through white noise, an AR(1) level's autocorrelations fall by the factor `phi` a lag, from the
-    level's share of the variance. Both are shrunk towards an assumed autocorrelation where data are few;
-    where runs are too short for the longer lags, all variance is attributed to the level.
+    With white noise, the autocorrelation of an AR(1) level at lag n is `share` · `phi`^n. Both are shrunk
+    towards an assumed autocorrelation where data are few; where runs are too short for the longer lags, all
+    variance is attributed to the level.
     """
     z = np.clip(left / sd[:, None], -4, 4)
     lags = range(1, LAGS + 2)
@@ -362,7 +385,8 @@ def innovations(residual: F8, pool: I8, error: F8, level: Level, allowed_shift: 
 
 
 def signature_of(level: Level, n: int) -> F8:
-    """[series, n] innovations after a lasting unit step of the level, which the filter absorbs gradually."""
+    """[series, n] innovations in n successive values after the level has risen by 1 for good; they fall as
+    the filter learns the new level."""
     step = np.zeros((len(level.phi), MEMORY + n))
     step[:, MEMORY:] = 1.0
     exact, at = np.zeros_like(step), np.arange(MEMORY + n)
@@ -370,10 +394,10 @@ def signature_of(level: Level, n: int) -> F8:
 
 
 def spread_of(off: F8, kinds: list[str]) -> F8:
-    """[series] standard deviations of values with mean zero.
+    """Standard deviation of each series of values with mean zero, float64[series].
 
     By the median absolute deviation, which single outliers do not affect; for shares, which are bounded and
-    mostly at the median, by the root mean square.
+    mostly at the median, by the root mean square. off: float64[series, values].
     """
     n = np.maximum(np.isfinite(off).sum(axis=1), 1)
     plain = np.sqrt(np.nansum(off * off, axis=1) / n)
@@ -392,6 +416,8 @@ def _moves(x: F8) -> B1:
 def _slow_cuts(ring: Ring, history: I8, is_slow: B1, level: float) -> F8:
     """[series] first coarse bin that counts as slow: half an octave above quantile `level` of normal calls;
     NaN if unknown.
+
+    history: indices of the normal ticks; is_slow: bool[series], True for series of slow calls.
     """
     cuts = np.full(len(ring.names), np.nan)
     if not ring.slow or not len(history):
@@ -411,8 +437,9 @@ def _slow_cuts(ring: Ring, history: I8, is_slow: B1, level: float) -> F8:
 
 
 def count_slow(ring: Ring, cuts: F8, first: int = 0) -> None:
-    """Recount slow calls by `cuts` (first slow bin of each series), in the ring's windows from index `first`
-    on.
+    """Recount slow calls in the ring buffer.
+
+    cuts: first slow bin of each series; first: index of the first window, in `ring.slow`, to recount.
     """
     if not ring.slow[first:]:
         return
@@ -428,7 +455,8 @@ def count_slow(ring: Ring, cuts: F8, first: int = 0) -> None:
 
 
 def _hourly(ring: Ring, past: int, settings: WatchSettings) -> tuple[float, I8, F8]:
-    """Return (number of days covered, hours before tick `past`, sums den, num, sq as [3, series, hours])."""
+    """Hourly sums before tick `past`: (number of days covered, hours since the epoch, den, num, sq as [3,
+    series, hours])."""
     now = past * ring.tick_ns // HOUR_NS
     hours, sums = ring.hour_sums(now)
     used = hours >= now - settings.season_days * HOURS_A_DAY
@@ -437,9 +465,8 @@ def _hourly(ring: Ring, past: int, settings: WatchSettings) -> tuple[float, I8, 
 
 
 def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, settings: WatchSettings) -> F8:
-    """[series, hours of a week or a day] median deviation from the series' median; [series, 0] with too few
-    days.
-    """
+    """[series, hours of the week or day] median deviation from the series' median; no columns with too few
+    days."""
     if n_days < settings.season_periods:
         return np.zeros((len(kinds), 0))
     x = values(sums, kinds, settings.least_events)
@@ -454,10 +481,11 @@ def _season(hours: I8, sums: F8, kinds: list[str], n_days: float, settings: Watc
 
 
 def _course(x: F8, place: I8, period: int) -> F8:
-    """[series, places] median by position in a period (e.g. hour of the day), shrunk by the share of the
-    medians' variance that is chance.
+    """[series, hours of the day or week] median of `x` by hour, shrunk by the share of the medians' variance
+    that is chance.
 
-    With few days the medians are mostly chance, and subtracting them would add noise to every value.
+    With few days the medians are mostly chance, and subtracting them would add noise to every value. place:
+    position of each column of `x` in the period; period: its length, hours.
     """
     found = np.stack([row_medians(x[:, place == one]) for one in range(period)], axis=1)
     n = np.maximum(np.isfinite(x).sum(axis=1) / period, 1.0)
@@ -484,7 +512,8 @@ def season_at(season: F8, at_ns: I8) -> F8:
 
 
 def _own_spread(hours: I8, sums: F8, kinds: list[str], season: F8, least: int) -> F8:
-    """[series] spread of daily medians (with few days, of hourly ones): the system's normal drift.
+    """[series] standard deviation of daily medians (with few days, of hourly medians): the system's normal
+    drift.
 
     0 if there are too few medians, and for shares of slow calls, which are not stored by hour.
     """

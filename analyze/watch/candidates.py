@@ -1,5 +1,5 @@
-"""Candidates of the watch: series that alarm, confirmed or refuted by a comparison before they are
-reported."""
+"""Candidates of the watch: series whose evidence passed the threshold, to be confirmed or refuted by a
+comparison."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from schemas.watch_tables import ChangePoint, WatchRun
 
 @dataclass(slots=True)
 class Decided:
-    """Result of deciding one window."""
+    """Result of deciding one window: row for the tables, events of incidents, change points."""
 
     run: WatchRun | None
     """Row for `watch_runs`; None at the start of a watch and for a person's command."""
@@ -38,7 +38,7 @@ class Decided:
 
 
 KeepReport = Callable[[Outcome], str]
-"""Function that stores a report and returns its id, or an empty text if it stores none."""
+"""Function that stores a report and returns the report's id; empty text if it stores none."""
 
 
 class Candidates:
@@ -62,9 +62,8 @@ class Candidates:
         self._settings = settings
         self._keep = keep
         self.withheld = set[Name]()
-        """Series that passed the threshold in the last window, but whose change was too small for a
-        comparison.
-        """
+        """Series whose evidence passed the threshold in the last window, but whose change was too small for a
+        comparison."""
 
     def tick(
         self,
@@ -77,8 +76,8 @@ class Candidates:
     ) -> int:
         """Process one tick, and return the number of comparisons made.
 
-        column: of the tick in the ring buffer; said: tick -> evidence; again: the evidence belongs to an
-        earlier tick, but was complete only with this window.
+        column: index of the tick in the ring buffer; said: tick -> evidence of that tick; again: True for a
+        tick that was processed before, whose evidence was completed by this window.
         """
         ring, evidence, threshold = self._detector.ring, self._detector.evidence, self._detector.threshold
         at = int(ring.at[column])
@@ -115,16 +114,19 @@ class Candidates:
         return self._candidate(np.array(ordered), at, decided)
 
     def _settled(self, calm_from: int | None, stretch: int) -> int:
-        """First tick at which a change can begin that is not the end of an incident; 0 if the calm began
-        before the last gap.
+        """First tick at which a change can begin that is not the end of an incident.
+
+        calm_from: first calm tick of the incident; stretch: first tick after the last gap. 0 if the calm
+        began before the gap.
         """
         return 0 if calm_from is None or calm_from <= stretch else calm_from + self._settings.recovery_ticks
 
     def _candidate(self, hit: I8, at: int, decided: Decided) -> int:
-        """Compare the time since a candidate's onset; return the number of comparisons, 1.
+        """Compare the time since a candidate's onset with the time before; return the number of comparisons,
+        1.
 
-        hit: series that alarm, strongest first. A confirmed change becomes an incident; an undecided one is
-        compared again later.
+        hit: numbers of the series that alarm, strongest first. A confirmed change becomes an incident; an
+        undecided one is compared again later.
         """
         ring, evidence, threshold = self._detector.ring, self._detector.evidence, self._detector.threshold
         names = [ring.names[row] for row in hit.tolist()]
@@ -179,10 +181,11 @@ class Candidates:
         *,
         began_ns: tuple[int, int] | None = None,
     ) -> ChangePoint:
-        """Open or join an incident for a comparison's findings; return the change point with the incident's
+        """Open or join an incident for a comparison's findings; return `point` completed by the incident's
         id.
 
-        asked: onset of the series that triggered the comparison.
+        found: the comparison's result; asked: onset tick of the series that triggered the comparison;
+        began_ns: interval of the start of the change, if the comparison found it.
         """
         worse = worse_of(found)
         onset = point.onset_ns // self._detector.tick_ns
@@ -222,5 +225,5 @@ class Candidates:
         evidence.tried[over] = evidence.again[over] = 0
 
     def _reported(self) -> I8:
-        """Numbers, in the ring buffer, of the series that open incidents name."""
+        """Numbers, in the ring buffer, of the series of open incidents: they trigger no comparison."""
         return self._detector.rows(name for one in self._book.open for name in one.series)

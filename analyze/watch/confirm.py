@@ -1,4 +1,4 @@
-"""Second stage of the watch: compare the time of an alarm with the time before it."""
+"""Second stage of the watch: compare the time since an alarm with the time before it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ class Confirmation:
         """Length of the windows, ns."""
 
     def compared(self, onset: int, at: int) -> Decision:
-        """Compare [onset, now) with an equally long quiet stretch before it (at least half as long), using
-        earlier ticks as history.
+        """Compare the ticks since the onset with quiet ticks before it: equally many, but at most half of the
+        known ones and at least `reference_ticks`.
+
+        Earlier ticks are the history. onset: first tick of the change; at: tick of the alarm.
         """
         settings, detector = self._settings, self._detector
         ticks = detector.ring.at[detector.needed(at)]
@@ -72,7 +74,7 @@ class Confirmation:
         return [one for one in quiet if one[0] // self.window_ns // run % stride == 0]
 
     def _same_hours(self, onset: int) -> list[Range]:
-        """Quiet windows around the same time of day on preceding days."""
+        """Sealed windows without an incident around the same time of day on preceding days."""
         at, found = onset * self._detector.tick_ns, list[Range]()
         around = max(HOUR // 2, self.window_ns)
         for days in range(1, self._settings.season_days + 1):

@@ -25,7 +25,8 @@ Range = tuple[int, int]
 """Time range [start, end), ns since the epoch."""
 UNCHANGED, CHANGED, UNSURE = 0, 1, 3
 NOT_SURE = "not-sure-yet"
-"""Outcome: a change was found, but it is not significant at the stricter level for selected candidates."""
+"""Outcome: a change was found, but it is not significant at the stricter level that applies to changes
+selected by an alarm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Decision:
     code: int
     """Exit code of `flowdiff compare`: 0 nothing changed, 1 changed, 3 cannot tell."""
     outcome: str
-    """Outcome of the verdict in one word, e.g. `changed`."""
+    """Outcome of the verdict in one word: `changed`, `unchanged`, `cannot-tell`, …"""
     findings: tuple[Finding, ...] = ()
     report: Outcome | None = None
     mean_us: float = 0.0
@@ -116,7 +117,7 @@ class Comparer:
 
 
 def decision_of(outcome: Outcome) -> Decision:
-    """Make a Decision from an outcome, with the exit code of `flowdiff compare`."""
+    """Reduce an outcome of `flowdiff compare` to a Decision, with the command's exit code."""
     sections = (s.findings for s in outcome.report.sections if isinstance(s, FindingsSection))
     first = outcome.report.samples[0]
     return Decision(
@@ -129,8 +130,10 @@ def decision_of(outcome: Outcome) -> Decision:
 
 
 def chance_of(finding: Finding) -> float:
-    """Probability of a finding's strongest evidence under chance and normal drift: the smallest, over all
-    evidence, of the larger of q and the p-value against the history's noise.
+    """Probability of a finding's strongest evidence by chance and normal drift, in [0, 1].
+
+    For each evidence the larger of q and the p-value against the history's noise; of these values the
+    smallest.
     """
     return min(max(one.q, one.noise_p or 0.0) for one in finding.evidence)
 

@@ -1,8 +1,8 @@
-"""Deployments: repeated comparisons of a new version with the others in the same windows.
+"""Deployments: repeated comparisons of a new version with the other versions in the same windows.
 
-Looks are taken after 1, 2, 4, 8 and 16 windows, at half the level of a comparison, a quarter and so on, so
-that together they spend the level of one comparison. If the versions do not overlap in time, the windows
-since the deployment are compared with those before it.
+Comparisons (looks) are made after 1, 2, 4, 8 and 16 windows, at half the significance level, a quarter and so
+on, so that together they spend the level of one comparison. If the versions do not overlap in time, the
+windows since the deployment are compared with the windows before it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def versions_in(here: LakePeriod, key: str) -> frozenset[tuple[str, str]]:
 
 
 def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> Versions:
-    """Return the state after a window: a version that is new in its component, or comes back, starts a
-    rollout.
+    """Return the versions known after window `here`: a version that is new in its component, or comes back,
+    starts a rollout.
 
     gone_windows: number of windows with the component but without the version after which the version is
     gone; a version unseen for four weeks is gone, too. A component's first version starts no rollout.
@@ -93,17 +93,17 @@ def noticed(state: Versions, here: LakePeriod, key: str, gone_windows: int) -> V
 
 
 def is_due(rollout: Rollout) -> bool:
-    """True if the next look is due: after 1, 2, 4 … windows."""
+    """True if the next comparison of a deployment is due: after 1, 2, 4 … windows."""
     return rollout.windows >= 1 << rollout.looks
 
 
 def looked_at(
     rollout: Rollout, key: str, during: Sequence[Range], before: Sequence[Range], decide: Decide
 ) -> Decision:
-    """Take one look: compare the version with the others in the same windows, else with the time before.
+    """Compare a deployed version once with the other versions in the same windows, else with the time before.
 
-    A deployment marked by a person has no component: the windows after it are compared with those before.
-    Only findings at the level of this look remain in the decision.
+    A deployment marked by a person has no component: the windows after it are compared with those before. The
+    decision holds only findings significant at the level of this look.
     """
     if rollout.component:
         found = _of_versions(rollout, key, during, before, decide)

@@ -18,18 +18,19 @@ from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_DAY, NS_PER_MINUTE
 
 REFIT_SHARE: Final = 0.05
-"""Share of the baseline's span after which the baseline is learned again."""
+"""Share of the baseline's span, in [0, 1], after which the baseline is learned again."""
 STRETCH_NS: Final = 60 * 10**9
 """Longest gap without ticks, ns, over which sums of evidence continue; after a longer gap they restart at
 0."""
 USUAL_TICKS: Final = 60
-"""Number of recent ticks whose median number of requests is the usual one, to detect edges of a recording."""
+"""Number of recent ticks whose median number of requests counts as usual; used to detect the edges of a
+recording."""
 HOUR: Final = 60 * NS_PER_MINUTE
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Ticks and incidents from which a baseline was learned; the baseline is a function of them."""
+    """Input from which a baseline was learned, and which determines it: ticks and incidents."""
 
     past: int
     """End, exclusive, of the ticks that the baseline was learned from."""
@@ -62,16 +63,17 @@ class Detector:
         self.evidence = RunningEvidence()
         self.base: Baseline | None = None
         self.threshold = 0.0
-        """Log evidence at which a series alarms; 0 while the watch is learning."""
+        """Sum of log evidence at which a series alarms; 0 while the watch is learning."""
 
     @property
     def span(self) -> int:
-        """Number of ticks a baseline spans."""
+        """Number of ticks that a baseline spans."""
         return self.settings.baseline_ns // self.tick_ns
 
     @property
     def recent_ns(self) -> int:
-        """Time span, ns, before now of which all ticks are needed to continue deterministically."""
+        """Length of the time before now, ns, of which all ticks (not only a sample) are needed to continue
+        deterministically."""
         return min(RECENT, self.span) * self.tick_ns + 2 * HOUR
 
     @property
@@ -89,11 +91,15 @@ class Detector:
         return self.base is None or not self.base.groups
 
     def sample(self, past: int, first: int) -> Sample:
-        """Sample of the ticks before `past`, to learn from; first: earliest known tick."""
+        """Ticks before tick `past` from which a baseline would be learned at `past`.
+
+        first: earliest known tick.
+        """
         return Sample(past, max(min(self.span, past - first), 1), self.settings.baseline_ticks)
 
     def sampled(self, now: int, first: int) -> Sample:
-        """Sample of older ticks that are needed at tick `now`; first: earliest known tick."""
+        """Ticks from which the current baseline was learned; without a baseline, the ticks to learn from at
+        tick `now`. first: earliest known tick."""
         if self.fitted is not None:
             return Sample(self.fitted.past, self.fitted.span, self.settings.baseline_ticks)
         return self.sample(now, first)
@@ -118,7 +124,8 @@ class Detector:
         return np.arange(old, len(self.ring.at))
 
     def _without_edges(self, window: WindowTicks) -> F8:
-        """[ticks] number of requests; 0 for ticks beside a gap that have few requests."""
+        """[ticks] number of requests of each tick of a window; 0 for ticks beside a gap with few requests
+        (edges of a recording)."""
         requests, first = window.requests, window.start_ns // self.tick_ns
         usual = np.median(np.concatenate([self.ring.requests[-USUAL_TICKS:], requests[requests > 0]]))
         before = len(self.ring.at) > 0 and int(self.ring.at[-1]) == first - 1
@@ -127,10 +134,10 @@ class Detector:
         return np.where(edge & (requests < usual * self.settings.edge_share), 0.0, requests)
 
     def fit_if_due(self, past: int, tracked: Sequence[Tracked]) -> float:
-        """Learn the baseline again if it is due. Returns the factor by which standardized deviations grew; 1
-        if it was not due.
+        """Learn the baseline again if it is due.
 
-        tracked: incidents, whose ticks are left out.
+        Returns the factor by which standardized deviations grew; 1 if it was not due. past: end of the ticks
+        to learn from; tracked: incidents, whose ticks are left out.
         """
         fitted = self.fitted
         if self.base is not None and fitted is not None:
@@ -159,7 +166,7 @@ class Detector:
         return nearer
 
     def evidence_in(self, window: WindowTicks) -> Mapping[int, Sequence[TickEvidence]]:
-        """Tick -> evidence of all series at that tick, for a window that was added before."""
+        """Tick -> evidence of all series at that tick, for a window that is already in the ring buffer."""
         base = self.base
         if base is None or not base.groups:
             return {}
@@ -168,18 +175,19 @@ class Detector:
         return evidence_of(self.ring, first, first + window.n_ticks, groups, self.threshold, self.settings)
 
     def begin_anew(self, ended: Tracked) -> None:
-        """Treat the values since the onset of an accepted incident as normal behaviour."""
+        """Count the values since the onset of incident `ended`, which was accepted, as normal behaviour."""
         self.anew |= dict.fromkeys(ended.series, ended.onset)
 
     def forget(self, window: WindowTicks) -> None:
-        """Drop ticks, hours and `anew` entries that no window after this one needs."""
+        """Drop ticks, hours and `anew` entries that no window after `window` needs."""
         now = window.start_ns // self.tick_ns
         oldest = now + window.n_ticks - 2 * self.span
         self.anew = {name: at for name, at in self.anew.items() if at >= oldest}
         self.ring.keep(self.needed(now), (window.start_ns - self.history_ns) // HOUR)
 
     def needed(self, now: int) -> B1:
-        """[ticks of the ring] True if recent at tick `now`, or in the sample to learn from."""
+        """bool[ticks in the ring buffer]: True for ticks needed at tick `now`: recent, or in the sample to
+        learn from."""
         at = self.ring.at
         sampled = self.sampled(now, self.first()).takes(at)
         needed: B1 = sampled | (at >= now - self.recent_ns // self.tick_ns)
@@ -190,13 +198,14 @@ class Detector:
         return int(self.ring.hour[0]) * HOUR // self.tick_ns
 
     def stretch(self, column: int) -> int:
-        """First tick after the last gap over STRETCH_NS that ends at or before ring column `column`."""
+        """First tick after the last gap longer than STRETCH_NS among the ticks up to index `column` of the
+        ring buffer."""
         at = self.ring.at[: column + 1]
         gaps = np.flatnonzero((np.diff(at) - 1) * self.tick_ns > STRETCH_NS)
         return int(at[gaps[-1] + 1]) if len(gaps) else int(at[0])
 
     def rows(self, names: Iterable[Name]) -> I8:
-        """Row indices of the known series among `names`."""
+        """Numbers, in the ring buffer, of the series called `names`, ascending; unknown names are skipped."""
         codes = self.ring.codes
         return np.array(sorted({codes[name] for name in names if name in codes}), dtype=np.int64)
 

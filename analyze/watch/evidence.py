@@ -34,7 +34,7 @@ from schemas.config import Config
 _LEAST_P: Final = 1e-12
 _LEAST_SPREAD: Final = 1e-9
 _STATES: Final = 60
-"""Number of grid cells between 0 and the threshold; run lengths are then accurate to 1/20."""
+"""Number of grid cells between 0 and the threshold in `run_length`; run lengths are then accurate to 1/20."""
 _LEAST_THRESHOLD, _MOST_THRESHOLD = 1.0, 40.0
 _ROUNDED: Final = 1e-9
 UP, DOWN = 0, 1
@@ -68,13 +68,15 @@ def run_length(threshold: float, cap: float, kappa: float) -> float:
 
 
 def log_threshold(base: Baseline, tick_ns: int, settings: WatchSettings) -> float:
-    """Threshold of the sums, a natural logarithm like them, that they pass in normal times as often as the
-    budget allows candidates; `_LEAST_THRESHOLD` to `_MOST_THRESHOLD`.
+    """Threshold of the sums of log e-values, passed in normal times as often as the budget allows candidates.
+
+    A natural logarithm, from `_LEAST_THRESHOLD` to `_MOST_THRESHOLD`.
     """
     allowed = settings.candidates * tick_ns / settings.ns_a_false_alarm
 
     def excess(threshold: float) -> float:
-        """Log of the rate per tick of passing a threshold, relative to the allowed rate."""
+        """Log of the rate per tick of passing `threshold`, divided by the allowed rate; its zero is the
+        threshold sought."""
         caps = {group.k: cap_of(threshold, group.k, settings) for group in base.all_groups}
         runs = {cap: run_length(threshold, cap, settings.kappa) for cap in set(caps.values())}
         passes = sum(group.ways / runs[caps[group.k]] for group in base.all_groups)
@@ -108,9 +110,8 @@ def size_of(white: F8, pool: I8, signature: F8, limit: float) -> F8:
 
 
 def large_step(group: Pooled, settings: WatchSettings) -> F8:
-    """[series] size (see `size_of`) of a step of `always_compared` standard deviations in a series without
-    noise.
-    """
+    """[series] size, as by `size_of`, of a step of `always_compared` standard deviations in a series without
+    noise: the unit of sizes."""
     step = settings.always_compared * np.sqrt(group.level.variance)[:, None] * group.signature
     white = step / np.maximum(group.spread, _LEAST_SPREAD)[:, None]
     sizes = size_of(white, np.arange(white.shape[1]), group.signature, settings.size_limit)
@@ -119,9 +120,8 @@ def large_step(group: Pooled, settings: WatchSettings) -> F8:
 
 
 def cap_of(threshold: float, k: int, settings: WatchSettings) -> float:
-    """Upper bound of the evidence of one value that is pooled from k ticks: the share k / `cap_ticks` of the
-    threshold, at most the threshold.
-    """
+    """Maximum evidence (log e-value) of one value pooled from k ticks: the share k / `cap_ticks` of the
+    threshold, but not above the threshold."""
     return min(k / settings.cap_ticks, 1.0) * threshold
 
 
@@ -130,8 +130,8 @@ def tail_p(value: F8, spread: F8, group: Pooled, settings: WatchSettings, way: i
 
     By rank among the past innovations if there are enough, else by Student's t. For failures the smaller of
     both: they are rare, and by Student's t one failure in a few calls is never unusual, however seldom any
-    failed before. value: innovations beyond the allowance, signed so that `way` is positive; mine: [series of
-    the group] mask of the selected series.
+    failed before. value: [selected, ticks] innovations beyond the allowance, positive in direction `way` (UP
+    or DOWN); mine: bool[series of the group] selected series.
     """
     df = np.minimum(group.n[mine] - 1, settings.tail_df)[:, None]
     p: F8 = special.stdtr(df, -value / spread)
@@ -149,7 +149,7 @@ def n_below(past: F8, n: I8, v: F8, *, or_same: bool = False) -> I8:
     """[rows, ticks] number of values less than `v` among the first `n` values of each row of `past`,
     ascending.
 
-    or_same: count values equal to `v`, too. O(log values) a row and tick.
+    or_same: count values equal to `v`, too. O(log values) per row and tick.
     """
     rows = np.arange(len(past))[:, None]
     low, high = np.zeros(v.shape, dtype=np.int64), np.broadcast_to(n, v.shape).copy()
@@ -167,7 +167,7 @@ class TickEvidence:
 
     rows: I8
     start: int
-    """First tick of the pool of ticks that each value covers."""
+    """First tick of the pool of ticks that the values cover."""
     gain: F8
     """[directions, series] log e-values: evidence for a change, up or down."""
     size: F8
@@ -181,11 +181,10 @@ class TickEvidence:
 def evidence_of(
     ring: Ring, first: int, past: int, groups: Sequence[Pooled], threshold: float, settings: WatchSettings
 ) -> dict[int, list[TickEvidence]]:
-    """Evidence of the values whose pool of ticks ends in [first, past), by the pool's last tick with
-    requests.
+    """Evidence of all values whose pool of ticks ends in [first, past): tick -> evidence.
 
-    The last tick with requests may lie before `first`. past: end of the ticks, exclusive; groups: baselines,
-    one for each pool length.
+    The tick is the last one of the pool with requests; it may lie before `first`. past: end of the ticks,
+    exclusive; groups: baselines, one for each pool length.
     """
     found: dict[int, list[TickEvidence]] = {}
     at = ring.at[max(int(np.searchsorted(ring.at, first)) - 1, 0) :]
@@ -237,8 +236,10 @@ def _weighed(
     cap: float,
     settings: WatchSettings,
 ) -> tuple[F8, F8]:
-    """Return (evidence, size of a change that lasts to the value), both [directions, series, ticks], of the
-    values at `place`.
+    """(Evidence; size of a change that lasts to the value) of the values at `place`, float64[directions,
+    series, ticks] each.
+
+    cap: maximum evidence of one value.
     """
     white, unit, allow = innovations(left, pool, error, group.level, group.allow)
     spread = np.maximum(group.spread[:, None], error / unit) * np.sqrt(1 + 1 / group.n)[:, None]
@@ -277,7 +278,8 @@ _REMEMBERED: Final = ("sums", "starts", "sizes", "lasting", "tried", "again", "h
 
 @dataclass(slots=True)
 class RunningEvidence:
-    """Running sums of evidence of all series: arrays [directions, series] (0: up, 1: down) or [series]."""
+    """Running sums of evidence of all series; arrays are [directions, series] (direction 0: up, 1: down) or
+    [series]."""
 
     sums: F8 = field(default_factory=lambda: np.zeros((2, 0)))
     starts: I8 = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
@@ -289,7 +291,7 @@ class RunningEvidence:
     tried: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """[series] number of comparisons of the candidate that could not decide."""
     again: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """[series] tick from which the candidate may be compared again."""
+    """[series] tick from which the candidate may be compared once more; 0 if it never was undecided."""
     held: F8 = field(default_factory=lambda: np.zeros((2, 0)))
     """[directions, series] lower bounds of the sums: a change that a comparison found below the required
     level remains a candidate after the filter has absorbed the new level.
@@ -312,29 +314,29 @@ class RunningEvidence:
 
     @property
     def since(self) -> I8:
-        """[series] tick in which the larger of the two directions' sums last restarted."""
+        """[series] tick in which the sum `most` (the larger of both directions) last restarted."""
         found: I8 = np.where(self.sums[UP] >= self.sums[DOWN], self.starts[UP], self.starts[DOWN])
         return found
 
     @property
     def size(self) -> F8:
-        """[series] size of the change since the larger of the two directions' sums restarted."""
+        """[series] size of the change since the sum `most` (the larger of both directions) restarted."""
         found: F8 = np.where(self.sums[UP] >= self.sums[DOWN], self.sizes[UP], self.sizes[DOWN])
         return found
 
     def has_grown(self, values: int) -> B1:
-        """[series] True where `size` grew within the last `values` values."""
+        """bool[series]: True where `size` grew within the last `values` values."""
         lasting = np.where(self.sums[UP] >= self.sums[DOWN], self.lasting[UP], self.lasting[DOWN])
         found: B1 = lasting < values
         return found
 
     def reached(self, least: float) -> B1:
-        """[series] True where a sum is at least `least`, up to rounding."""
+        """bool[series]: True where a sum is at least `least`, up to rounding."""
         found: B1 = self.most >= least - _ROUNDED
         return found
 
     def rising(self, since: int, least: float) -> I8:
-        """Indices of series whose sum restarted at tick `since` or later and is at least `least`."""
+        """Numbers of series whose larger sum restarted at tick `since` or later and is at least `least`."""
         found: I8 = np.flatnonzero(self.reached(least) & (self.since >= since))
         return found
 
@@ -347,26 +349,27 @@ class RunningEvidence:
         """Adapt the sums to a new threshold and a new baseline.
 
         A tick's evidence is capped at a fraction of the threshold, so a sum keeps its ratio to the threshold.
-        ratio: new threshold over old; nearer: old large step over new.
+        ratio: new threshold over old; nearer: old standard deviations over new ones.
         """
         self.sums *= ratio
         self.held *= ratio
         self.sizes *= nearer
 
     def reset(self, at: int, which: I8 | slice = slice(None)) -> None:
-        """Set sums to 0, so that they restart after tick `at`. which: series; default all."""
+        """Set sums to 0, so that they restart after tick `at`. which: indices of the series; default all."""
         self.sums[:, which] = self.held[:, which] = 0
         self.starts[:, which] = at + 1
 
     def hold(self, rows: I8, confirmed: bool) -> None:
-        """Set the lower bound of each row's larger sum to its current value if `confirmed`, else remove the
-        bounds."""
+        """Set a lower bound for the larger sum of each series in `rows`: the sum's present value; if not
+        `confirmed`, remove the bounds."""
         self.held[:, rows] = (
             np.where(self.sums[:, rows] >= self.most[rows], self.sums[:, rows], 0.0) * confirmed
         )
 
     def drop(self, at: int, rows: I8) -> None:
-        """Set sums to 0, so that they restart after tick `at`, and reset the series' comparison counts."""
+        """End the candidates `rows`: set their sums to 0, to restart after tick `at`, and reset their counts
+        of comparisons."""
         self.reset(at, rows)
         self.tried[rows] = self.again[rows] = 0
 
@@ -386,7 +389,10 @@ class RunningEvidence:
             self.z[one.rows] = one.z
 
     def kept(self, names: list[Name]) -> list[Kept]:
-        """Sums of all series with a sum above 0, to be saved in a commit. names: of the series, by number."""
+        """Evidence of all series with a sum above 0, to be saved in a commit.
+
+        names: name of each series, by number.
+        """
         rows = np.array(sorted(np.flatnonzero((self.sums > 0).any(axis=0)), key=names.__getitem__), np.int64)
         columns = [getattr(self, name)[..., rows].T.tolist() for name in _REMEMBERED]
         return [

@@ -1,4 +1,5 @@
-"""Life cycle of incidents: a finding opens one, later findings at the same place join it, calm ends it.
+"""Life cycle of incidents: a finding opens one, later findings at the same place join it, a run of calm ticks
+ends it.
 
 An incident is identified by place and kind, never by a number. The place is the callee if the finding names a
 call, else the component that does the work.
@@ -32,9 +33,8 @@ from schemas.report.findings import ERROR_KINDS, TIME_KINDS, ChangeKind, Finding
 from schemas.windows import NS_PER_DAY, NS_PER_SECOND
 
 RECENT_NS: Final = 28 * NS_PER_DAY
-"""Time span, ns, in which incidents count as recent, and in which the daily comparison heeds accepted
-ones.
-"""
+"""Length of time, ns, for which an incident counts as recent; the daily and weekly comparisons ignore
+repetitions of incidents accepted within it."""
 _EVIDENCE_KEPT: Final = 5
 
 
@@ -78,13 +78,13 @@ def places_of(finding: Finding) -> tuple[str, ...]:
 
 
 def worse_of(decision: Decision) -> list[Finding]:
-    """Findings that are regressions, the most important first."""
+    """Regressions among a decision's findings, the most important first."""
     return [finding for finding in decision.findings if not finding.is_better]
 
 
 def split_by_onset(worse: Sequence[Finding], by_ns: int) -> tuple[list[Finding], list[Finding]]:
-    """(findings whose onset interval reaches back to `by_ns`, or overlaps the interval of such a finding; all
-    others).
+    """Split findings into two lists: (those whose onset interval begins by `by_ns`, or overlaps the interval
+    of such a finding; all others).
 
     Findings without an onset belong to the first list. If no finding reaches back, all belong to the first
     list.
@@ -103,10 +103,10 @@ def split_by_onset(worse: Sequence[Finding], by_ns: int) -> tuple[list[Finding],
 def quiet_ticks(
     at: I8, tracked: Iterable[Tracked], *, length: I8 | int = 1, small: Collection[LaneName] = ()
 ) -> B1:
-    """[len(at)] True where none of the `length` ticks from `at` on lies in an incident.
+    """bool[len(at)]: True where none of the `length` ticks from tick `at` on lies in an incident.
 
     Incidents without a series of the fast lane are small enough to count as normal, except those of the lanes
-    in `small`. Accepted incidents are the new normal.
+    in `small`. Accepted incidents count as normal, too.
     """
     quiet = np.ones(len(at), dtype=np.bool_)
     for one in tracked:
@@ -133,7 +133,8 @@ class Book:
         return [one for one in self.tracked if one.goes_on]
 
     def quiet(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
-        """Ranges in `ranges` that overlap no incident of the fast lane, nor of the lanes in `small`."""
+        """Ranges of time, out of `ranges`, that overlap no incident of the fast lane nor of the lanes in
+        `small`."""
         start, end = np.array(ranges, dtype=np.int64).reshape(-1, 2).T // self._tick_ns
         length = np.maximum(end - start, 1)
         are_quiet = quiet_ticks(start, self.tracked, length=length, small=small).tolist()
@@ -156,9 +157,10 @@ class Book:
         """Join findings to the open or recently resolved incident at their place; without one, open an
         incident.
 
-        Returns None if nothing got worse. hit: series that alarmed, strongest first. with_it: series that
-        rose since the onset. began_ns: interval of the start, if not around the onset; asked: onset of the
-        series that triggered the comparison, from which the id is derived.
+        Returns None if nothing got worse. onset, at: ticks of the onset and of the detection. hit: series
+        that alarmed, strongest first. with_it: series that rose since the onset. began_ns: interval of the
+        start, if not around the onset; asked: onset of the series that triggered the comparison, from which
+        the id is derived.
         """
         worse = [finding for finding in worse_of(decision) if not self._is_accepted(finding, onset, lane)]
         if not worse:
@@ -326,7 +328,7 @@ class Book:
 
 
 def _facts(decision: Decision, first: Finding, report: str, settings: WatchSettings) -> dict[str, object]:
-    """Field -> value, for the fields of an incident that are derived from its finding `first`."""
+    """Values of the fields of an incident that derive from its finding `first`: field -> value."""
     by_sample = {
         sample: tuple(example.request_id for example in first.examples if example.sample == sample)
         for sample in ("reference", "problem")

@@ -1,9 +1,9 @@
 """Behaviour of single instances of a component relative to their siblings in the same ticks.
 
-A component on several hosts hides a single one that gets slower or fails. A *visit* is a call that a
-component gets from another one, with all its own work until it answers. An instance's value is the mean log
-duration of its visits minus its siblings' at the same call sites, and the difference in failing visits.
-Common causes, such as the time of day or a slow store, cancel out.
+A single host that gets slower or fails changes the values of a component on several hosts too little. A
+*visit* is a call of a component by another one, with all work of the called component until it answers. An
+instance's value is the mean log duration of its visits minus its siblings' at the same call sites, and the
+difference in failing visits. Common causes, such as the time of day or a slow store, cancel out.
 """
 
 from __future__ import annotations
@@ -22,27 +22,24 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8
 
 _REST, _UNKNOWN = 0, -1
-"""Codes used instead of an instance number: _REST for a host that only serves as a sibling, _UNKNOWN for a
-call whose host is unknown.
-"""
+"""Codes used in place of an instance number: _REST for a host that is not watched but is a sibling, _UNKNOWN
+for a call whose host is unknown."""
 _TINY: Final = 1e-9
 
 
 class InstanceSums(NamedTuple):
-    """Sums per instance and tick, relative to the siblings; arrays are [rows], `instance` indexes
-    `instances`.
-    """
+    """Sums per instance and tick, relative to the siblings; arrays are [rows], one row per (instance, tick);
+    `instance` indexes `instances`."""
 
     instances: tuple[tuple[str, str], ...]
     """(Component, host) of each watched instance."""
     instance: I8
     tick: I8
     den: F8
-    """Effective number of visits: that many visits, compared with an exactly known mean, would be equally
-    informative.
-    """
+    """Effective number of visits: the number whose mean, compared with an exactly known one, would be equally
+    precise."""
     slower: F8
-    """Sum over the visits of log duration minus the siblings' mean."""
+    """Sum over the visits of log duration minus the mean log duration of the siblings."""
     sq: F8
     """Sum of squared log durations relative to the siblings: sq / den - (slower / den)² is the variance of
     one visit.
@@ -50,16 +47,15 @@ class InstanceSums(NamedTuple):
     failing: F8
     """Number of failing visits minus the number expected from the siblings."""
     folded: int
-    """Number of instances that are not watched but serve as siblings, because their component has too
-    many.
-    """
+    """Number of instances without sums of their own, because their component has too many; they serve as
+    siblings only."""
 
 
 def instances_of(population: Population, profiled: Profiled, most: int) -> InstanceSums | None:
     """Sums of instances by tick (the profile's time slots); None if no component has several instances.
 
-    most: maximum number of instances watched per component (the instances with the most visits). O(requests ·
-    calls of the watched components).
+    most: maximum number of instances per component that are watched, the ones with the most visits.
+    O(requests · calls of the watched components).
     """
     names = profiled.profile.names
     component_of = [names.operations[site.operation].component for site in names.sites]
@@ -105,7 +101,8 @@ class _Several(NamedTuple):
 
     number: int
     of_host: I8
-    """[hosts + 1] host -> instance number, from 1; `_REST` for unwatched hosts; `_UNKNOWN` as last entry."""
+    """[hosts + 1] host -> instance number, from 1; `_REST` for hosts that are not watched; `_UNKNOWN` as last
+    entry."""
 
 
 class _Visits(NamedTuple):
@@ -116,9 +113,8 @@ class _Visits(NamedTuple):
     tick: I8
     instance: I8
     weight: F8
-    """[rows] 1 / (calls by which a request enters the component at this site): a request counts once per
-    site.
-    """
+    """[rows] 1 / (number of visits of the component in the request at this call site): a request counts once
+    per site."""
     log: F8
     failing: F8
 
@@ -178,11 +174,10 @@ def _visits(
 
 
 def _beside_siblings(instances: tuple[tuple[str, str], ...], visits: _Visits, folded: int) -> InstanceSums:
-    """Sums of each instance's visits relative to the visits of its siblings at the same call site in the same
-    tick.
+    """Sums of each instance's visits relative to its siblings' visits at the same call site in the same tick.
 
-    If n of N visits are an instance's, its mean differs from the others' mean by N / (N - n) times its
-    difference from the overall mean, with the precision of n (N - n) / N visits compared with an exactly
+    If n of N visits are one instance's, the difference of its mean from its siblings' mean is N / (N - n)
+    times the difference from the overall mean, and as precise as that of n (N - n) / N visits from an exactly
     known mean.
     """
     code, first = numbered((visits.site, visits.tick, visits.instance))

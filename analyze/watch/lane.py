@@ -25,9 +25,8 @@ from stitch.lake.store import Store
 from stitch.lake.watch_files import COMMITS, HEAD, Rows, head, put_body, put_rows, read_rows_of
 
 RUNS_A_FILE: Final = 96
-"""Number of decided windows whose rows are written as one file, as small files are costly; until then the
-rows wait in commits.
-"""
+"""Number of decided windows whose rows are written to a table as one file, since small files are costly;
+earlier the rows wait in commits."""
 
 
 class WatchCommit(Config):
@@ -48,7 +47,10 @@ class WatchCommit(Config):
     runs_out: bool = False
 
     def followed_by(self, decided: Decided, **changed: object) -> WatchCommit:
-        """Next commit, with a decision and the rows that wait for a file; changed: field -> new value."""
+        """Commit that follows this one: with a decision, and the rows that wait for a file.
+
+        changed: field -> new value.
+        """
         runs = () if self.runs_out else self.runs
         if decided.run is not None:
             runs = (*runs, decided.run)
@@ -80,18 +82,21 @@ def last_commit(store: Store) -> WatchCommit | None:
 
 
 def put_commit(store: Store, commit: WatchCommit) -> None:
-    """Store a commit under its number, then add its rows to the tables. Raises TakenError, LakeError,
-    OSError."""
+    """Store a commit under its number, then write the files of its rows into the tables.
+
+    Raises TakenError, LakeError, OSError.
+    """
     put_body(store, commit.seq, commit.model_dump_json().encode(), rows_of(commit))
 
 
 def publish(store: Store, commit: WatchCommit) -> None:
-    """Add the rows of the lake's last commit to the tables, unless they are there already."""
+    """Write the files of the rows of `commit`, the lake's last commit, into the tables, unless they exist
+    already."""
     put_rows(store, commit.seq, rows_of(commit))
 
 
 def rows_of(commit: WatchCommit) -> Rows:
-    """Rows that a commit adds to the tables, by table."""
+    """Rows that a commit adds to the tables: table -> rows."""
     return {
         "incident_events": [event_row(event) for event in commit.events],
         "change_points": [point.model_dump() for point in commit.change_points],

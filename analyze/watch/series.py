@@ -1,10 +1,10 @@
-"""Series of numbers by tick, made from a window's statistics when it seals, and stored beside them.
+"""Series of numbers by tick, made from a window's statistics when it seals, and stored beside these
+statistics.
 
 A tick is a time slot of a window, or the window. A series has one value per tick, stored as its parts: number
-of events `den`, and sums `num` and `sq` over the events. So ticks can be pooled by addition, as rare series
-need, and detecting alarms repeats no work that can be stored. Slow calls (slower than nearly all normal ones)
-are counted once a baseline defines them: until then the distribution of own times is stored, in bins of half
-an octave.
+of events `den`, and sums `num` and `sq` over the events. So ticks can be pooled by adding their sums, as rare
+series need. Slow calls (slower than nearly all normal ones) are counted once a baseline defines them: until
+then the distribution of own times is stored, in bins of half an octave.
 """
 
 from __future__ import annotations
@@ -55,16 +55,20 @@ TIME, SLOW, FAIL, CALLS, PATTERN, MEAN, FAILURES, INSTANCE, INSTANCE_FAIL = (
     "instance fail",
 )
 OPERATION = "operation"
-"""Kind of the series that count the calls of an operation, as a denominator for others.
+"""Kind of the series that count the calls of an operation, the denominator of other series.
 
-All kinds: for call sites log own time, share of slow calls, share of failing ones, calls per call of the
+All kinds: for call sites log own time, share of slow calls, share of failing calls, calls per call of the
 caller, share of a call pattern; for root types log response time, share of failed requests; for instances of
-a component with several log own time and share of failing visits, both relative to the siblings'."""
+a component with several instances log own time and share of failing visits, both relative to the siblings.
+"""
 LOGS: Final = frozenset({TIME, MEAN, INSTANCE})
 SHARES: Final = frozenset({SLOW, FAIL, PATTERN, FAILURES, INSTANCE_FAIL})
 FAILING: Final = frozenset({FAIL, FAILURES})
-"""Kinds that count failures. Not INSTANCE_FAIL: relative to the siblings' it is negative as often as
-positive, so the errors of both sides matter."""
+"""Kinds of series that count failures.
+
+INSTANCE_FAIL is missing: its values are relative to the siblings, so they are negative as often as positive,
+and both tails matter.
+"""
 INSTANCES: Final = frozenset({INSTANCE, INSTANCE_FAIL})
 FLOORS: Final = {
     TIME: 0.1,
@@ -96,7 +100,7 @@ class Name(NamedTuple):
     kind: str
     component: str
     operation: str
-    """Operation, followed by ` -> callee` for a call; empty for a root type."""
+    """Operation; `operation -> callee` for a call; empty for a root type."""
     of: str
     """Subject of the series: call site with its caller, call pattern, root type, or instance (`component on
     host`).
@@ -115,22 +119,24 @@ class Name(NamedTuple):
 
 
 _FREE: Final = Name(OPERATION, "", "", "")
-"""Placeholder for the name of a series whose number is free."""
+"""Placeholder for the name of a series number that is free."""
 Rows = npt.NDArray[np.void]
 """Array with dtype ROW: values of series by tick."""
 ROW: Final = np.dtype(
     [("series", np.int64), ("tick", np.int64), ("bin", np.int64)]
     + [(name, np.float64) for name in ("den", "num", "sq")]
 )
-"""Dtype of the value of one series in one tick. `bin` ≥ 0: number of requests (`num`) whose own time lies in
-that coarse bin; `bin` -1: the sums.
+"""Dtype of one row: the sums of one series in one tick (`bin` -1), or one bin of its distribution of own
+times.
+
+With `bin` >= 0, `num` is the number of requests whose own time lies in that coarse bin.
 """
 
 
 def rows_of(
     series: I8, tick: I8, den: F8 | float, num: F8, sq: F8 | float = 0.0, bin_: I8 | int = -1
 ) -> Rows:
-    """Assemble columns to an array of ROW."""
+    """Assemble an array of dtype ROW from columns."""
     rows = np.empty(len(series), dtype=ROW)
     rows["series"], rows["tick"], rows["bin"] = series, tick, bin_
     rows["den"], rows["num"], rows["sq"] = den, num, sq
@@ -139,7 +145,7 @@ def rows_of(
 
 @dataclass(frozen=True, slots=True)
 class WindowTicks:
-    """Series of one window: their names, and their sums by tick."""
+    """Values of all series in one window: names of the series, and sums by tick."""
 
     start_ns: int
     tick_ns: int
@@ -147,7 +153,7 @@ class WindowTicks:
     names: tuple[Name, ...]
     rows: Rows
     requests: F8
-    """[ticks] number of requests in each tick."""
+    """[ticks] number of requests in each tick of the window."""
     folded: int = 0
     """Number of instances that have no series because their component has too many."""
 
@@ -156,7 +162,8 @@ MaybeTicks = TypeVar("MaybeTicks", WindowTicks, WindowTicks | None)
 
 
 def tick_length(window_ns: int, slot_ns: int) -> int:
-    """Tick length in ns: the time slot if it divides the window into several, else the window."""
+    """Length of a tick, ns: the time slot if it divides the window into several parts, else the whole
+    window."""
     return slot_ns if 0 < slot_ns < window_ns and window_ns % slot_ns == 0 else window_ns
 
 
@@ -180,7 +187,8 @@ class Cut:
 
 
 def window_ticks(here: LakePeriod, cut: Cut) -> WindowTicks | None:
-    """Series of a whole window by tick, read if stored, else computed and stored; None without requests."""
+    """Series of a whole window by tick, read from the lake if stored, else computed and stored; None without
+    requests."""
     (window,) = here.windows
     tick_ns = cut.tick_ns(window.length_ns)
     key = StatsKey(window, key_of(here, cut.refine).source, cut.settings(window.length_ns), "ticks")
@@ -195,7 +203,8 @@ def window_ticks(here: LakePeriod, cut: Cut) -> WindowTicks | None:
 
 
 def day_hours(day: LakePeriod, windows: Iterable[LakePeriod], cut: Cut) -> WindowTicks:
-    """Series of all windows of a day with hourly ticks, read if stored, else computed and stored."""
+    """Series of all windows of a day with hourly ticks, read from the lake if stored, else computed and
+    stored."""
     files = [*(("flows", path) for path in day.flows), *(("structures", path) for path in day.structures)]
     key = StatsKey(
         Window(day.period.start_ns, NS_PER_DAY),
@@ -216,8 +225,10 @@ def day_hours(day: LakePeriod, windows: Iterable[LakePeriod], cut: Cut) -> Windo
 
 
 def _kept_or_made(store: Store, key: StatsKey, make: Callable[[], MaybeTicks]) -> WindowTicks | MaybeTicks:
-    """Stored statistics; if none are stored, the result of `make`, which is then stored. Raises what `make`
-    raises."""
+    """Stored statistics under `key`; if there are none, the result of `make`, which is then stored.
+
+    Raises what `make` raises.
+    """
     with suppress(OSError):  # an unreadable cache counts as empty
         kept = read_stats(store, key)
         found = None if kept is None else _decode(kept)
@@ -256,7 +267,10 @@ class _Rows:
         self.parts: list[Rows] = []
 
     def add(self, names: list[Name], series: I8, tick: I8, den: F8, num: F8, sq: F8 | None = None) -> None:
-        """Add rows of sums; rows with `den` 0 are dropped. series: [rows] index into `names`."""
+        """Add rows of sums; rows with `den` 0 are dropped.
+
+        names: names of series; series: [rows] index into `names`; tick, den, num, sq: [rows].
+        """
         rows = rows_of(self.codes(names)[series], tick, den, num, 0.0 if sq is None else sq)
         self.parts.append(rows[den > 0])
 
@@ -268,7 +282,8 @@ class _Rows:
 def ticks_of(
     profile: Profile, instances: InstanceSums | None, start_ns: int, tick_ns: int, n_ticks: int
 ) -> WindowTicks:
-    """Make the series of a window from its profile and its instances, both with one time slot per tick."""
+    """Make the series of a window from its profile and its instances' sums, both with one time slot per
+    tick."""
     names, rows = profile.names, _Rows()
     n_sites, n_slots = len(names.sites), n_ticks
     sites = _sites(names)
@@ -319,7 +334,8 @@ def _of_kind(kind: str, names: list[Name]) -> list[Name]:
 
 
 def _patterns(profile: Profile, rows: _Rows, sites: list[Name]) -> None:
-    """Add series of call patterns, without denominators: the call site's count (`denominator_of`)."""
+    """Add the series of call patterns; their denominator is the call site's number of calls
+    (`denominator_of`)."""
     names = profile.names
     texts = [name.text for name in names.operations]
     patterns = {name: profile.patterns[name].to_numpy() for name in ("site", "pattern", "slot", "votes")}
@@ -337,7 +353,8 @@ def _patterns(profile: Profile, rows: _Rows, sites: list[Name]) -> None:
 
 
 def _instances(found: InstanceSums, rows: _Rows) -> None:
-    """Add series of instances; the failing visits' denominator is the series of visits (`denominator_of`)."""
+    """Add the series of instances; the denominator of failing visits is the series of visits
+    (`denominator_of`)."""
     named = [Name(INSTANCE, component, "", f"{component} on {host}") for component, host in found.instances]
     rows.add(named, found.instance, found.tick, found.den, found.slower, found.sq)
     fails = found.failing != 0
@@ -348,7 +365,8 @@ def _instances(found: InstanceSums, rows: _Rows) -> None:
 
 
 def _roots(profile: Profile, rows: _Rows, n_slots: int) -> F8:
-    """Add response times and failures of root types; return the number of requests, [ticks]."""
+    """Add the series of root types (response times, failures) to `rows`; return the number of requests,
+    float64[ticks]."""
     roots = profile.names.roots
     found = {n: profile.responses[n].to_numpy() for n in ("root", "slot", "bin", "n", "failed_n")}
     place, size = found["root"].astype(np.int64) * n_slots + found["slot"], len(roots) * n_slots
@@ -418,7 +436,7 @@ def _decode(data: pa.Buffer) -> WindowTicks | None:
 
 
 def denominator_of(name: Name) -> Name | None:
-    """Series whose event count is the denominator of series `name`; None if it has its own."""
+    """Series whose number of events is the denominator of series `name`; None if `name` has its own."""
     if name.kind == SLOW:
         return name._replace(kind=TIME)
     if name.kind == PATTERN:
@@ -431,12 +449,12 @@ def denominator_of(name: Name) -> Name | None:
 
 
 class Seen(NamedTuple):
-    """Time for which an instance of a component has been present, and for which it has been missing since."""
+    """Presence of an instance of a component: when it appeared, and for how long it has been missing."""
 
     since: int
     """First tick of the window in which the instance appeared."""
     windows: int = 0
-    """Number of windows with the instance's component since the instance's last visit."""
+    """Number of windows since the instance's last visit in which its component had requests."""
     visits: float = 0.0
     """Number of visits expected in `windows` windows if the instance had an equal share of its component's
     visits.
@@ -445,16 +463,18 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class Ring:
-    """Ring buffer of series: sums (den, num, sq) by tick over recent windows, and by hour over a longer time.
+    """Ring buffer of the values of all series: sums (den, num, sq) by tick over recent windows, and by hour
+    over a longer time.
 
-    Only ticks with requests have a column: `at` holds their numbers since the epoch.
+    Only ticks with requests have a column: `at` holds their numbers, counted from the epoch.
     """
 
     tick_ns: int
     names: list[Name] = field(default_factory=list)
     codes: dict[Name, int] = field(default_factory=dict)
     base: list[int] = field(default_factory=list)
-    """[series] number of the series that provides `den`, the number of events; mostly the series itself."""
+    """[series] number of the series that provides `den`, the number of events, for each series; usually the
+    series itself."""
     at: I8 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     requests: F8 = field(default_factory=lambda: np.zeros(0))
     ticks: Sums = field(default_factory=lambda: Sums())
@@ -473,10 +493,12 @@ class Ring:
     counts as gone.
     """
     gone_ticks: int = 1024
-    """Number of ticks in the windows without a visit from which a missing instance is gone in any case."""
+    """Number of ticks after which a missing instance counts as gone in any case; counted in windows where its
+    component had requests."""
     instances: list[Rows] = field(default_factory=list)
-    """Rows of instances, one array per window; `series` is an index into `instance_names`. Stored as long as
-    ticks, also after an instance is gone.
+    """Rows of instances, one array per window; `series` is an index into `instance_names`.
+
+    Stored for as long as the ring's ticks, even after an instance is gone.
     """
     instance_names: Numbering[Name] = field(default_factory=Numbering)
     there: dict[Name, Seen] = field(default_factory=dict)
@@ -519,7 +541,7 @@ class Ring:
         return gone
 
     def _let_go(self, window: WindowTicks, first: int) -> list[int]:
-        """Free the series of instances that are gone as of a window; returns the freed numbers."""
+        """Free the series numbers of instances that are gone as of `window`; return the freed numbers."""
         den = totals(window.rows["series"], window.rows["den"], len(window.names)).tolist()
         visits = dict[str, float]()  # of components: of their series, the one with most
         for name, n in zip(window.names, den, strict=True):
@@ -584,9 +606,8 @@ class Ring:
         return np.array(codes, dtype=np.int64)
 
     def by_hour(self, day_ns: int) -> WindowTicks:
-        """Hours of a day as a window with hourly ticks; `add_hours` restores the same sums from it, bit for
-        bit.
-        """
+        """Hours of a day as a window with hourly ticks, from which `add_hours` restores exactly the same
+        sums."""
         cells = self.hours.cells[:, : len(self.names), : len(self.hour)]
         series, place = np.nonzero(cells.any(axis=0))
         den, num, sq = cells[:, series, place].astype(np.float64)
@@ -608,7 +629,7 @@ class Ring:
         return events
 
     def hour_sums(self, past: int) -> tuple[I8, F8]:
-        """Return (hours before hour `past`; their sums den, num, sq as [3, series, hours])."""
+        """Hourly sums before hour `past`: (hours since the epoch, float64[3, series, hours] den, num, sq)."""
         n = int(np.searchsorted(self.hour, past))
         found = self.hours.cells[:, : len(self.names), :n].astype(np.float64)
         found[0] = self.hours.cells[0, self.base, :n]
@@ -631,9 +652,8 @@ class Ring:
         return code
 
     def keep(self, needed: B1, first_hour: int) -> None:
-        """Drop ticks where the mask `needed` is False, and hours before `first_hour`; each only once a
-        quarter can be dropped.
-        """
+        """Drop ticks where the mask `needed` is False, and hours before `first_hour`; deferred until at least
+        a quarter of the columns can be dropped."""
         later = self.hour >= first_hour
         if needed.sum() * 4 <= len(needed) * 3:
             self.at, self.requests = self.at[needed], self.requests[needed]
@@ -656,9 +676,8 @@ class Ring:
 
 @dataclass(slots=True)
 class Sums:
-    """Sums den, num, sq as float32[3, series, columns], with spare room; shares and means of logs need no
-    more digits.
-    """
+    """Sums den, num, sq as float32[3, series, columns], in arrays with spare capacity; float32 is precise
+    enough for shares and means of logs."""
 
     cells: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((3, 0, 0), dtype=np.float32))
 

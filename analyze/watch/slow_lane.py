@@ -1,8 +1,8 @@
-"""Slow lane of the watch: a full comparison every day and every week, which finds small steps and creep.
+"""Slow lane of the watch: a full comparison every day and every week, which finds small steps and slow drift.
 
-Levels are spent over the days by LORD++ (Javanmard and Montanari; Ramdas and others): over any number of
-days, the false discovery rate among the days with findings stays bounded. A day's p is the smallest q of its
-findings.
+Significance levels are spent over the days by LORD++ (Javanmard and Montanari; Ramdas and others): over any
+number of days, the false discovery rate among the days with findings stays bounded. A day's p is the smallest
+q of its findings.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ DAY = NS_PER_DAY
 WEEKS: Final = 4
 """Number of preceding weeks whose same weekday a day is compared with."""
 _GAMMA: Final = 0.07720838
-"""Normalizing constant of `weight`: the weights of all tests sum to 1."""
+"""Normalizing constant of `weight`, by which the weights of all tests sum to 1."""
 
 
 class Spent(Config):
-    """Tests made so far in one sequence of tests; they determine the significance level of the next one."""
+    """State of one sequence of tests: the tests made until now, which determine the significance level of the
+    next one."""
 
     tests: int = 0
     rejected: tuple[int, ...] = ()
@@ -45,7 +46,10 @@ class SlowState(Config):
 
 
 def level(spent: Spent, alpha: float) -> float:
-    """Level of the next test (LORD++); half of the wealth is for tests before the first rejection."""
+    """Significance level of the next test (LORD++).
+
+    Half of the total level `alpha` is for tests before the first rejection. spent: the tests made so far.
+    """
     t, start = spent.tests + 1, alpha / 2
     found = weight(t) * start
     for number, at in enumerate(spent.rejected):
@@ -59,7 +63,7 @@ def weight(t: int) -> float:
 
 
 def after(spent: Spent, rejected: bool) -> Spent:
-    """Copy of `spent` with one more test. rejected: its result."""
+    """Copy of `spent` with one more test. rejected: True if that test was significant."""
     number = spent.tests + 1
     return Spent(tests=number, rejected=(*spent.rejected, number) if rejected else spent.rejected)
 
@@ -81,7 +85,8 @@ class Quiet(Protocol):
     """Function that removes ranges with an incident."""
 
     def __call__(self, ranges: Sequence[Range], *, small: Collection[LaneName] = ()) -> list[Range]:
-        """Ranges in `ranges` that overlap no incident of the fast lane, nor of the lanes in `small`."""
+        """Ranges of time, out of `ranges`, that overlap no incident of the fast lane nor of the lanes in
+        `small`."""
         ...
 
 

@@ -42,7 +42,8 @@ _TINY: Final = 1e-9
 
 
 def groups_of(typical: Sequence[Typical], ring: Ring, settings: WatchSettings) -> Iterator[Pooled]:
-    """Yield the baselines of the present instances, one group per pool length (number of ticks per value)."""
+    """Yield the baselines of the instances that are present, one group per pool length (number of ticks per
+    value)."""
     known = {(one.kind, one.component): one for one in typical}
     there: dict[int, list[tuple[Typical, Name]]] = defaultdict(list)
     for instance in ring.there:
@@ -79,10 +80,10 @@ def _said_of(
 def typical_instances(
     ring: Ring, at: I8, settings: WatchSettings, anew: Mapping[Name, int]
 ) -> tuple[Typical, ...]:
-    """Learn the baseline that a component's instances share, from ticks `at` (ascending); with too many
-    instances, from the ones present most often.
+    """Learn the baseline that each component's instances share, from ticks `at` (ascending).
 
-    anew: series -> first tick of its normal behaviour; earlier values are ignored.
+    Of too many instances, the ones present most often are used. anew: series -> first tick of its normal
+    behaviour; earlier values are ignored.
     """
     parts = [part[np.isin(part["tick"], at)] for part in ring.instances]
     if not any(map(len, parts)):
@@ -112,9 +113,8 @@ def typical_instances(
 
 
 def _per_tick(instances: Sequence[Rows], at: I8) -> F8:
-    """Mean number of visits per tick and instance, between an instance's first and last tick, ticks without
-    visits included.
-    """
+    """Mean number of visits per tick and instance; the ticks are those between an instance's first and last
+    visit, without visits or not. at: ticks learned from, ascending."""
     ends = [np.searchsorted(at, [rows["tick"].min(), rows["tick"].max()]) for rows in instances]
     ticks = sum(int(last) - int(first) + 1 for first, last in ends)
     return np.asarray(sum(rows["den"].sum() for rows in instances) / ticks)
@@ -130,7 +130,7 @@ class _Learning:
     """[instances, pools] deviations from the siblings, minus the instance's lasting deviation."""
     error: F8
     sd: F8
-    """[1] standard deviation over all instances; `level` has one row as well."""
+    """[1] standard deviation over all instances together."""
     level: Level
     own: Mapping[Name, float]
     apart: float
@@ -172,7 +172,7 @@ def _learning(
 
 
 def _whitened(learning: Sequence[_Learning], k: int, pool: I8, settings: WatchSettings) -> Iterator[Typical]:
-    """Yield the baseline of each component's instances, completed by the scatter of the innovations."""
+    """Yield the baseline of each component's instances; the spread of their innovations completes it."""
     allow = [settings.floor_share * FLOORS[one.kind] for one in learning]
     of = np.repeat(np.arange(len(learning)), [len(one.names) for one in learning])
     levels = each_column([one.level for one in learning for _ in one.names], np.concatenate)

@@ -1,9 +1,8 @@
-"""Fast lane of the watch: takes sealed windows, yields incidents; a function of windows, settings and
-version.
+"""Fast lane of the watch: for each sealed window, in order, decides which incidents open, change or end.
 
 The first stage sums evidence over series (`detect`), the second makes comparisons for series that alarmed
-(`candidates`, `confirm`). All state is in `State`, from which another process continues exactly as this one
-would have.
+(`candidates`, `confirm`). Decisions depend on windows, settings and version only. All state is in `State`,
+from which another process continues exactly as this one would have.
 """
 
 from __future__ import annotations
@@ -73,7 +72,8 @@ class Watcher:
         keep: KeepReport = lambda _: "",
         windows_of: WindowsOf = lambda *_: (),
     ) -> None:
-        """windows_of: lists sealed windows, for histories longer than the ring buffer of ticks."""
+        """windows_of: lists sealed windows, for histories longer than the ring buffer; keep: stores a
+        report."""
         self.settings = settings
         self.state = state
         fitted = state.fitted
@@ -105,12 +105,13 @@ class Watcher:
         return self.confirmation.decide_by
 
     def learn(self, window: WindowTicks) -> None:
-        """Learn from a window without deciding it: a window already decided, or before the watch began."""
+        """Add a window to the baseline's data without deciding it: it was decided before, or precedes the
+        watch."""
         self.detector.add(window)
         self.detector.forget(window)
 
     def decide(self, window: WindowTicks) -> Decided:
-        """Decide the next window; update `state`."""
+        """Decide the next sealed window, update `state`, and return the decision."""
         began, detector, candidates = time.perf_counter(), self.detector, self._candidates
         if not self._restored:
             self._restore()
@@ -153,7 +154,7 @@ class Watcher:
         return decided
 
     def collect(self, decided: Decided) -> None:
-        """Move the incidents' events into `decided`, and update the state."""
+        """Move the events that incidents have collected into `decided`, and update `state`."""
         decided.events += self.book.events
         self.book.events = []
         if decided.run is not None:

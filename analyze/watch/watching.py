@@ -110,7 +110,10 @@ class LakeWatch:
         return through_ns if is_silent else None
 
     def resume(self) -> None:
-        """Continue from the lake's last commit, by whichever process. Raises LakeError, OSError."""
+        """Continue from the lake's last commit, no matter which process made it.
+
+        Raises LakeError, OSError.
+        """
         self._watcher = None
         self._last = last_commit(self._place.store)
         if self._last is None:
@@ -169,7 +172,7 @@ class LakeWatch:
     # Windows
 
     def _look(self) -> bool:
-        """List the sealed windows, without reading their files; False if there are none."""
+        """Update the list of sealed windows, without reading their files; return False if there are none."""
         self._lakes = Lakes(self.lake)
         manifest = self._lakes.manifest(Period(None, *_EVER))
         self._length = manifest.info.window_length_ns
@@ -205,7 +208,7 @@ class LakeWatch:
         )
 
     def _watching(self, state: State) -> Watcher:
-        """Make a Watcher that has learned from the windows before its state's end."""
+        """Make a Watcher that has learned from all windows before the end of `state`."""
         decide = self.decide or Comparer.of(self.lake, self.refine)
         watcher = Watcher(
             state,
@@ -247,7 +250,7 @@ class LakeWatch:
                     watcher.detector.add_ticks(ticks)
 
     def _ticks(self, watcher: Watcher, start_ns: int) -> WindowTicks | None:
-        """Ticks of a window; None if it has no requests."""
+        """Sums of a window's series by tick; None if it has no requests."""
         return window_ticks(self._here(Window(start_ns, self._length)), self._cut(watcher))
 
     def _cut(self, watcher: Watcher) -> Cut:
@@ -265,7 +268,7 @@ class LakeWatch:
         return decided
 
     def _slow_lane(self, watcher: Watcher, now_ns: int) -> None:
-        """Compare the day and the week that ended last, unless they were compared already."""
+        """Compare the last complete day and the last complete week, unless that was done already."""
         slow = self._slow
         day, week = now_ns // DAY - 1, week_of(now_ns // DAY) - 1
         if self.settings.daily and slow.day is not None and day > slow.day:
@@ -298,7 +301,8 @@ class LakeWatch:
             )
 
     def _deployments(self, watcher: Watcher, window: Window) -> None:
-        """Start rollouts of new versions, take due looks, and resolve incidents of versions that are gone."""
+        """Start observing versions that are new, make the comparisons that are due, and resolve incidents of
+        versions that are gone."""
         key, before = self.settings.versions, self._versions
         self._versions = noticed(before, self._here(window), key, self.settings.gone_windows)
         for one in watcher.book.open:
@@ -387,7 +391,7 @@ def accepted(lake: str, id_: str, note: str, owner: str, created_by: str) -> Inc
 
 
 def not_acceptable(id_: str, named: Sequence[Incident]) -> str:
-    """Sentence: why `id_` does not name one open incident; named: incidents whose id begins with `id_`."""
+    """Sentence why `id_` does not name one open incident. named: incidents whose id begins with `id_`."""
     n_open = sum(incident.goes_on for incident in named)
     if n_open:
         return f"The ids of {n_open} open incidents begin with '{id_}'."
@@ -397,7 +401,8 @@ def not_acceptable(id_: str, named: Sequence[Incident]) -> str:
 
 
 def marked(lake: str, text: str, at_ns: int, owner: str, created_by: str) -> None:
-    """Mark a deployment, so that the time after it is compared with the time before. Raises as `accepted`."""
+    """Record that a deployment was made at `at_ns`, so that the time after it is compared with the time
+    before. Raises as `accepted`."""
     rollout = Rollout(component="", version=text, start_ns=at_ns)
 
     def commit(last: WatchCommit) -> WatchCommit:
@@ -408,7 +413,7 @@ def marked(lake: str, text: str, at_ns: int, owner: str, created_by: str) -> Non
 
 
 def _ordered(lake: str, commit: Callable[[WatchCommit], WatchCommit]) -> WatchCommit:
-    """Commit a person's command on top of the last commit, by whichever process.
+    """Commit a person's command on top of the lake's last commit.
 
     commit: makes the commit from the last one. If a running watch commits first, try again; the watch
     continues from this commit. Raises NotFoundError, TakenError, LakeError, OSError.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """Files, store and browser to which a command sends its report besides the terminal."""
+    """Places to which a command sends its report besides the terminal: files, a lake, a browser."""
 
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write the report as JSON to this file; `-` prints it.")
@@ -175,7 +175,7 @@ def publish(
 
 
 def _kept(outcome: Outcome, lake: str) -> str | LakeError:
-    """Store the report; return the page's path in the lake, or the error."""
+    """Store the report in the lake; return the path of its page there, or the error."""
     from analyze.report.index import kept_reports
     from analyze.report.page import INDEX_LINK, render_html
     from analyze.report.store import keep_report
@@ -192,7 +192,7 @@ def _kept(outcome: Outcome, lake: str) -> str | LakeError:
 
 
 def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
-    """Write all files, even if one fails; return the errors."""
+    """Write all files, even if writing one fails; return the errors. made: (path, content) of each file."""
     refused = []
     for path, content in made:
         try:
@@ -204,7 +204,10 @@ def _write_files(made: Sequence[tuple[Path, bytes]]) -> list[InputError]:
 
 
 def _print(outcome: Outcome, at: str | None, *, done: str, whole: bool, last: str) -> None:
-    """Print the report as text. at: path of its page, None: it is stored nowhere; others as in `publish`."""
+    """Print the report as text.
+
+    at: path of its page, None if it is not stored; done, whole, last: as in `publish`.
+    """
     from analyze.report.terminal import print_report
 
     # The exit code depends on the findings, even if the reader leaves before the end of the text.

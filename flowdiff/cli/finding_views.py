@@ -41,7 +41,8 @@ _IN_DOUBLE: Final = frozenset('"$`\\!\n')
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A method that examines a finding further: its name, its purpose, the kinds of change that it is for."""
+    """A method that examines a finding further: its name, its purpose, and the kinds of change to which it
+    applies."""
 
     method: str
     about: str
@@ -65,13 +66,12 @@ class Compared:
     periods: Mapping[str, tuple[str, ...]]
     """`reference` and `problem` -> texts of the sample's periods."""
     where: Mapping[str, str]
-    """`reference` and `problem` -> filter of the sample; empty without one."""
+    """`reference` and `problem` -> filter of the sample; empty text without a filter."""
 
 
 def compared_of(samples: Sequence[tuple[str, Sequence[LakePeriod]]]) -> Compared | None:
-    """Samples in the notation of the command line; None if it cannot express them: samples other than
-    reference and problem, several lakes, unsealed windows.
-    """
+    """Samples in the notation of the command line; None if that notation cannot express them: for samples
+    other than reference and problem, several lakes, or unsealed windows."""
     if [name for name, _ in samples] != ["reference", "problem"]:
         return None
     parts = [part for _, found in samples for part in found]
@@ -95,8 +95,8 @@ def with_views(
 ) -> Outcome:
     """Add to each finding the commands that examine it further; the report's id is unchanged.
 
-    compared: None adds nothing; methods: names of the installed methods; kept: reports stored beside this
-    one, whose pages are linked.
+    compared: the samples, None to add nothing; methods: names of the installed methods; kept: reports stored
+    beside this one, whose pages are linked.
     """
     if compared is None:
         return outcome
@@ -122,7 +122,7 @@ def shown_only(outcome: Outcome, only: Literal["", "worse"]) -> Outcome:
 
 
 def _with_findings(outcome: Outcome, change: Callable[[FindingsSection], FindingsSection]) -> Outcome:
-    """Outcome with `change` applied to every section of findings."""
+    """Copy of the outcome with `change` applied to every section of findings."""
     sections = tuple(
         change(section) if isinstance(section, FindingsSection) else section
         for section in outcome.report.sections
@@ -157,7 +157,8 @@ def _views(
 
 
 def _drawn(finding: Finding, lake: str) -> Iterator[FurtherView]:
-    """Yield the command that draws the first affected request; nothing if there is no such request."""
+    """Yield the suggestion to draw the first affected request (`flowdiff flow`); nothing if there is no such
+    request."""
     example = next((one for one in finding.examples if one.sample == "problem"), None)
     if example is not None and _can_be_copied(example.request_id):
         arguments = ("flow", example.request_id, "--lake", lake)
@@ -194,8 +195,8 @@ def _arguments(compared: Compared, where: Mapping[str, str]) -> tuple[str, ...]:
 def requests_of(finding: Finding) -> str:
     """Filter that selects a finding's requests in both periods, as exactly as possible; empty: all requests.
 
-    By root types; for a change of times or errors also by the component, which both periods have. Names that
-    a terminal cannot show unchanged cannot be copied, and are left out.
+    Selects by root type; for a change of times or errors also by the component, if both periods have it.
+    Names with characters that a terminal alters are left out, as they cannot be copied.
     """
     parts = []
     roots = sorted({member.root for member in finding.members})
@@ -212,7 +213,8 @@ def requests_of(finding: Finding) -> str:
 
 
 def _component(finding: Finding) -> str:
-    """Component to filter by, present in both periods; empty: do not filter by a component.
+    """Component by which to filter a finding's requests, present in both periods; empty: no filter by
+    component.
 
     For a slower call the callee, since the caller may take part in every request. A failing call may not
     reach its callee.
@@ -238,7 +240,8 @@ def _both(one: str, other: str) -> str:
 def _page(
     method: str, texts: Sequence[str], where: Mapping[str, str], kept: Sequence[KeptReport]
 ) -> str | None:
-    """Relative address of a stored report of this method on the same samples; None if there is none.
+    """Address, relative to the report's page, of a stored report of `method` on the same samples; None if
+    there is none.
 
     texts, where: periods and filters of the samples.
     """

@@ -15,7 +15,8 @@ from analyze.sql.browse import StoredFlow
 from schemas.quality import Quality
 
 LEAST_NAME, LEAST_AXIS = 8, 12
-"""Minimum width of a name, and of the axis, columns; a narrower terminal cuts lines."""
+"""Minimum width of a name, and minimum width of the axis, in columns; on a narrower terminal lines are
+cut."""
 ROWS = 60
 """Maximum number of bars in a drawing."""
 TIME_WIDTH = 9
@@ -53,9 +54,8 @@ def _print_head(console: Console, found: StoredFlow) -> None:
 
 
 def print_bars(console: Console, bars: Sequence[Activity], response_us: float) -> None:
-    """Print lanes at the left and bars at the right, on an axis as long as the response; bars are solid and
-    bold while the response waited for them.
-    """
+    """Print lanes at the left and bars at the right, on an axis as long as the response; parts of a bar for
+    which the response waited are solid and bold."""
     axis_us = response_us if response_us > 0 else max((bar.end_us for bar in bars), default=0.0)
     # An extra column if something failed: a sixth of the width shows most classes, the legend the others.
     failed_width = min(
@@ -96,7 +96,7 @@ def print_bars(console: Console, bars: Sequence[Activity], response_us: float) -
 
 
 def _failed(bar: Activity) -> str:
-    """Mark of a failed bar with its error classes; empty if it did not fail."""
+    """Text that marks a failed bar, with its error classes; empty if the bar did not fail."""
     return f"{FAILED} {visible(', '.join(bar.failed))}" if bar.failed else ""
 
 

@@ -27,12 +27,12 @@ BootstrapOption = Annotated[
     ),
 ]
 MESSAGE_FLAG: Final = {"message": "--message-bytes"}
-"""Field of ProduceSettings -> flag, for flags that are not derived from the key."""
+"""Field of ProduceSettings -> flag, for fields whose flag is not derived from the name."""
 
 
 def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: object) -> KafkaSettings:
-    """Kafka settings from a flag, the environment and a configuration. Warns if the connection is not
-    encrypted.
+    """Kafka settings merged from flags, the environment and a configuration file. Warns if the connection is
+    not encrypted.
 
     Raises ConfigError, InputError.
     """
@@ -47,7 +47,10 @@ def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: o
 
 @contextmanager
 def written_progress(what: str) -> Iterator[OnWritten]:
-    """Show the progress of writing on a terminal while the block runs; yields the callback to report it."""
+    """Show the progress of writing on a terminal while the block runs.
+
+    Yields the callback to which progress is reported. what: noun for the progress bar.
+    """
     from rich.progress import SpinnerColumn, TextColumn
 
     from flowdiff.cli.progress import progress

@@ -12,7 +12,7 @@ _OPTION = "lake"
 
 
 class _WordParser:
-    """Option parser that takes one positional word as the lake."""
+    """Option parser that accepts one positional word as the value of `--lake`."""
 
     def __init__(self, parser: Any) -> None:
         self._parser = parser
@@ -29,7 +29,7 @@ class _WordParser:
 
 
 class LakeCommand(typer.core.TyperCommand):
-    """Subcommand that accepts its lake as the only positional argument."""
+    """Subcommand without arguments, whose lake may be given as the only positional word."""
 
     def make_parser(self, ctx: Any) -> Any:
         """Parser that takes a positional word as the value of `--lake`, unless that is given."""

@@ -39,7 +39,7 @@ BAR: Final = " │ "
 
 
 def width_of_output() -> int | None:
-    """Width of standard output, terminal cells; None: unlimited, as there is no terminal."""
+    """Width of standard output in terminal cells; None if it is no terminal, i.e. unlimited."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
@@ -104,7 +104,7 @@ def print_sentence(text: str, style: str = "dim") -> None:
 
 
 def print_drawing(text: str) -> None:
-    """Print lines without wrapping them, control characters made visible."""
+    """Print lines without wrapping; control characters are made visible."""
     console = Terminal()
     for line in text.splitlines():
         console.print(Text(visible(line)), soft_wrap=True)

@@ -31,8 +31,8 @@ from flowdiff.settings.keys import keys_of
 def method_command(name: str, doc: str, everyday: tuple[str, ...] = ()) -> Callable[..., None]:
     """Command of a method; `doc` is its help, with the first sentence as its line in `flowdiff --help`.
 
-    everyday: settings with an option of their own; others are set with `--set`. Raises ConfigError for an
-    unknown method.
+    everyday: names of the settings that get an option; all other settings are set with `--set`. Raises
+    ConfigError for an unknown method.
     """
 
     def command(

@@ -60,7 +60,8 @@ def refinement(texts: Sequence[str] | None) -> RefineSettings:
 def settings_of_texts(
     models: Mapping[str, type[Config]], texts: Sequence[str], config: Path | None = None
 ) -> dict[str, Any]:
-    """Section -> its settings, from a configuration and texts `NAME=VALUE`; a repeated list is extended.
+    """Section -> settings model, from a configuration and texts `NAME=VALUE`; values of a repeated list
+    setting are appended.
 
     models: section -> settings model. Raises ConfigError.
     """
@@ -94,7 +95,10 @@ def settings_of_texts(
 
 
 def _meant(asked: str, keys: Mapping[str, Key]) -> str:
-    """Full name of the key that `asked` abbreviates. Raises ConfigError, which suggests similar names."""
+    """Full name of the settings key that `asked` abbreviates.
+
+    keys: name -> key. Raises ConfigError, which suggests similar names.
+    """
     from flowdiff.settings.keys import nearest
 
     name = asked.replace("-", "_")
@@ -107,9 +111,9 @@ def _meant(asked: str, keys: Mapping[str, Key]) -> str:
 
 
 def help_all_option(*sections: str) -> Any:
-    """Option `--help-all`: prints the help, then the settings of `sections` (none given: of all methods).
+    """Option `--help-all`: prints the help, then the settings of `sections` (by default of all methods).
 
-    Expert settings are listed by name and default only.
+    Of expert settings only name and default are listed.
     """
 
     def show(context: typer.Context, wanted: bool) -> None:

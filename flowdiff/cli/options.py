@@ -102,7 +102,7 @@ class ComparedPeriods:
 
     @property
     def own_where(self) -> dict[str, str]:
-        """Sample name -> filter that applies to this sample only."""
+        """Filters that apply to one sample only: name of the sample -> filter."""
         asked = (("reference", self.reference_where), ("problem", self.problem_where))
         return {name: text for name, text in asked if text is not None}
 

@@ -34,7 +34,7 @@ from schemas.masking import masked_passwords
 def open_closed_streams() -> None:
     """Reopen standard streams that the parent process has closed, so that using them fails.
 
-    Must be called before any file is opened: that would otherwise become a standard stream.
+    Must be called before any file is opened, as a file opened earlier would become a standard stream.
     """
     if sys.stdin is None:
         # Opened for writing: reading a closed input is then an error, not an empty file.
@@ -71,7 +71,8 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def say(text: str) -> None:
-    """Print one line on standard error, control characters made visible; ignore a failure to print."""
+    """Print one line on standard error, with control characters made visible; a failure to print is
+    ignored."""
     try:
         echo(f"flowdiff: {text}", err=True)
     except OSError:
@@ -79,7 +80,8 @@ def say(text: str) -> None:
 
 
 def reader_left(error: BaseException) -> bool:
-    """True if `error` means that the reader of standard output has left; rich raises SystemExit then."""
+    """True if `error` means that the reader of standard output has closed it (rich raises SystemExit
+    then)."""
     return isinstance(error, BrokenPipeError) or (
         isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError)
     )
@@ -139,10 +141,11 @@ INTERRUPTED: Final = 130
 class Leaving:
     """Ends the process after all exit handlers, without unloading libraries while their threads run.
 
-    Must be created before a command's libraries are loaded, so that it runs last. Arrow's threads return
-    buffers to Python after a read is over; Python ends a thread that requests the interpreter lock during
-    finalization, and if a C++ destructor is ended that way the process dies with SIGABRT, whatever its exit
-    code. Thread pools, temporary folders and other processes are ended before, as usual.
+    Must be created before a command's libraries are loaded, so that it is the last exit handler to run.
+    Arrow's threads return buffers to Python after a read is over; Python ends a thread that requests the
+    interpreter lock during finalization, and if a C++ destructor is ended that way the process dies with
+    SIGABRT, whatever its exit code. Thread pools, temporary folders and other processes are ended before, as
+    usual.
     """
 
     def __init__(self) -> None:

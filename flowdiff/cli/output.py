@@ -62,7 +62,7 @@ def open_output(output: Path | None) -> Iterator[BinaryIO]:
 
 
 def refuse_unwritable(output: Path) -> None:
-    """Raise InputError if a file evidently cannot be written, judging by its folder, before hours of work."""
+    """Raise InputError, before hours of work, if the folder of a file shows that it cannot be written."""
     folder = output.parent
     if is_stdout(output) or (output.exists() and not output.is_file() and not output.is_dir()):
         return
@@ -74,7 +74,8 @@ def refuse_unwritable(output: Path) -> None:
 
 
 def _places(output: Path) -> tuple[Path | int, Path | None]:
-    """(path or descriptor to write to; path to rename it to at the end, None if it is written in place)."""
+    """Where to write: (path or descriptor; path to which to rename the file at the end, None if it is written
+    in place)."""
     own = _DESCRIPTOR.fullmatch(str(output))
     if own is not None or str(output) in _STREAMS:
         return (_STREAMS[str(output)] if own is None else int(own[1])), None

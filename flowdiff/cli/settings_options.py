@@ -36,7 +36,8 @@ from flowdiff.settings.keys import Key, KeyKind, keys_of
 
 _SENTENCE: Final = re.compile(r"^(.*?\.)(?= [A-Z0-9`]).*$", re.DOTALL)
 _LONGEST_WORD: Final = 18
-"""Maximum length of a value's placeholder in help, characters: a longer one takes space from the text."""
+"""Maximum length, characters, of a value's placeholder in help; a longer placeholder takes space from the
+text."""
 
 
 class Flags(dict[str, Any]):
@@ -50,7 +51,7 @@ class Options:
     only: tuple[str, ...] | None = None
     """Names of the keys (`decode.label_keys`) in order; None: all keys that have a flag."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Name of a key -> flag, for flags that are not derived from the name."""
+    """Name of a key -> flag, for keys whose flag is not derived from the name."""
     keys: Iterable[Key] | None = None
     """Keys that options are made from, for a parameter of type `Flags`; None: the keys of the parameter's
     model.
@@ -67,7 +68,7 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """Key of a setting, its flag, and the parameter of the command's function for it."""
+    """Option of a command for one setting: the key, the flag, and the parameter of the command's function."""
 
     key: Key
     flag: str
@@ -164,7 +165,10 @@ def _annotation(key: Key, flag: str) -> Any:
 
 
 def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:
-    """Make a model, or `Flags`, from the given options, and remove them from `given`. Raises ConfigError."""
+    """Make a model, or `Flags`, from the options among `given`, which are removed from it.
+
+    Raises ConfigError.
+    """
     typed: list[Given] = []
     for option in options:
         value = given.pop(option.parameter.name)
@@ -176,6 +180,9 @@ def _built(model: Any, options: list[_Option], given: dict[str, Any]) -> Any:
 
 
 def joined(key: Key, value: Any) -> Any:
-    """Value for a key: the list of values of a repeated option becomes one text, joined by commas; other
-    values, and lists of pairs of plain texts, are returned unchanged."""
+    """Value for a key, from the values of its option.
+
+    The values of a repeated option are joined by commas to one text; other values, and lists of pairs of
+    plain texts, are returned unchanged.
+    """
     return ",".join(value) if isinstance(value, list) and (key.kind is KeyKind.LIST or key.pair) else value

@@ -1,4 +1,4 @@
-"""Options of commands whose work a Spark cluster can do."""
+"""Options of commands whose work can run on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ class SparkOptions:
     ] = None
 
     def cluster(self, workers: int | None) -> SparkCluster | None:
-        """Spark cluster with `workers` concurrent tasks; None if this machine does the work. Raises
-        ConfigError.
+        """Spark cluster with `workers` concurrent tasks; None if the work runs on this machine.
+
+        Raises ConfigError.
         """
         if self.engine is EngineName.LOCAL:
             if self.master is not None or self.conf:

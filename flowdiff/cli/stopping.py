@@ -16,8 +16,9 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(slots=True)
 class Stop:
-    """Flag that is set once the command should end. Not a threading.Event: a signal may interrupt its own
-    handler, which would deadlock.
+    """Flag that is set when the command should end.
+
+    Not a threading.Event: a signal may interrupt its own handler, which would deadlock.
     """
 
     asked: bool = False
@@ -27,8 +28,8 @@ class Stop:
 def stopped_by_signal(
     budget_s: float | None = None, too_slow: Callable[[], None] = lambda: None
 ) -> Iterator[Stop]:
-    """Yield a Stop that the first signal sets, so that the command ends in order; a second signal ends the
-    process.
+    """Yield a Stop, set by the first signal (SIGTERM, SIGINT), so that the command can shut down cleanly; a
+    second signal ends the process.
 
     `too_slow` is called in another thread, `budget_s` seconds after the first signal; None: never.
     """

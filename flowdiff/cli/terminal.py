@@ -38,7 +38,8 @@ def echo_lines(text: str) -> None:
 
 
 def echo_json(text: str) -> None:
-    """Print JSON; control and invisible characters are escaped as `\\u200b`, so a reader gets them back."""
+    """Print JSON text; control and invisible characters are escaped as `\u200b`, so that a JSON reader
+    restores them."""
     typer.echo(escaped(text, keep_line_ends=True))
 
 

@@ -27,7 +27,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would 
 
 
 def no_lake(lake: str) -> LakeError:
-    """Make the error for a lake that does not exist."""
+    """Error for a lake that does not exist."""
     return LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
 
 

@@ -63,7 +63,7 @@ def command(
 
 
 def _names(before: str, after: str) -> tuple[str, str]:
-    """Names of the two lakes in reports: the last components of the paths that differ."""
+    """Names of the two lakes in reports: the last path components in which `before` and `after` differ."""
     # Without `..`, which would be a folder beside ours.
     paths = [Path(abspath(files)) for files in (before, after)]  # noqa: PTH100 - links keep their names
     for first, second in zip(*(path.parts[::-1] for path in paths), strict=False):
@@ -74,8 +74,9 @@ def _names(before: str, after: str) -> tuple[str, str]:
 
 
 def _import(files: str, lake: str) -> None:
-    """Import the files of one side; report refused items on standard error. Raises InputError if no request
-    is left.
+    """Import the files of one side (before, after) into a lake; report refused items on standard error.
+
+    Raises InputError if no request is left.
     """
     from flowdiff.lake import Lake
 

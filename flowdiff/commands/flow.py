@@ -20,7 +20,7 @@ from flowdiff.cli.table_output import print_json_value
 from flowdiff.cli.terminal import Terminal
 
 UNSEEN_WIDTH = 120
-"""Width that is assumed for output of unknown width, columns."""
+"""Width, in columns, that is assumed for output of unknown width."""
 
 
 def command(

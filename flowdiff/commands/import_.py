@@ -21,8 +21,16 @@ from flowdiff.cli.settings_options import Options, Together, takes_settings
 from flowdiff.cli.spark_options import EngineName, SparkOptions
 from flowdiff.cli.terminal import echo, echo_json
 from flowdiff.cli.version import owner_name, version
-from flowdiff.importing import expanded, import_progress, reaching_topics, span_columns, summary_rows
-from flowdiff.live.memory import share_one_heap
+from flowdiff.importing import (
+    build_kept_events,
+    expanded,
+    import_progress,
+    kept_rows,
+    reaching_topics,
+    span_columns,
+    summary_rows,
+)
+from flowdiff.live.memory import giving_back, share_one_heap
 from flowdiff.settings.given import read_secret
 from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
 from schemas.errors import ConfigError
@@ -30,6 +38,7 @@ from stitch.drivers.import_settings import ImportSettings, ImportSummary
 from stitch.heap import keep_freed
 
 if TYPE_CHECKING:
+    from stitch.drivers.build.kept_events import KeptBuild
     from stitch.drivers.sharded.work_queue import JobWorker
 
 
@@ -66,6 +75,7 @@ def command(
                 "params_share",
                 "max_windows",
                 "any_time",
+                "keep_events",
                 "max_dead_letters_per_file",
                 "decode.label_keys",
                 "decode.event_points",
@@ -137,14 +147,10 @@ def command(
     share_one_heap()
     keep_freed()
 
-    import pyarrow as pa
-
     from stitch.drivers.batch import import_into
 
     rules = {"allow": allow_params, "deny": drop_params, "redact": redact_params, "hash": hash_params}
     params = _param_rules(rules, hash_key_file)
-    # Arrow's default pool takes a third more CPU here, in page faults (on 1 M spans).
-    pa.set_memory_pool(pa.system_memory_pool())
     decode = settings.decode.model_copy(update={"params": params})
     settings = settings.model_copy(
         update={"decode": decode, "columns": span_columns(named_values("--column", column))}
@@ -156,13 +162,20 @@ def command(
             "--worker K/N shares its tasks with other workers, not with --workers or an engine.",
             remedy="Leave out --workers and --engine, and start N workers.",
         )
+    if settings.keep_events and (member is not None or spark.engine is EngineName.SPARK):
+        raise ConfigError(
+            "--keep-events logs events in one process, which builds their windows.",
+            remedy="Leave out --worker and --engine, or --keep-events.",
+        )
     doing = spark.cluster(workers)
     processes, threads = _shares(workers)
+    import pyarrow as pa
+
     pa.set_cpu_count(max(processes, threads))
     if member is not None and member.number:
         echo(f"tasks done: {member.work():,}")
         return
-    with import_progress() as progress:
+    with import_progress() as progress, giving_back(settings.memory_bytes):
         summary = import_into(
             lake,
             expanded(files, settings),
@@ -176,13 +189,18 @@ def command(
         )
     if member is not None:
         member.end()
+    built = None
     with reported_afterwards("The import is committed"):
-        _print(summary, lake, as_json=as_json)
+        if settings.keep_events:
+            built = build_kept_events(lake, settings.memory_bytes)
+            summary = summary.model_copy(update={"windows": built.windows})
+        _print(summary, built, lake, as_json=as_json)
 
 
 def _shares(workers: int | None) -> tuple[int, int]:
-    """Return (number of processes to use `workers` cores, None for all; number of threads if this process
-    works alone).
+    """(Number of worker processes; number of threads if this process works alone).
+
+    workers: number of cores to use; None: all cores.
     """
     from stitch.drivers.import_settings import STITCHED_AT_ONCE
     from stitch.processes import cores
@@ -194,8 +212,9 @@ def _shares(workers: int | None) -> tuple[int, int]:
 def _job_worker(
     worker: str | None, job: str | None, lake: str, files: list[str], settings: ImportSettings
 ) -> JobWorker | None:
-    """Worker of a job that several machines share; None if this import is no part of a job. Raises
-    ConfigError.
+    """This process as a worker of a job that several machines share; None if `worker` is not given.
+
+    Raises ConfigError.
     """
     from stitch.drivers.sharded.own_inputs import OwnInputs
     from stitch.drivers.sharded.work_queue import JobWorker
@@ -218,13 +237,16 @@ def _job_worker(
     return JobWorker(lake, job, int(number), int(workers), OwnInputs(tuple(files)), settings)
 
 
-def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
+def _print(summary: ImportSummary, built: KeptBuild | None, lake: str, *, as_json: bool) -> None:
     from schemas.rejects import Reason
 
     if as_json:
         echo_json(summary.model_dump_json(indent=1))
         return
-    print_rows((Heading("import"), Heading("count", Kind.NUMBER)), summary_rows(summary))
+    rows = summary_rows(summary) + ([] if built is None else kept_rows(built))
+    print_rows((Heading("import"), Heading("count", Kind.NUMBER)), rows)
+    if built is not None and built.is_elsewhere:
+        echo("another process builds windows of this lake, and those of these events")
     if summary.commit is None:
         echo("nothing new: the lake is unchanged")
     if summary.changed_settings:

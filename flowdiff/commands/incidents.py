@@ -69,7 +69,7 @@ def command(
 
 
 def _lines(incident: Incident) -> list[str]:
-    """Two lines about an incident, its id and its headline, which usually fit 80 columns."""
+    """Text of an incident in two lines, with its id and headline, which usually fit 80 columns."""
     from schemas.periods import format_instant
 
     since = format_instant(incident.began_to_ns)

@@ -34,7 +34,7 @@ INGEST_OPTIONS: Final = Options(
         "live.keep_events",
     ),
 )
-"""Keys of settings that have an option; the others are set in a configuration or in the environment."""
+"""Settings that have an option; all other settings are set in a configuration file or in the environment."""
 
 
 @takes_settings
@@ -64,9 +64,6 @@ def command(
     found = effective(flags, os.environ, config)
     share_one_heap()
 
-    import pyarrow as pa
-
     from flowdiff.live.ingest_run import ingest
 
-    pa.set_memory_pool(pa.system_memory_pool())
     return ingest(found.config, until_end=until_end)

@@ -28,7 +28,8 @@ def command(
         int | None,
         typer.Option(
             help="Instead, restore damaged or missing segments of this lane's log from Kafka, with ingest's "
-            "configuration. The lane of a partition is its number plus 1.",
+            "configuration. The lane of a partition is its number plus 1; 0 are imports with --keep-events, "
+            "whose events cannot be read again.",
             metavar="N",
         ),
     ] = None,
@@ -76,20 +77,26 @@ def command(
 
 def _read_again(lake: str, lane: int, config: Path | None, *, accept_gaps: bool) -> None:
     """Restore the damaged segments of a lane's log from Kafka, and print the result."""
-    found = effective({"lake": lake}, os.environ, config).config
+    from schemas.config import DecodeConfig
+    from stitch.lake.lane import FILE_LANE
+
+    # Imported files are no log that could be read again, and need no configuration of one.
+    found = None if lane == FILE_LANE else effective({"lake": lake}, os.environ, config).config
+    receives = found is not None and found.receives
     with upkeep(lake, "Reading a lane again") as run:
         from ingest.kafka.log_reader import LogReader
         from stitch.drivers.repair.reading_again import NothingLeft, read_again
 
         with ExitStack() as held:
             log: RangeSource = NothingLeft()  # a spool drops what the lake has
-            if not found.receives:
+            if found is not None and not receives:
                 log = held.enter_context(closing(LogReader(found.kafka, found.live.decode)))
-            done = read_again(run, lane, log, found.live.decode, accept_gaps=accept_gaps)
+            decode = DecodeConfig() if found is None else found.live.decode
+            done = read_again(run, lane, log, decode, accept_gaps=accept_gaps)
     echo(
         f"lane {lane}: {done.segments:,} segments read again; "
         f"{done.events_after:,} of {done.events_before:,} events are there"
     )
-    source = "The spool" if found.receives else "Kafka"
+    source = "The spool" if receives else "Kafka"
     for gone in done.lost:
         echo(f"{source} no longer has {gone.topic}/{gone.partition} {gone.start} to {gone.end - 1}")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from analyze.sql.session_process import SessionProcess
 
 SHELL_ROWS: Final = 100
-"""Maximum number of rows shown on a terminal; the number of further rows is shown."""
+"""Maximum number of rows shown on a terminal; of the rest only the number is shown."""
 PLAN: Final = ["explain_key", "explain_value"]
 """Columns of the result of EXPLAIN, which is one drawing over many lines."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _EVERY_S = 2.0
 """Interval between two scrapes, s."""
 _AROUND_ROWS = 14
-"""Number of lines on the screen besides the rows of its two tables."""
+"""Number of lines on the screen that are not rows of the two tables."""
 
 
 def command(

@@ -158,7 +158,10 @@ def _once(watch: LakeWatch, notifier: Notifier, *, as_json: bool) -> int:
 
 
 def _for_ever(watch: LakeWatch, notifier: Notifier, serve: ServeSettings, *, as_json: bool) -> int:
-    """Watch until a signal; a second one ends the process at once, without loss."""
+    """Watch until a signal (SIGTERM, Ctrl-C); return the exit code.
+
+    A second signal ends the process at once, without data loss.
+    """
     stop, asked = threading.Event(), list[int]()
 
     def caught(number: int, _frame: FrameType | None) -> None:
@@ -211,10 +214,10 @@ class _Turn:
 
     @contextmanager
     def held(self, *, waits: bool = False) -> Iterator[None]:
-        """Hold the right while the block runs. Raises TakenError if another process has it, LakeError,
-        OSError.
+        """Hold the right to watch while the block runs.
 
-        waits: wait until it is known whether the holder of a lease is alive.
+        waits: wait until it is known whether the holder of a lease is alive. Raises TakenError if another
+        process has the right, LakeError, OSError.
         """
         if self._lease is None:
             from stitch.lake.disk import exclusive_lock
@@ -237,7 +240,7 @@ class _Turn:
             yield
 
     def check(self) -> None:
-        """Raise TakenError if another process has taken the right over."""
+        """Raise TakenError if another process has taken over the right to watch."""
         if self._lease is not None and self._lease.is_lost:
             raise self._taken()
 
@@ -246,7 +249,8 @@ class _Turn:
 
 
 class _Shown:
-    """State of a watch that metrics and health report; written by the loop, read by the server's thread."""
+    """State of a watch for metrics and health checks; written by the watch's loop, read by the server's
+    thread."""
 
     def __init__(self, clock: SteadyClock | None = None) -> None:
         from flowdiff.live.watch_metrics import ServiceCounters, WatchStatus
@@ -264,7 +268,7 @@ class _Shown:
         self.status.turn(trouble)
 
     def stand_by(self) -> None:
-        """Clear incidents and delay while another process is active and reports them."""
+        """Remove incidents and delay from the metrics while another process is active and reports them."""
         self.incidents, self.suspended = (), ""
         self.service.through_ns = 0
 
@@ -275,7 +279,8 @@ class _Shown:
         self.turn(watch, None)
 
     def listen(self, watch: LakeWatch) -> None:
-        """Record that all sealed windows are decided; print a line when sealing stops or resumes."""
+        """Record in the metrics that all sealed windows are decided; print a line when sealing stops or
+        resumes."""
         from schemas.periods import format_instant
 
         self.turn(watch, None)
@@ -312,8 +317,9 @@ def _served(watch: LakeWatch, notifier: Notifier, settings: ServeSettings) -> It
 
 
 def _run(watch: LakeWatch, turn: _Turn, stop: threading.Event, shown: _Shown, *, as_json: bool) -> None:
-    """Decide windows as they are sealed, until stopped. After TakenError, LakeError or OSError the caller
-    calls this function again.
+    """Decide windows as they are sealed, until stopped.
+
+    Raises TakenError, LakeError, OSError, after which the caller calls this function again.
     """
     watch.resume()
     while not stop.is_set():

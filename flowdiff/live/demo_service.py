@@ -19,7 +19,7 @@ from flowdiff.simulation import shop
 from schemas.windows import NS_PER_SECOND
 
 BEFORE_S: Final = 600
-"""Length of the past for which requests are sent at the start, s."""
+"""Length of the time before the start for which past requests are sent, s."""
 UNTIL_FAULT_S: Final = 120
 FAULT_S: Final = 300
 AFTER_S: Final = 300
@@ -62,12 +62,12 @@ def _clock(at_s: int) -> str:
 
 
 def _ended(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Yield batches of requests that have ended, in order of their ends.
+    """Yield batches of JSON of requests that have ended, in order of their ends.
 
     lines: JSON of one request each, in order of their starts.
     """
     running: list[tuple[int, bytes]] = []
-    """Heap of requests that go on: (end in ns since the epoch, JSON)."""
+    """Heap of requests that have not ended yet: (end in ns since the epoch, JSON)."""
     size = 0
     for line in lines:
         begin_ns = min(map(int, _BEGIN.findall(line)))
@@ -99,7 +99,7 @@ def _bodies(batches: Iterable[list[bytes]]) -> Iterator[bytes]:
 
 
 def _post(address: str, body: bytes) -> None:
-    """Send a body to the receiver, again until it is accepted."""
+    """Send a body to the receiver; repeat until it is accepted."""
     while True:
         try:
             connection = http.client.HTTPConnection(address, timeout=30)

@@ -37,9 +37,9 @@ from stitch.lake.place import make_folder, open_store
 from stitch.lake.store import Store
 
 TURN_S: Final = 0.25
-"""Maximum wait for messages in a turn, s; signals are handled between turns."""
+"""Maximum wait for messages in one iteration of the loop, s; signals are handled between iterations."""
 PATIENCE_S: Final = 30.0
-"""Time, s, after which `--until-end` fails if the log cannot be read, or no stream is assigned."""
+"""Time, s, after which `--until-end` fails if the topics cannot be read, or no stream is assigned."""
 
 
 def ingest(config: IngestConfig, *, until_end: bool) -> int:
@@ -133,7 +133,7 @@ def _turns(run: LiveRun, taken: RunInput, stop: Stop, log: Any, *, until_end: bo
 
 
 class _Ends:
-    """End offset of each stream when it was first seen, and whether all were reached."""
+    """End offset of each stream when it was first seen, and whether all streams were read up to there."""
 
     def __init__(self) -> None:
         self._ends: dict[str, int] = {}
@@ -141,14 +141,14 @@ class _Ends:
         self.are_reached = False
 
     def is_reached_by(self, taken: RunInput) -> bool:
-        """True if the input has no stream and will have none, so that there is nothing to read."""
+        """True if `taken` has no stream and will get none, so that there is nothing to read."""
         self.are_reached = taken.is_empty
         return self.are_reached
 
     def reached(self, run: LiveRun, now_s: float) -> bool:
-        """True if all streams were read to their end as of when they were first seen.
+        """True if all streams were read up to the end that they had when first seen.
 
-        Raises InputError if for PATIENCE_S no stream is assigned, or the log cannot be read.
+        Raises InputError if for PATIENCE_S no stream is assigned, or the topics cannot be read.
         """
         status = run.status()
         streams = [stream for lane in status.lanes for stream in lane.streams]
@@ -187,8 +187,8 @@ def _opened(lake: str) -> Store:
 
 
 def _within_memory(config: IngestConfig) -> LiveSettings:
-    """Live settings in which `memory_bytes` is `live.memory` less what the loaded process and the receiver
-    take.
+    """Live settings in which `memory_bytes` is `live.memory` minus the memory of the loaded process and of
+    the receiver.
 
     Raises ConfigError if that is too little.
     """
@@ -233,26 +233,26 @@ class Watches(Watch):
         self._watches = watches
 
     def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:
-        """See Watch."""
+        """Pass counts of decoded messages to every watch."""
         for watch in self._watches:
             watch.decoded(stream, messages, size, events, refused)
 
     def committed(self, record: CommitRecord, took_s: float) -> None:
-        """See Watch."""
+        """Pass a commit to every watch."""
         for watch in self._watches:
             watch.committed(record, took_s)
 
     def lane(self, lane: int, state: str, why: str) -> None:
-        """See Watch."""
+        """Pass a change of a lane's state to every watch."""
         for watch in self._watches:
             watch.lane(lane, state, why)
 
     def building(self, why: str | None) -> None:
-        """See Watch."""
+        """Pass to every watch why windows cannot be built; None: they can again."""
         for watch in self._watches:
             watch.building(why)
 
     def trouble(self, why: str | None) -> None:
-        """See Watch."""
+        """Pass to every watch why the log cannot be read; None: it can again."""
         for watch in self._watches:
             watch.trouble(why)

@@ -1,5 +1,5 @@
-"""Keep a process within its memory limit for months: one heap, return of freed memory, and a share for the
-lanes.
+"""Keep a process within its memory limit for months: one heap for all threads, freed memory returned to the
+system, and a limit on the lanes.
 
 By default the GNU C library gives each thread a heap of its own, whose holes only that thread can fill. These
 grow under a steady load while memory in use does not, and a backlog takes a fifth more. Allocators also keep
@@ -8,6 +8,7 @@ freed memory: within minutes as much as is in use, on top of the budget.
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import threading
@@ -17,16 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from schemas.errors import ConfigError
-from stitch import heap
-from stitch.heap import ARENA_MAX, set_heap
+from stitch.heap import ARENA_MAX, give_back, set_heap
 
 if TYPE_CHECKING:
     from flowdiff.settings.ingest_config import HeapSettings
 
 STEP: Final = 16 * 2**20
-"""Bytes: messages round the minimum memory up to a multiple of this, and add one more, as the size of a
-process at its start varies.
-"""
+"""Step, bytes: in messages the minimum memory is rounded up to a multiple of it, plus one more step, as the
+size of a process at its start varies."""
 
 
 def lanes_share(memory_bytes: int, program_bytes: int, shares: HeapSettings) -> int:
@@ -47,7 +46,7 @@ def lanes_share(memory_bytes: int, program_bytes: int, shares: HeapSettings) -> 
 
 
 def resident_bytes() -> int:
-    """Memory that this process uses now, bytes; its peak if the system does not report current use."""
+    """Memory that this process uses now, bytes; if the system does not report that, the peak until now."""
     known = Path("/proc/self/statm")
     if known.exists():
         return int(known.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -64,11 +63,11 @@ def share_one_heap() -> bool:
 
 
 @contextmanager
-def giving_back(kept_bytes: float, kept_s: float, every_s: float) -> Iterator[None]:
+def giving_back(kept_bytes: float, kept_s: float = math.inf, every_s: float = 1.0) -> Iterator[None]:
     """Return freed memory to the system in a background thread while the block runs.
 
     A single return at the end would take many seconds. While the process uses more than `kept_bytes`, memory
-    is returned at each check, else once per `kept_s` seconds. every_s: seconds between checks.
+    is returned at each check (every `every_s` seconds), else once per `kept_s` seconds.
     """
     over = threading.Event()
 
@@ -87,11 +86,3 @@ def giving_back(kept_bytes: float, kept_s: float, every_s: float) -> Iterator[No
     finally:
         over.set()
         thread.join()
-
-
-def give_back() -> None:
-    """Return freed memory to the system; takes some milliseconds per gigabyte."""
-    import pyarrow as pa  # imported only after the heap is shared
-
-    pa.default_memory_pool().release_unused()
-    heap.give_back()

@@ -19,7 +19,7 @@ def _follow(descriptor: int) -> None:
 
 
 def main() -> None:
-    """Run the command that the arguments name."""
+    """Run the command, or the module, that the arguments of this process name."""
     threading.Thread(target=_follow, args=[int(sys.argv[1])], name="starter", daemon=True).start()
     arguments = sys.argv[2:]
     if arguments[0] == "demo-service":

@@ -25,13 +25,14 @@ SPOOL: Final = "spool"
 
 
 class RunInput(Protocol):
-    """Source of messages for a live run, and what must be started and ended with it."""
+    """Input of a live run: the source of its messages, and the services that are started and stopped with
+    it."""
 
     source: LiveSource
 
     @property
     def is_empty(self) -> bool:
-        """True if there is no stream to read now, and none will come."""
+        """True if the input has no stream to read now and will never have one."""
         ...
 
     def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:
@@ -70,17 +71,17 @@ class KafkaInput:
         return False
 
     def begin(self, registry: CollectorRegistry) -> Mapping[str, str]:  # noqa: ARG002 - as RunInput has it
-        """Return the name of the consumer group; reading starts with the run."""
+        """Return the name of the consumer group, for the log; messages are read once the run starts."""
         return {"group": self._group}
 
     def check(self) -> None:
-        """Do nothing: the source itself reports errors."""
+        """Do nothing, as the source itself reports errors."""
 
     def end(self) -> None:
-        """Do nothing: the source is closed after the run."""
+        """Do nothing, as the source is closed after the run."""
 
     def close(self) -> None:
-        """Close the source, unless the run has closed it."""
+        """Close the source of messages, unless the run has closed it already."""
         self.source.close()
 
 
@@ -88,7 +89,7 @@ class OtlpInput:
     """Input from an OTLP receiver by way of its spool on disk."""
 
     def __init__(self, config: IngestConfig, *, receives: bool) -> None:
-        """Open the spool. receives: False to read only messages already in the spool, without a receiver.
+        """Open the spool. receives: True to receive messages; False to only read those already in the spool.
 
         Raises ConfigError, InputError; BusyLakeError if another process uses the spool.
         """

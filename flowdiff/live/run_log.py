@@ -18,11 +18,11 @@ _HOW_BAD: Final = {
     **dict.fromkeys(("waiting", "lost", "set otherwise"), logging.WARNING),
     "halted": logging.ERROR,
 }
-"""State of a lane (`Watch.lane`) -> log level; INFO for other states."""
+"""State of a lane (`Watch.lane`) -> log level; states not listed are logged at INFO."""
 
 
 TRUNCATED_FLOWS: Final = 50
-"""Minimum number of flows in a commit for reporting that its topic is not keyed by trace."""
+"""Minimum number of flows in a commit for the log to report that a topic is not keyed by trace."""
 TRUNCATED_SHARE: Final = 0.2
 """Share, in [0, 1], of flows with missing parents above which the topic is reported as not keyed by trace."""
 
@@ -48,8 +48,10 @@ def open_log(settings: LogSettings, stream: TextIO) -> Any:
 
 
 def _one_line(_logger: Any, _method: str, event: Any) -> Any:
-    """Structlog processor: make texts safe for a terminal, each on one line. JSON escapes such characters
-    anyway."""
+    """Structlog processor that makes texts of an event safe for a terminal, each on one line.
+
+    (JSON escapes such characters anyway.)
+    """
     return {key: visible(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
@@ -114,14 +116,14 @@ class LogWatch(Watch):
         self._log.log(_HOW_BAD.get(state, logging.INFO), f"lane {state}", lane=lane, **reason)
 
     def building(self, why: str | None) -> None:
-        """Log that windows cannot be built, and when they can again."""
+        """Log that windows cannot be built or replaced files not removed, and when that is over."""
         if why is None:
-            self._log.info("windows are built again")
+            self._log.info("building has no trouble any more")
         else:
             self._log.error("build", why=why)
 
     def trouble(self, why: str | None) -> None:
-        """Log that the source cannot be read, and when it can again."""
+        """Log that the source cannot be read (`why`), or that it can be read again (None)."""
         if why is None:
             self._log.info("the trouble is over")
         else:

@@ -66,7 +66,7 @@ def timed_store(store: Store, registry: CollectorRegistry) -> Store:
 
 
 class _Replaced:
-    """Proxy of the object `of` that uses `methods` in place of its methods of the same name."""
+    """Proxy of the object `of`, with the functions `methods` instead of the methods with the same names."""
 
     def __init__(self, of: object, methods: Mapping[str, Callable[..., Any]]) -> None:
         self._of, self._methods = of, methods
@@ -140,7 +140,7 @@ class RunMetrics(Watch):
         self._events.labels(topic, partition).inc(events)
 
     def committed(self, record: CommitRecord, took_s: float) -> None:
-        """Count a commit and what its counters say; observe its duration."""
+        """Count a commit, and the events and flows in its counters; observe how long it took."""
         counters = record.counters
         self._commits.inc()
         self._commit_s.observe(took_s)
@@ -170,14 +170,15 @@ class StatusCollector(Collector):
     def __init__(
         self, status: Callable[[], LiveStatus], clock: Clock, limit_bytes: int, budget_bytes: int
     ) -> None:
-        """limit_bytes: memory limit of the process; budget_bytes: the part of it that lanes may use."""
+        """limit_bytes: memory limit of the process; budget_bytes: the part of that limit that lanes may
+        use."""
         self._status = status
         self._clock = clock
         self._limit_bytes = limit_bytes
         self._budget_bytes = budget_bytes
 
     def collect(self) -> Iterator[Metric]:
-        """See Collector."""
+        """Yield all metric families, for Prometheus."""
         status, now = self._status(), self._clock()
         yield _gauge("ready", "1: it does its work (/readyz).", status.ready)
         yield _gauge("paused", "1: reading waits for memory or for the lake.", status.paused)
@@ -241,6 +242,16 @@ def _builder(status: LiveStatus, now: Moment) -> Iterator[Metric]:
         "build_trouble",
         "1: windows cannot be built; the log of the process says why.",
         build.trouble is not None,
+    )
+    yield _gauge(
+        "build_given_up",
+        "1: this process failed to build windows and leaves that to another one.",
+        build.has_given_up,
+    )
+    yield _gauge(
+        "sweep_trouble",
+        "1: files of replaced windows cannot be removed; the log of the process says why.",
+        build.sweep_trouble is not None,
     )
     if not build.builds:
         return

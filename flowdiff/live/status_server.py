@@ -1,7 +1,7 @@
 """Serve metrics and health over HTTP from a separate thread, read only.
 
 /metrics in Prometheus' text format; /healthz: 200 while the loop iterates (a supervisor restarts a process
-that fails it); /readyz: 200 while it does its work, else 503 with the reason.
+that fails it); /readyz: 200 while the process does its work, else 503 with the reason.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ BACKLOG: Final = 100
 loop.
 """
 MAX_CONNECTIONS: Final = 256
-"""Maximum number of open connections; beyond it, the oldest is dropped. It is more than 2 * BACKLOG: a
-request sent at once is answered two iterations of the loop later, before it can become the oldest, however
-fast others arrive.
+"""Maximum number of open connections; with more, the oldest connection is dropped.
+
+The number is more than 2 * BACKLOG: a request sent at once is answered two iterations of the loop later,
+before it can become the oldest, however fast others arrive.
 """
 DEADLINE_S: Final = 10.0
 """Time limit from connecting to the last byte of the answer, s: Prometheus' default scrape time-out."""
@@ -70,7 +71,7 @@ class StatusServer:
             self._refused.labels(str(refusal.value))  # from 0, or `rate` misses the first increment
         self._deadline_s = deadline_s
         self._open: dict[asyncio.StreamWriter, None] = {}
-        """Open connections in order of opening; the values are unused."""
+        """Open connections as keys, in order of opening; the values are unused (None)."""
         listening = listening_socket(
             address, "serve.address", "Take another with --serve-address, or '' to serve nothing."
         )
@@ -101,7 +102,8 @@ class StatusServer:
                 writer.transport.abort()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request; a client that leaves, does not speak HTTP or is too slow is dropped."""
+        """Answer one request; the connection is dropped if the client leaves, does not speak HTTP, or is too
+        slow."""
         self._open[writer] = None
         if len(self._open) > MAX_CONNECTIONS:
             oldest = next(iter(self._open))

@@ -34,7 +34,7 @@ class Scrape:
     """All samples of one scrape."""
 
     at_s: float
-    """Time of the scrape, s, on any clock that is the same for the scrapes compared."""
+    """Time of the scrape, s, by a clock with any origin (differences between scrapes give rates)."""
     values: dict[str, dict[Labels, float]]
     """Sample name -> labels -> value."""
 
@@ -157,8 +157,10 @@ def _service(now: Scrape, rows: int | None) -> RenderableType:
 
 
 def _quantile(now: Scrape, root: str, share: float) -> float:
-    """Upper end, s, of the histogram bucket that contains the `share` quantile of a root type's response
-    time; infinity if beyond the last bucket."""
+    """Upper bound, s, of the histogram bucket that contains a quantile of a root type's response time.
+
+    share: the quantile, in [0, 1]. Infinity if the quantile is in the last bucket, which has no upper bound.
+    """
     name = "flowdiff_service_response_seconds_bucket"
     ends = sorted((float(end), n) for (of, end), n in now.by(name, "root", "le") if of == root)
     return next((end for end, n in ends if n >= share * ends[-1][1]), float("inf"))
@@ -276,9 +278,10 @@ def _streams(now: Scrape, before: Scrape | None, rows: int | None) -> Renderable
 
 
 def _table(titles: Sequence[str], cells: Sequence[Sequence[str]], n: int, what: str) -> RenderableType:
-    """Table with the first column left-aligned and the others right-aligned.
+    """Table with the first column left-aligned and all others right-aligned.
 
-    n: total number of rows; what: their noun. If `cells` has fewer rows, a last line counts the missing ones.
+    n: total number of rows; what: noun for them. If `cells` has fewer rows, a last line counts the missing
+    ones.
     """
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column(titles[0], overflow="ellipsis", no_wrap=True, max_width=38)

@@ -46,7 +46,7 @@ class PartFailedError(FlowdiffError):
 
 @dataclass
 class _Part:
-    """One child process of `flowdiff up`, with its arguments, its log and its deaths."""
+    """One child process of `flowdiff up`, with its arguments, log events and times of its deaths."""
 
     name: str
     arguments: Sequence[str]
@@ -57,11 +57,11 @@ class _Part:
     """True if the part is restarted after it has died."""
     process: subprocess.Popen[str] | None = None
     told: queue.Queue[dict[str, Any]] = field(default_factory=queue.Queue)
-    """Events of the part's log, and the address that it serves, for `wait_for`."""
+    """Queue of the part's log events, and of the address that it serves, read by `wait_for`."""
     deaths: deque[float] = field(default_factory=deque)
 
     def start(self) -> None:
-        """Start the process, and forward its output to this process' output."""
+        """Start the process, and forward its output to the output of this process."""
         # A session of its own: Ctrl-C of a terminal reaches `up` alone, which ends its parts in order.
         self.process = subprocess.Popen(
             [sys.executable, "-m", "flowdiff.live.part", str(self.descriptor), *self.arguments],
@@ -79,9 +79,8 @@ class _Part:
             threading.Thread(target=_forwarded, args=[stream, forward], daemon=True).start()
 
     def _said(self, line: str) -> None:
-        """Print a line of the part's output; if it has the address of `serve`, queue that in `told`
-        instead.
-        """
+        """Print a line of the part's output; a line with the address of `serve` is queued in `told`
+        instead."""
         if self.name == "serve" and (found := _ADDRESS.search(line)):
             self.told.put({"event": "started", "address": found[0]})
         elif line:
@@ -108,7 +107,7 @@ class _Part:
     def wait_for(self, event: str, stop: Stop) -> dict[str, Any]:
         """Wait for the next log event named `event`, and return it.
 
-        Raises PartFailedError if the process ends before, takes too long, or a stop is requested.
+        Raises PartFailedError if the process ends first or takes too long, or if a stop is requested.
         """
         deadline = time.monotonic() + self.settings.ready_seconds
         while time.monotonic() < deadline and not stop.asked:

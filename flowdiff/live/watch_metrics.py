@@ -1,7 +1,8 @@
 """Prometheus metrics of a watch: incidents, the watched service window by window, and notifications.
 
 Counters of the service grow by one sealed window at a time, so they lag by the sealing delay, and a rate
-needs several windows. Only root types with the most requests have a label of their own; the others share one.
+needs several windows. Only the root types with the most requests have labels of their own; all other root
+types share one label.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from stitch.drivers.live.watch import LiveStatus
 
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROOTS: Final = 50
-"""Maximum number of root types with a label of their own (all others share OTHERS); each takes 16 series."""
+"""Maximum number of root types with a label of their own (all others share the label OTHERS); each takes 16
+series."""
 OTHERS: Final = "(others)"
 OK: Final = "ok"
 FAILED: Final = "failed"
 SUSPENDED: Final = ("learning", "load", "silent")
-"""Reasons for which changes cannot be found: too little is known yet; more load than ever seen; no window is
-sealed.
-"""
+"""Reasons for which changes cannot be detected: baseline still being learned; load above any seen; no window
+is sealed."""
 LONGEST: Final = 200
 """Maximum length of a label's value, characters."""
 
@@ -54,10 +55,10 @@ class ServiceCounters:
         """Root type -> number of requests in each bucket of BUCKETS_S; the last bucket has no upper bound."""
         self._sum_s: dict[str, float] = {}
         self.through_ns = 0
-        """End of the last window that was counted, ns since the epoch."""
+        """End of the last window whose requests were counted, ns since the epoch."""
 
     def add_window(self, lake: str, start_ns: int, end_ns: int) -> None:
-        """Count a sealed window; one that is unreadable (e.g. deleted) is skipped."""
+        """Count the requests of a sealed window; an unreadable (e.g. deleted) window is skipped."""
         with suppress(FlowdiffError, OSError):
             self.add(Lakes(lake).sealed_part(Period(None, start_ns, end_ns)))
         self.through_ns = max(self.through_ns, end_ns)

@@ -15,12 +15,12 @@ ALERT_NAME: Final = "FlowdiffIncident"
 
 
 class Alertmanager(Outlet[Receiver]):
-    """Alertmanager: receives open and recently ended incidents as alerts, not single events."""
+    """Alertmanager as a receiver: gets open and recently ended incidents as alerts, not single events."""
 
     below = "/api/v2/alerts"
 
     def sender(self, known: Sequence[IncidentEvent]) -> Sender:
-        """Make the sender of alerts, which begins with the incidents that are open."""
+        """Make the sender of alerts; it starts with the incidents open in `known`, the events of the lake."""
         context = self.context
         last = {event.incident_id: event.incident for event in known}
         return AlertSender(

@@ -30,7 +30,8 @@ _SLACK: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Chat(EventOutlet[ChatReceiver]):
-    """Chat with an incoming webhook; the default template is named like the receiver's key."""
+    """Chat with an incoming webhook as a receiver; the default template has the name of the receiver's
+    settings key."""
 
     def __init__(self, name: str, receiver: ChatReceiver, context: Context) -> None:
         super().__init__(name, receiver, context)

@@ -20,7 +20,7 @@ FOLDER: Final = "watch/sent"
 
 
 class _Sent(Config):
-    """Content of a ledger's file; ids of events, oldest first."""
+    """Content of a ledger's file: ids of delivered and refused events, oldest first."""
 
     version: int = 1
     sent: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Ledger:
     """Record of the events delivered to one receiver. Every method may raise OSError."""
 
     def __init__(self, store: Store, receiver: str, kept: int) -> None:
-        """kept: maximum number of events remembered; older events are not sent."""
+        """kept: maximum number of events that are remembered; older ones are never sent."""
         self._store, self._kept = store, kept
         self._name = f"{FOLDER}/{receiver}.json"
         self._ids: dict[str, bool] = {}

@@ -1,6 +1,6 @@
-"""Facts about an incident from which messages and templates are made, and their Markdown.
+"""Facts about an incident, from which messages and templates are made, and a Markdown text of them.
 
-They contain no settings, and of requests only their ids.
+The facts contain no settings, and of requests only their ids.
 """
 
 from __future__ import annotations

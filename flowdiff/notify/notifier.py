@@ -40,8 +40,9 @@ class Notifier:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Send while the block runs, and for up to `patience_ns` after it. Only the watch that is active
-        calls this.
+        """Send while the block runs, and for up to `patience_ns` afterwards.
+
+        Called only by the process whose watch is active.
         """
         self._is_behind = bool(self._outlets)
         if self._is_behind:

@@ -16,7 +16,7 @@ _SEVERITY: Final = {"warning": (13, "WARN"), "critical": (21, "FATAL")}
 
 
 class Collector(EventOutlet[Receiver]):
-    """OpenTelemetry Collector: receives every event as a log record."""
+    """OpenTelemetry Collector as a receiver: gets every event as a log record."""
 
     below = "/v1/logs"
 

@@ -43,15 +43,16 @@ class Context:
 
 
 class Outlet(ABC, Generic[R_co]):
-    """Receiver of incidents: its checked address and secrets, and the form of its messages."""
+    """One receiver of incidents: its address and secrets (checked), and the form of its messages."""
 
     below: ClassVar[str] = ""
     """Path that is appended to the receiver's address."""
 
     def __init__(self, name: str, receiver: R_co, context: Context) -> None:
-        """Read the receiver's secrets. name: its key below `notify` in the settings.
+        """Read the receiver's secrets.
 
-        Raises ConfigError, InputError, whose texts do not contain secrets.
+        name: key of the receiver below `notify` in the settings. Raises ConfigError, InputError; their texts
+        contain no secret.
         """
         self.name, self.receiver, self.context = name, receiver, context
         url = receiver.url or self.secret("url", None, receiver.url_file).decode("latin-1")
@@ -65,7 +66,10 @@ class Outlet(ABC, Generic[R_co]):
 
     @abstractmethod
     def sender(self, known: Sequence[IncidentEvent]) -> Sender:
-        """Make the sender to the receiver, not started. known: all events in the lake. Raises OSError."""
+        """Make the sender to this receiver, without starting it.
+
+        known: all events in the lake. Raises OSError.
+        """
 
     def addressed(self, body: bytes, kind: str, **headers: str) -> Message:
         """Message with a body of media type `kind`, addressed to this receiver."""

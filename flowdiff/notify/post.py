@@ -11,7 +11,7 @@ from ingest.http.address import Address
 from ingest.http.exchange import ExchangeError
 
 _DIGITS: Final = 9
-"""Maximum number of digits read of a requested pause, s: 30 years."""
+"""Maximum number of digits that are read of a requested pause in seconds: 30 years."""
 _AGAIN: Final = (401, 403, 404, 407, 408, 425, 429)
 """4xx statuses after which a message is sent again, as a change of configuration or time may help. All other
 4xx statuses refuse the message itself.
@@ -19,12 +19,15 @@ _AGAIN: Final = (401, 403, 404, 407, 408, 425, 429)
 
 
 class SendError(Exception):
-    """A message was not delivered. The text contains nothing sent by the receiver, and no path."""
+    """A message was not delivered.
+
+    The text contains no path, and nothing that the receiver sent.
+    """
 
     def __init__(self, why: str, *, wait_s: float = 0.0, is_refused: bool = False) -> None:
         super().__init__(why)
         self.wait_s = wait_s
-        """Pause that the receiver requested (Retry-After), s; the sender bounds it."""
+        """Pause that the receiver requested (Retry-After), s; the sender limits it."""
         self.is_refused = is_refused
         """True if the receiver would refuse the same message again."""
 

@@ -24,20 +24,21 @@ class Counts:
 
     receiver: str
     pending: int = 0
-    """Number of events that wait to be sent; for Alertmanager, of alerts that are being sent."""
+    """Number of events waiting to be sent; for Alertmanager, number of alerts that are being sent."""
     sent: int = 0
     failed: int = 0
     """Number of failed attempts to send."""
     refused: int = 0
     """Number of events that will not be sent: refused by the receiver, or too large."""
     restarts: int = 0
-    """Number of times that the thread went on after an unexpected error (a bug, a template that fails)."""
+    """Number of times that the thread was restarted after an unexpected error (a bug, a template that
+    fails)."""
     is_sending: bool = False
     """True while the thread is working."""
 
 
 class Sender(ABC):
-    """Thread that sends messages to one receiver; while it waits, it can be ended promptly."""
+    """Thread that sends messages to one receiver; it can be ended promptly even while it waits."""
 
     def __init__(self, receiver: str, say: Callable[[str], None], settings: NotifySettings) -> None:
         self.counts = Counts(receiver)
@@ -65,7 +66,7 @@ class Sender(ABC):
 
     @abstractmethod
     def take(self, events: Sequence[IncidentEvent]) -> None:
-        """Accept events of the watch to be sent."""
+        """Accept events of the watch, to send them later from the thread."""
 
     @abstractmethod
     def _is_idle(self) -> bool:
@@ -96,7 +97,7 @@ class Sender(ABC):
                     return
 
     def _begun_anew(self, error: Exception) -> float:
-        """Count and report an unexpected error; return the seconds until the next turn."""
+        """Count and report an unexpected error of the thread; return the seconds until its next turn."""
         self._failures += 1
         self.counts.failed += 1
         self.counts.restarts += 1
@@ -110,7 +111,7 @@ class Sender(ABC):
         return self._wait_s(SendError("failed"))
 
     def _posted(self, message: Message) -> SendError | None:
-        """Post a message and count it; returns the error, or None."""
+        """Post a message and count the result; return the error, or None if the message was delivered."""
         try:
             if len(message.body) > self._settings.max_message_bytes:
                 raise SendError("gets a message that is too large", is_refused=True)
@@ -199,7 +200,8 @@ class EventSender(Sender):
 
 
 class AlertSender(Sender):
-    """Sends every open incident to Alertmanager repeatedly, and for a while the end of each resolved one."""
+    """Sends every open incident to Alertmanager repeatedly, and, for a while, the end of each resolved
+    incident."""
 
     def __init__(
         self,
@@ -216,7 +218,8 @@ class AlertSender(Sender):
         self._now_ns = now_ns
         self._open = {incident.id: incident for incident in incidents if incident.goes_on}
         self._over: dict[tuple[str, str], tuple[Incident, int]] = {}
-        """(Incident id, severity) -> (incident, time in ns until which its end is sent)."""
+        """(Incident id, severity) -> (ended incident, time in ns since the epoch until which its end is
+        sent)."""
         self._is_news = bool(self._open)
         self.counts.pending = len(self._open)
 

@@ -15,7 +15,7 @@ from schemas.windows import NS_PER_SECOND
 
 
 class Webhook(EventOutlet[WebhookReceiver]):
-    """Webhook: receives every event as a CloudEvent, signed if there is a secret."""
+    """Webhook as a receiver: gets every event as a CloudEvent, signed if there is a secret."""
 
     def __init__(self, name: str, receiver: WebhookReceiver, context: Context) -> None:
         super().__init__(name, receiver, context)

@@ -26,11 +26,11 @@ LEAST_TOKEN: Final = 16
 
 
 class Role(IntEnum):
-    """Rights of a user; each role includes all rights of smaller ones."""
+    """Rights of a user; each role includes the rights of all roles with smaller values."""
 
     NONE = 0
     READ = 1
-    """View pages, and existing results."""
+    """View pages, and results that exist already."""
     RUN = 2
     """Start comparisons and queries."""
     MARK = 3
@@ -67,7 +67,7 @@ class Access:
         return not self.tokens and not self.user_header
 
     def user(self, connection: HTTPConnection) -> User:
-        """User who sends a request; NOBODY if it is not authenticated."""
+        """User who sent a request; NOBODY if the request is not authenticated."""
         if self.is_open:
             return User("", Role.MARK)
         if self.user_header and (name := self._named(connection)):
@@ -82,7 +82,7 @@ class Access:
         return self.tokens.get(digest(token.strip()), NOBODY) if token.strip() else NOBODY
 
     def _named(self, connection: HTTPConnection) -> str:
-        """User name in a header from a trusted proxy; empty if there is none."""
+        """Name of the user in the header `user_header`, if a trusted proxy sent the request; else empty."""
         if connection.client is None:
             return ""
         host = ip_address(connection.client.host)

@@ -14,7 +14,10 @@ from schemas.errors import ConfigError
 
 
 def whole_number(text: str, least: int, most: int) -> int | None:
-    """Integer from `least` to `most` that is written in a text of any length; None if there is none."""
+    """Integer written in `text`, if it is from `least` to `most`; else None.
+
+    The text may be of any length.
+    """
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     if not (digits.isascii() and digits.isdigit()):
         return None
@@ -31,7 +34,7 @@ class Asked:
 
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Parameter name -> its values, from the query or a posted form."""
+    """Parameter name -> values of the parameter, from the query string or a posted form."""
     address: str = "/"
     """Path and query below the base path, to link to other formats of the same page."""
     who: str = ""
@@ -39,20 +42,23 @@ class Asked:
     wants_json: bool = False
     """True if JSON is requested instead of a page."""
     is_foreign: bool = False
-    """True if a page of another site sent the browser here: such a request computes nothing."""
+    """True if a link or form of another web site led the browser here: such a request starts no
+    computation."""
 
     def one(self, name: str, default: str = "") -> str:
-        """Last value of a parameter, without blanks around it; `default` if it is not given."""
+        """Last value of query parameter `name`, without blanks around it; `default` if it is not given."""
         values = self.query.get(name, ())
         return values[-1].strip() if values else default
 
     def many(self, name: str) -> list[str]:
-        """Non-empty values of a repeated parameter."""
+        """Non-empty values of query parameter `name`, which may be repeated."""
         return [text for value in self.query.get(name, ()) if (text := value.strip())]
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        """Query parameter as an integer from `least` to `most`; `default` if not given. Raises
-        ConfigError."""
+        """Query parameter `name` as an integer from `least` to `most`; `default` if not given.
+
+        Raises ConfigError.
+        """
         text = self.one(name)
         if not text:
             return default
@@ -62,7 +68,10 @@ class Asked:
         return found
 
     def chosen(self, name: str, choices: Sequence[str]) -> str:
-        """Value of a parameter that must be one of `choices`; default: the first. Raises ConfigError."""
+        """Value of query parameter `name`, which must be one of `choices`; default: the first.
+
+        Raises ConfigError.
+        """
         text = self.one(name, choices[0]) or choices[0]
         if text not in choices:
             raise ConfigError(f"{name} is one of {', '.join(choices)}.")
@@ -99,22 +108,22 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """Open file that is sent in pieces, so that a slow reader occupies no memory."""
+    """Open file that is sent in pieces, so that a slow client occupies no memory."""
 
     file: IO[bytes]
     size: int
     done: Callable[[], None]
-    """Function called once the file is sent or its reader is gone, before the file is closed."""
+    """Function to call before the file is closed: when it is sent, or the client has disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Complete document or file, sent without navigation around it."""
+    """Complete document or file, sent as it is, without the server's navigation."""
 
     body: bytes
     kind: str = "text/html; charset=utf-8"
     policy: str = ""
-    """Content security policy for the document; empty: the server's default."""
+    """Content security policy of the document; empty: the server's default policy."""
     name: str = ""
     """File name for a download; empty: the browser shows the document."""
     file: SentFile | None = None

@@ -35,14 +35,14 @@ from schemas.errors import FlowdiffError, NotFoundError, UnreachableError
 
 _LOG: Final = logging.getLogger("flowdiff.serve")
 _MOST_FIELDS: Final = 100
-"""Maximum number of fields in a form or a query; a request with more is refused."""
+"""Maximum number of fields in a form or a query string; a request with more is refused."""
 _RETRY_SECONDS: Final = 5
 _PIECE_BYTES: Final = 64 * 1024
-"""Number of bytes of a file being sent that are in memory."""
+"""Size of the pieces, bytes, in which a file is read and sent."""
 _YEAR_SECONDS: Final = 365 * 86_400
 _JSON: Final = "application/json"
 _AGENTS: Final = "/mcp"
-"""Path of the tools for agents; clients are configured with and without a slash behind it."""
+"""Path of the agents' tools; clients may add a trailing slash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def _agents(site: Site) -> Starlette:
 
 
 def _for_role(app: ASGIApp, access: Access, role: Role) -> ASGIApp:
-    """Wrap an application so that it refuses users below a role."""
+    """Wrap an application so that it refuses users whose role is below `role`."""
 
     async def allowed(scope: Scope, receive: Receive, send: Send) -> None:
         user = access.user(HTTPConnection(scope))
@@ -226,7 +226,7 @@ def _response(site: Site, page: Page, request: Request, reply: Reply) -> Respons
 
 
 class _FileResponse(Response):
-    """Response that sends a file in pieces, each once the reader has taken the one before."""
+    """Response that sends a file in pieces, each read once the client has accepted the previous one."""
 
     def __init__(self, sent: SentFile, headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(headers={**headers, "content-length": str(sent.size)}, media_type=media_type)
@@ -247,12 +247,13 @@ class _FileResponse(Response):
 
 
 def _is_foreign(request: Request) -> bool:
-    """True if a page of another site sent the browser here."""
+    """True if a link or form of another web site led the browser to this request."""
     return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
 def _address_of(request: Request) -> str:
-    """Cache key of an answer that readers share; requests sent by another site have different keys."""
+    """Cache key of an answer that is shared by all readers of the same address; requests from other web sites
+    get keys of their own."""
     return f"{request.url.path}?{request.url.query}{' foreign' if _is_foreign(request) else ''}"
 
 
@@ -281,7 +282,7 @@ def _error(site: Site, request: Request, status: HTTPStatus, error: FlowdiffErro
 
 
 def _refused(site: Site, request: Request, page: Page, user: User) -> Response:
-    """Page that asks a user without a token to sign in, or names the role that the user lacks."""
+    """Response for a user whose role is too low: asks to sign in, or names the role that is missing."""
     if user.role > Role.NONE:
         needed = ForbiddenError(
             f"This needs the role {page.role.name.lower()}; {user.name} has {user.role.name.lower()}."
@@ -301,7 +302,8 @@ def _refused(site: Site, request: Request, page: Page, user: User) -> Response:
 
 
 async def _signed_in(site: Site, access: Access, request: Request) -> Response:
-    """Set a cookie for a valid token, and redirect to the page that the user wanted."""
+    """Response to a sign-in: sets a cookie if the token is valid, and redirects to the page that the user
+    wanted."""
     fields = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS)
     token = fields.get("token", [""])[0]
     if access.of_token(token).role is Role.NONE:

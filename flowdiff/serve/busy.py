@@ -6,13 +6,13 @@ from schemas.errors import TRY_AGAIN, FlowdiffError
 
 
 class BusyError(FlowdiffError):
-    """A bound of the server is reached; the same request may succeed later."""
+    """Refusal because a limit of the server is reached; the same request may succeed later."""
 
     slug = "busy"
     exit_code = TRY_AGAIN
 
 
 class ForbiddenError(FlowdiffError):
-    """The role of the user does not allow the request."""
+    """Refusal because the user's role does not allow the request."""
 
     slug = "forbidden"

@@ -13,8 +13,9 @@ from schemas.incidents import Incident
 def marks_of(
     incidents: Sequence[Incident], deployments: Sequence[Deployment], start_ns: int, end_ns: int
 ) -> list[Mark]:
-    """Marks on an axis from `start_ns` to `end_ns`. An incident is a stretch; if it is open, to the end of
-    the axis.
+    """Marks of incidents and deployments on an axis from `start_ns` to `end_ns`.
+
+    The mark of an incident spans its duration; an open incident reaches to the end of the axis.
     """
     length = end_ns - start_ns
 

@@ -1,4 +1,4 @@
-"""Cached value that is refreshed in the background once it is some seconds old; thread-safe."""
+"""Cached value that is read again in the background once it is a few seconds old; thread-safe."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LOG: Final = logging.getLogger("flowdiff.serve")
 
 
 class Fresh(Generic[T]):
-    """Cached result of a function. Readers get the last result while a new one is read; if the last is too
-    old they wait for the new one.
+    """Cached result of a function, read again when it is too old.
 
-    Reading is limited to a share of the time: a slow function is called less often. An exception of the first
-    reading is raised, and not cached; one of a later reading keeps the last result.
+    Callers get the last result while a new one is read; if the last result is too old they wait for the new
+    one. Reading is limited to a share of the time: a slow function is called less often. An exception of the
+    first reading is raised, and not cached; after an exception of a later reading the last result stays.
     """
 
     def __init__(
@@ -46,8 +46,10 @@ class Fresh(Generic[T]):
         """
 
     def __call__(self) -> T:
-        """Return the last result. Waits for the first reading, and for the first after `forget`. Raises what
-        the function raises.
+        """Return the last result.
+
+        Waits for the first reading, and for the first reading after `forget`. Raises what the function
+        raises.
         """
         kept = self._kept
         if kept is None:
@@ -64,7 +66,7 @@ class Fresh(Generic[T]):
         return self._waited_for() if kept is None else kept[2]
 
     def forget(self) -> None:
-        """Discard the result: the next call waits for a new one."""
+        """Discard the cached result: the next call waits for a new one."""
         with self._lock:
             self._kept = None
 

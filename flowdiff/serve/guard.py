@@ -1,4 +1,5 @@
-"""Guard of the server: refuses requests that none of its pages can have made, and adds security headers.
+"""Guard of the server: refuses requests that cannot come from the server's own pages, and adds security
+headers.
 
 A foreign name that resolves to this machine (DNS rebinding) is detected by `Host`; a change requested by
 another site by `Origin` and `Sec-Fetch-Site`; a large body by its size.
@@ -29,13 +30,13 @@ _HEADERS: Final = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-"""Headers added to every answer that does not set them itself."""
+"""Headers added to every answer in which they are not set."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _METHODS: Final = ("GET", "HEAD", "POST", "DELETE")
 
 
 class RefusedError(Exception):
-    """A request, or its body, breaks a rule of the guard; `status` is the HTTP status of the answer."""
+    """Refusal of a request that breaks a rule of the guard; `status` is the HTTP status of the answer."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -43,7 +44,7 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """ASGI application that checks requests before it passes them to another one."""
+    """ASGI application that checks requests before it passes them to the wrapped application."""
 
     def __init__(self, app: ASGIApp, hosts: Collection[str], settings: ServeSettings) -> None:
         """hosts: names by which the server may be reached, without ports."""
@@ -97,7 +98,7 @@ class Guard:
                 raise RefusedError(413, f"A body has at most {self._settings.most_body_bytes} bytes.")
 
     def _check_change(self, headers: dict[bytes, list[bytes]], host: str) -> None:
-        """Raise RefusedError for a change requested by another site's page; browsers name the origin of every
+        """Raise RefusedError if a page of another site requests a change; browsers send the origin with every
         POST."""
         origins = headers.get(b"origin", [])
         if any(_netloc(origin.decode("latin-1")) != host.lower() for origin in origins):
@@ -106,7 +107,8 @@ class Guard:
             raise RefusedError(403, "Another site may not ask for this.")
 
     def _bounded(self, receive: Receive) -> Receive:
-        """Wrap `receive` so that it limits the size of the body and the time to receive it (RefusedError)."""
+        """Wrap `receive` to limit the size of the body and the time in which it must arrive
+        (RefusedError)."""
         taken = 0
         deadline = asyncio.get_running_loop().time() + self._settings.header_seconds
         is_whole = False
@@ -130,7 +132,7 @@ class Guard:
 
 
 def _netloc(origin: str) -> str:
-    """Host and port of an origin, lower case; empty if it has none."""
+    """Host and port of an origin, lower case; empty if the origin has no host."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

@@ -13,15 +13,16 @@ class KeptPages:
     """Least-recently-used cache of documents, limited in bytes; thread-safe."""
 
     def __init__(self, most_bytes: int) -> None:
-        """most_bytes: maximum size of all documents together."""
+        """most_bytes: maximum total size of the cached documents, bytes."""
         self._most = most_bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Whole] = OrderedDict()
         self._bytes = 0
 
     def get(self, key: str, make: Callable[[], Whole]) -> Whole:
-        """Document with this key, from the cache, else from `make`. Two threads may make the same one at a
-        time.
+        """Document with this key, from the cache, else made by `make` and cached.
+
+        Two threads may make the same document at once.
         """
         with self._lock:
             if key in self._kept:

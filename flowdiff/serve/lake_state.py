@@ -15,14 +15,14 @@ from stitch.lake.place import address, open_place
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """State of a lake at one time."""
+    """State of a lake when it was read: windows, recordings, identities."""
 
     info: LakeInfo | None
     """Content of the lake's `flowdiff.json`; None if there is no lake yet."""
     windows: tuple[WindowEntry, ...] = ()
     """Sealed windows with requests, in time order."""
     recorded: tuple[Recorded, ...] = ()
-    """Recordings (`schemas.recorded`): stretches of time without a gap, ascending."""
+    """Recordings (`schemas.recorded`): ranges of time without a gap in the recording, ascending."""
     token: str = ""
     """16 hex digits that identify the windows and their content."""
     lake: str = ""

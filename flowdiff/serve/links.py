@@ -11,13 +11,17 @@ Parameters = Mapping[str, str | int | Sequence[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Makes addresses of pages, which begin with the base path and have their parts quoted."""
+    """Makes addresses of pages: they begin with the base path, and their parts are quoted."""
 
     base: str = ""
     """Base path: empty, or `/a/b` without a trailing slash."""
 
     def to(self, *parts: str, **parameters: str | int | Sequence[str] | None) -> str:
-        """Address with unquoted path parts and parameters; parameters that are None or empty are left out."""
+        """Address of a page.
+
+        parts: path segments, not yet quoted; parameters: query parameters, of which those that are None or
+        empty are left out.
+        """
         path = "".join(f"/{quote(part, safe='')}" for part in parts) or "/"
         asked = [
             (name.rstrip("_"), str(one))

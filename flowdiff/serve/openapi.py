@@ -10,7 +10,7 @@ from flowdiff.cli.version import version
 from flowdiff.serve.routes import Page
 
 _IN_PATH = re.compile(r"{(\w+)(?::path)?}")
-"""Pattern of a parameter in a path; one of type `path` may contain slashes, like request ids."""
+"""Pattern of a parameter in a path; a parameter of type `path` may contain slashes, as request ids do."""
 
 
 def openapi(pages: Sequence[Page], base: str) -> dict[str, Any]:

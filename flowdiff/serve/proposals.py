@@ -1,5 +1,5 @@
-"""Pairs of periods worth comparing: around incidents, deployments, the largest step of response times; usual
-ones."""
+"""Pairs of periods worth comparing: around incidents, deployments, recordings and the largest step of
+response times; hours, days and halves of the lake."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from schemas.windows import NS_PER_DAY
 
 _HOUR_NS: Final = NS_PER_DAY // 24
 _MOST_EVENTS: Final = 5
-"""Maximum number of incidents, and of deployments, for which a pair is proposed: the latest."""
+"""Maximum number of incidents, and of deployments, for which a pair is proposed; the latest are chosen."""
 LEAST_HISTORY: Final = 12
-"""Minimum number of windows before the reference for these windows to be proposed as history."""
+"""Minimum number of windows before the reference; with fewer, no history is proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class Proposal:
     reference: str
     problem: str
     history: str = ""
-    """Period before the reference, to compare with as history; empty if there are too few windows."""
+    """Period before the reference, proposed as history; empty if there are too few windows."""
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Parameters of the comparison's address."""
+        """Parameters of the address of the page that compares these periods: name -> value."""
         return {"reference": self.reference, "problem": self.problem, "history": self.history}
 
 
 def proposals(known: Known, watched: Watched, rows: pa.Table) -> list[Proposal]:
-    """Pairs of periods that the lake has, most specific first, without duplicates.
+    """Pairs of periods to compare for which the lake has data, most specific first, without duplicates.
 
     rows: response times by window and root (`window_rows.RESPONSES`), as far as they are read.
     """
@@ -93,11 +93,12 @@ def _step(known: Known, rows: pa.Table) -> Iterator[_Pair]:
 
 
 def largest_step(rows: pa.Table) -> int | None:
-    """Start of the window from which response times differ most from those before, ns; None for fewer than
-    two windows.
+    """Start of the window at which response times change most, ns since the epoch; None for fewer than two
+    windows.
 
     Differences are of each root's log mean, weighted by the root's share of all time, so that a changed mix
-    of roots is not a step; down-weighted near the ends, as in a CUSUM test. O(roots · windows).
+    of roots is not a step; they are weighted less near the ends of the time, as in a CUSUM test. O(roots ·
+    windows).
     """
     starts, window = np.unique(rows["start_ns"].to_numpy(), return_inverse=True)
     n = len(starts)
@@ -149,7 +150,7 @@ def _usual(known: Known) -> Iterator[_Pair]:
 
 
 def _within(known: Known, period: _Range) -> _Range:
-    """Period (start, end) clipped to the lake's time, and extended to whole windows."""
+    """Range of time `period`, clipped to the lake's windows and extended to whole windows."""
     length_ns = known.windows[0].window.length_ns
     first, last = known.bounds_ns
     start, end = max(period[0], first), min(period[1], last)

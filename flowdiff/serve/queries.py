@@ -1,7 +1,7 @@
-"""Queries of a lake, each in a child process, one of which is started in advance.
+"""Queries of a lake, each in a child process.
 
 Statements come from pages and from users: a process serves one borrower and is then ended, so that nothing is
-carried over to the next one. Starting takes most of a second, so there is a spare one.
+carried over to the next one. Starting a process takes most of a second, so one is started in advance.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from schemas.errors import FlowdiffError
 
 
 class Queries:
-    """Lends processes that query one lake, limited in number. Must be closed."""
+    """Pool that lends processes which query one lake, limited in number. Must be closed."""
 
     def __init__(
         self, lake: str, settings: ServeSettings, clock_ns: Callable[[], int], comparing: Comparing
     ) -> None:
-        """comparing: function that makes the comparisons which queries request."""
+        """comparing: function that runs the comparisons requested by queries."""
         self._lake = lake
         self._settings = settings
         self._clock_ns = clock_ns
@@ -38,10 +38,10 @@ class Queries:
     def borrowed(
         self, token: str, period: str = "all", seconds: float | None = None
     ) -> Iterator[SessionProcess]:
-        """Lend a process with a session on a period of the lake; it is ended afterwards.
+        """Lend a process with a session on a period of the lake; the process is ended after the block.
 
         token: state of the lake (`Known.token`); seconds: time limit of a query, None: `query_seconds`.
-        Raises BusyError if none is free in time; else as `SessionProcess`.
+        Raises BusyError if no process is free in time, and what `SessionProcess` raises.
         """
         if not self._room.acquire(timeout=self._settings.query_wait_seconds):
             raise BusyError("Too many queries run at once.", remedy="Try again in a moment.")
@@ -58,7 +58,7 @@ class Queries:
             self._room.release()
 
     def prepare(self, token: str) -> None:
-        """Start a spare process in the background, unless there is one for this state of the lake."""
+        """Start a spare process in the background, unless there is one for the lake's state `token`."""
         with self._lock:
             if self._closed or self._starting is not None or (self._spare and self._spare[0] == token):
                 return
@@ -66,7 +66,7 @@ class Queries:
             self._starting.start()
 
     def close(self) -> None:
-        """End the spare process; lent ones end with their borrowers."""
+        """End the spare process; lent processes end with the blocks that borrowed them."""
         with self._lock:
             self._closed = True
             starting = self._starting

@@ -47,13 +47,11 @@ class Stored:
 
     text: bytes
     link: Mapping[str, str]
-    """Address parameter that names the report: `report` (id of one in the lake) or `job` (key of a
-    result).
-    """
+    """Address parameter that names the report: `report` -> id of a report in the lake, or `job` -> key of a
+    job's result."""
     question: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    """Address parameters of the question that the report answers, to ask it again if the result was evicted.
-    Empty: unknown.
-    """
+    """Address parameters of the question that the report answers, to ask the question again if the result was
+    evicted. Empty: the question is unknown."""
 
     @property
     def key(self) -> str:
@@ -71,13 +69,13 @@ class Stored:
 
 @cache
 def known_views() -> Mapping[str, SectionView[Any]]:
-    """Tag of a section -> its view, for the sections of all installed methods."""
+    """View for each section's tag, for the sections of all installed methods."""
     methods = [method_of(name) for name in method_names() if installed(name)]
     return views_by_tag(dict.fromkeys(view for method in methods for view in method.sections))
 
 
 def kept_report(site: Site, report_id: str) -> Stored:
-    """Read a report that is stored in the lake. Raises NotFoundError."""
+    """Read a report that is stored in the lake, by its id. Raises NotFoundError."""
     if _ID.fullmatch(report_id) is None:
         raise NotFoundError(f"'{report_id}' is no id of a report.")
     try:
@@ -92,8 +90,9 @@ def kept_report(site: Site, report_id: str) -> Stored:
 
 
 def result(site: Site, key: str, question: Question | None = None) -> Stored | None:
-    """Report of a finished job; None if there is none, or it was evicted. question: the question it answers,
-    if that is known.
+    """Report of a finished job, by the job's key; None if there is none, or it was evicted.
+
+    question: the question that the job answers, if known.
     """
     text = site.jobs.results.read(key)
     asked = {} if question is None else question.address
@@ -101,7 +100,7 @@ def result(site: Site, key: str, question: Question | None = None) -> Stored | N
 
 
 def named_report(site: Site, asked: Asked) -> Stored | None:
-    """Report named by a page's parameters; None if they name none. Raises NotFoundError."""
+    """Report named by the parameters of a page's address; None if they name none. Raises NotFoundError."""
     if report_id := asked.one("report"):
         return kept_report(site, report_id)
     if key := asked.one("job"):
@@ -135,7 +134,8 @@ def _drawn(site: Site, stored: Stored, tab: str) -> Whole:
 
 
 def requests_link(links: Links, stored: Stored) -> str:
-    """Address of a request's page, opened from a report, with `{trace_id}` in place of the request's id."""
+    """Address of a request's page with `{trace_id}` in place of the request's id; it names the report by
+    which the page chooses a twin."""
     requests = links.to("requests")
     return f"{requests}/{TRACE_ID}{links.to('requests', **stored.link).removeprefix(requests)}"
 
@@ -153,7 +153,7 @@ def finding_address(site: Site, stored: Stored, rank: int | str) -> str:
 
 
 def _linked(site: Site, section: FindingsSection) -> FindingsSection:
-    """Section whose suggested further analyses link to the server's pages that run them."""
+    """Copy of the section whose suggested analyses link to the server's pages that run them."""
 
     def linked(finding: Finding) -> Finding:
         views = tuple(one.model_copy(update={"page": _page(site, one)}) for one in finding.views)

@@ -14,13 +14,13 @@ from schemas.arrays import F8, I8
 
 @dataclass(frozen=True, slots=True)
 class RootStrip:
-    """One root type over the time shown: its totals, and its heat strip."""
+    """One root type over a range of time: its totals, and its heat strip."""
 
     root: str
     requests: int
     mean_us: float
     p95_us: float
-    """Highest 95th percentile of a window, µs."""
+    """Maximum, over windows, of the 95th percentile of the response times, µs."""
     failing: float
     cells: tuple[HeatCell | None, ...]
 

@@ -34,7 +34,7 @@ class Page:
     role: Role = Role.READ
     method: Literal["GET", "POST"] = "GET"
     is_shared: bool = False
-    """True: the page is the same for all readers, and made once per `fresh_seconds`."""
+    """True: the page is the same for all readers, so it is rendered once per `fresh_seconds` and shared."""
 
 
 TABS: Final = (

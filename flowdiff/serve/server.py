@@ -1,4 +1,4 @@
-"""HTTP server: a port, connections with deadlines, an orderly end."""
+"""HTTP server: port, connections with deadlines, graceful stop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEAD_BYTES: Final = 32 * 1024
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Socket that is bound and listens. Raises ConfigError if the address is invalid or in use."""
+    """Socket bound to host and port, listening. Raises ConfigError if the address is invalid or in use."""
     try:
         if ":" in host:
             return socket.create_server((host, port), family=socket.AF_INET6, backlog=256)
@@ -81,9 +81,8 @@ class _Server(uvicorn.Server):
 
 
 def _protocol(settings: ServeSettings) -> type[H11Protocol]:
-    """Protocol class that closes a connection if the head of a request does not arrive in time, or if the
-    reader takes nothing of an answer for too long.
-    """
+    """Protocol class that closes a connection if the head of a request does not arrive in time, or the client
+    accepts no data for too long."""
 
     class DeadlineProtocol(H11Protocol):
         _deadline: asyncio.TimerHandle | None = None

@@ -1,4 +1,4 @@
-"""Answers shared by readers of the same address while they are fresh.
+"""Answers shared by all readers of the same address for a short time.
 
 Two hundred readers of *Now* request more pages a second than one interpreter renders; readers within the same
 second get the same page. Only used by the event loop.
@@ -18,7 +18,7 @@ from starlette.responses import Response
 _MOST_KEY: Final = 2_000
 """Maximum length of an address whose answer is shared, characters."""
 _ENTRY_BYTES: Final = 1_000
-"""Memory of a shared answer in addition to its body and address, bytes, rounded up."""
+"""Memory, bytes, that a shared answer takes beside its body and its address, rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SharedAnswers:
         self._generation = 0
 
     def forget(self) -> None:
-        """Discard all answers, because something changed."""
+        """Discard all cached answers, because the state shown has changed."""
         self._kept.clear()
         self._coming.clear()
         self._bytes = 0

@@ -1,4 +1,4 @@
-"""Frame of every page: navigation at the top, one style sheet, no script but the module for pointers.
+"""Frame of every page: navigation at the top, one style sheet, no script except the one for choosing periods.
 
 An answer is rendered as HTML by the renderer of reports, or as JSON.
 """
@@ -40,7 +40,7 @@ class StaticFile:
 
 @cache
 def own_style() -> str:
-    """CSS of the shell, which pages of reports have in addition to their own."""
+    """CSS of the shell; pages of reports have it in addition to their own style."""
     return source(_OWN_STYLE)
 
 

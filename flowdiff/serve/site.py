@@ -1,4 +1,4 @@
-"""Site: everything that pages read: one lake, its state, its response times, queries, jobs."""
+"""Site: the data and services that pages use: one lake, its state, its response times, queries, jobs."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ from stitch.lake.place import open_store
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Everything that pages read of one served lake. Must be closed."""
+    """All data and services that the pages of one served lake use. Must be closed."""
 
     lake: str
     settings: ServeSettings
     links: Links
     shell: Shell
     known: Fresh[Known]
-    """State of the lake, at most some seconds old."""
+    """State of the lake, cached for a few seconds."""
     watched: Fresh[Watched]
-    """State of the lake's watch, at most some seconds old."""
+    """State of the lake's watch, cached for a few seconds."""
     queries: Queries
     proposals: Fresh[list[Proposal]]
-    """Pairs of periods worth comparing; the largest step of response times is searched in the last day
-    only.
-    """
+    """Pairs of periods worth comparing, cached; the largest step of response times is searched in the last
+    day only."""
     responses: ResponseRows
     sites: SiteRows
     jobs: Jobs

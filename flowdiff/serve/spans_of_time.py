@@ -25,9 +25,8 @@ LEAST_WINDOWS: Final = 12
 
 
 def default_span(known: Known) -> str:
-    """Name of the default time span: the shortest that shows all of a young lake; for an older lake a day, or
-    longer if a day has too few windows.
-    """
+    """Name of the default time span: the shortest one that covers the whole lake, or is at least a day long
+    and has LEAST_WINDOWS windows."""
     first_ns, end_ns = known.bounds_ns
     starts = [entry.window.start_ns for entry in known.windows[-LEAST_WINDOWS:]]
     for span, length_ns in SPANS.items():
@@ -48,9 +47,9 @@ def shown_time(known: Known, span: str) -> tuple[int, int]:
 def span_choice(
     shell: Shell, chosen: str, start_ns: int, end_ns: int, address: Callable[[str], str]
 ) -> Markup:
-    """HTML with links to a page for every time span, the chosen one marked, and the time shown.
+    """HTML with the time shown, and a link to the same page for every time span, the chosen one marked.
 
-    address: time span -> address of the page.
+    address: function time span -> address of the page.
     """
     return shell.rendered(
         "choice.html.jinja",

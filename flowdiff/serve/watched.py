@@ -35,7 +35,7 @@ class Watched:
     is_watched: bool = False
 
     def incidents_between(self, start_ns: int, end_ns: int) -> list[Incident]:
-        """Incidents that last into [start, end), ns since the epoch."""
+        """Incidents that overlap [start, end), ns since the epoch."""
         return [
             one
             for one in self.incidents

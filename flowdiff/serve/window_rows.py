@@ -1,7 +1,7 @@
 """Rows of views by window, cached in memory: response times by root, and call sites.
 
-Each window is read once, by a query in a child process, latest first; pages show the rows read so far. A
-window changed by a repair is read again.
+Each window is read once, by a query in a child process, the latest window first; pages show the rows read so
+far. A window changed by a repair is read again.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _Content = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """Cached rows of the windows in a stretch of time."""
+    """Cached rows of the windows in a range of time."""
 
     rows: pa.Table
     """Rows in the schema of the cache, by start of the window."""
     missing: int
-    """Number of windows in the stretch of time that are not read yet."""
+    """Number of windows in the range of time that are not read yet."""
 
 
 class WindowRows(ABC):
@@ -75,9 +75,9 @@ class WindowRows(ABC):
         self._lock = threading.Lock()
         self._rows = schema.empty_table()
         self._content: dict[int, _Content] = {}
-        """Start of a window -> state of the window when it was read."""
+        """Start of a window, ns -> state of the window's content when its rows were read."""
         self._n_rows: dict[int, int] = {}
-        """Start of a window -> number of its rows, whether or not they are cached."""
+        """Start of a window, ns -> number of rows of the window, cached or not."""
         self._reading: threading.Thread | None = None
         self._closed = False
 
@@ -94,7 +94,8 @@ class WindowRows(ABC):
         return None
 
     def _latest(self, known: Known) -> Sequence[WindowEntry]:
-        """Latest windows that fit into the cache, by number of windows and of rows; at least one."""
+        """Latest windows whose rows fit into the cache, limited by number of windows and of rows; at least
+        one."""
         latest, most = known.windows[-self._settings.most_windows :], self._most_rows()
         if most is None:
             return latest
@@ -122,7 +123,7 @@ class WindowRows(ABC):
         return Summed(rows.sort_by("start_ns"), missing)
 
     def wait(self) -> None:
-        """Wait until all windows are read."""
+        """Wait until all windows are read, or the cache is closed."""
         while True:
             self.begin(self._known())
             with self._lock:
@@ -132,7 +133,7 @@ class WindowRows(ABC):
             reading.join()
 
     def close(self) -> None:
-        """Stop reading after the query that runs."""
+        """Stop reading; a query that is running is finished first."""
         with self._lock:
             self._closed, reading = True, self._reading
         if reading is not None:
@@ -167,7 +168,7 @@ class WindowRows(ABC):
                 self._reading = None
 
     def _next(self, missing: Sequence[WindowEntry]) -> Sequence[WindowEntry]:
-        """Latest windows in `missing` that one query should read."""
+        """Windows in `missing` that the next query should read: the latest ones."""
         first, requests = len(missing), 0
         while first > max(len(missing) - self._settings.summed_windows, 0):
             requests += missing[first - 1].flows
@@ -205,7 +206,7 @@ class WindowRows(ABC):
 
     @abstractmethod
     def _trimmed(self) -> None:
-        """Discard data that belongs to evicted rows; called under the lock."""
+        """Discard data of evicted rows beside the cached table; called under the lock."""
 
 
 class ResponseRows(WindowRows):
@@ -227,7 +228,7 @@ class ResponseRows(WindowRows):
         return found.cast(RESPONSES)
 
     def _trimmed(self) -> None:
-        """Do nothing: there is no data beside the rows."""
+        """Do nothing, as there is no data beside the cached table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +238,7 @@ class SiteName:
     component: str
     operation: str
     caller: str
-    """Operation that calls the site; empty: the site has no caller."""
+    """Operation that calls the site; empty if the site has no caller."""
 
 
 class SiteRows(WindowRows):
@@ -249,7 +250,7 @@ class SiteRows(WindowRows):
 
     @property
     def names(self) -> Mapping[int, SiteName]:
-        """Key of a call site -> its names, for all sites with cached rows."""
+        """Key of a call site -> names of the site, for all sites with cached rows."""
         with self._lock:
             return dict(self._names)
 

@@ -42,10 +42,10 @@ class Effective:
 
     config: IngestConfig
     origins: Mapping[str, str]
-    """Key -> flag, variable or file that set its value; keys at their default are missing."""
+    """Key -> flag, variable or file that set the value; keys with their default value are missing."""
 
     def value(self, key: Key) -> Any:
-        """Value of a setting in `config`."""
+        """Value of the setting `key` in `config`."""
         value: Any = self.config
         for part in key.field:
             value = getattr(value, part)

@@ -38,7 +38,7 @@ class Given:
         return f"'{masked_address(text)}'"
 
     def put(self, values: dict[str, Any]) -> None:
-        """Set the value in `values`, the model's input. Raises ConfigError."""
+        """Set the value in `values`, the input of the settings model. Raises ConfigError."""
         try:
             self.key.put(values, self.key.read(self.value))
         except FlowdiffError as error:

@@ -32,7 +32,8 @@ CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 FLAGLESS_SECTIONS: Final = ("kafka", "live", "watch")
 """Sections whose name is left out of a flag: `live.lateness` is --lateness."""
 _UNIT: Final = re.compile(r"`(\w+?)_(?:ns|ms|bytes)`")
-"""Pattern of a field's name in a description, whose unit is removed: a key's name has none."""
+"""Pattern of a field's name with a unit in a description; the unit is removed, as the names of keys have
+none."""
 _SUFFIXES: Final = (("_ns", 1), ("_ms", 1_000_000), ("_bytes", 0))
 
 
@@ -62,7 +63,7 @@ class Key:
     """Field names that lead to the value in the model: `("live", "commit_interval_ns")`."""
     kind: KeyKind
     unit_ns: int
-    """For a duration, length of the field's unit in ns: 1, or 1,000,000 for a field in ms."""
+    """Length, in ns, of the unit of a duration field: 1, or 1,000,000 for a field in ms."""
     default: Any
     is_required: bool
     about: str
@@ -98,7 +99,10 @@ class Key:
         return "hash_key_file" if self.path[-1] == "hash_key" else f"{self.name}_file"
 
     def read(self, value: Any) -> Any:
-        """Convert a value from a file, or text, for the model. Raises ValueError, ConfigError."""
+        """Convert `value`, from a file or as text, to a value of the model's field.
+
+        Raises ValueError, ConfigError.
+        """
         match self.kind:
             case KeyKind.DURATION:
                 ns = duration_of(_text(value, "'10s'"))
@@ -123,13 +127,14 @@ class Key:
         return value
 
     def put(self, values: dict[str, Any], value: Any) -> None:
-        """Set a converted value in `values`, the model's input."""
+        """Set the converted `value` at this key in `values`, the input of the settings model."""
         for part in self.field[:-1]:
             values = values.setdefault(part, {})
         values[self.field[-1]] = value
 
     def _pair(self, text: str) -> dict[str, str] | tuple[str, str]:
-        """Split at the last `=`, so that the left part may be a regular expression with one."""
+        """Split a text at its last `=` into the two parts of a pair; so the first part may be a regular
+        expression with `=`."""
         left, equals, right = text.rpartition("=")
         if not equals or not left or not right:
             raise ValueError(f"write {self.kind}")
@@ -186,7 +191,7 @@ def keys_of(
 ) -> Iterator[Key]:
     """Yield the key of every setting in a model and its nested models, the model's own first.
 
-    is_expert: mark all of them as expert keys, as for a nested model that is marked so.
+    is_expert: True to mark all keys as expert keys, as in a nested model that is marked `Expert`.
     """
     parts: list[tuple[str, type[BaseModel], bool]] = []
     for name, info in model.model_fields.items():

@@ -1,7 +1,7 @@
 """Find JSON objects with a duplicate member name.
 
-msgspec silently keeps the last value. Python's own parser exposes every member but is far slower, so it is
-only used where duplicates are suspected.
+msgspec silently keeps the last value. Python's own parser shows every member, but is far slower; it is used
+only if duplicates are suspected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ Member = tuple[str, object]
 
 
 def members(text: bytes | str) -> list[Member]:
-    """Members of an object in order, duplicates included; in nested objects the last duplicate counts.
+    """Parse an object into (name, value) of its members, in order and including duplicates; of duplicates
+    inside nested objects only the last is kept.
 
     `text` must be acceptable to msgspec. Raises RecursionError.
     """

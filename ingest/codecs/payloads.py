@@ -1,4 +1,4 @@
-"""Check a payload before any codec reads it: size, grammar, density, the documents in it."""
+"""Checks of a payload before any codec reads it: size, grammar, density; split it into documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemas.rejects import Reason, Reject
 
 T = TypeVar("T")
 JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Exceptions of msgspec on bad input: grammar, UTF-8, nesting beyond the recursion limit."""
+"""Exceptions that msgspec raises for invalid input: grammar, UTF-8, nesting beyond the recursion limit."""
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -25,7 +25,8 @@ def without_bom(payload: bytes) -> bytes:
 
 
 def refuse_dense(payloads: Sequence[bytes], indexes: list[int], log: RejectLog) -> list[int]:
-    """Indexes of the payloads that are not dense (`is_dense_json`); dense ones are logged."""
+    """Indexes of the payloads that are not dense (`is_dense_json`); the dense ones are added to `log` as
+    rejects."""
     dense = [index for index in indexes if is_dense_json(payloads[index])]
     for index in dense:
         log.add(Reject(Reason.TOO_LARGE, DENSE_JSON, payloads[index], index))
@@ -33,7 +34,8 @@ def refuse_dense(payloads: Sequence[bytes], indexes: list[int], log: RejectLog) 
 
 
 def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], RejectLog]:
-    """(Indexes of the payloads of acceptable size, log with rejects of the other payloads)."""
+    """Check the sizes of payloads: (indexes of the acceptable ones, log with a reject for each of the
+    others)."""
     log = RejectLog(config)
     limit = config.max_payload_bytes
     odd = [i for i, p in enumerate(payloads) if not p or len(p) > limit or p.isspace()]
@@ -49,7 +51,8 @@ def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], R
 
 
 def runs_of(items: Iterable[T], sizes: Iterable[int], most: int) -> Iterator[list[T]]:
-    """Consecutive runs of items whose sizes sum to at most `most`; a larger item is a run alone."""
+    """Split items into consecutive runs whose sizes sum to at most `most`; a larger item forms a run
+    alone."""
     run: list[T] = []
     total = 0
     for item, size in zip(items, sizes, strict=True):
@@ -63,7 +66,8 @@ def runs_of(items: Iterable[T], sizes: Iterable[int], most: int) -> Iterator[lis
 
 
 def parse_json(payload: bytes, index: int = 0, item: int = 0) -> object | Reject:
-    """JSON value as plain Python objects (strict: no NaN, no lone surrogates), or a reject."""
+    """Parse JSON into plain Python objects (strict: no NaN, no lone surrogates), or return a reject. index,
+    item: where the payload is, for the reject."""
     if is_dense_json(payload):
         return Reject(Reason.TOO_LARGE, DENSE_JSON, payload, index, item)
     try:
@@ -78,11 +82,11 @@ def parse_json(payload: bytes, index: int = 0, item: int = 0) -> object | Reject
 
 
 _ANY = msgspec.json.Decoder(msgspec.Raw)
-"""Decoder that checks the grammar and skips the contents."""
+"""Decoder that checks the grammar of JSON without converting its contents."""
 
 
 def is_json(text: bytes) -> bool:
-    """True for one well-formed JSON value, not nested too deep. About 1.6 GB/s."""
+    """True if the text is exactly one well-formed JSON value, not nested too deep. About 1.6 GB/s."""
     try:
         _ANY.decode(text)
     except JSON_ERRORS:
@@ -91,8 +95,8 @@ def is_json(text: bytes) -> bool:
 
 
 def documents_of(payload: bytes) -> list[bytes]:
-    """JSON documents of a payload: the whole payload, or its lines if the whole is no document and some line
-    is an object."""
+    """Split a payload into JSON documents: its lines, if the whole payload is not valid JSON and any line is
+    an object; else the whole payload."""
     payload = without_bom(payload)
     if b"\n" not in payload.strip() or is_json(payload):
         return [payload]
@@ -103,10 +107,11 @@ def documents_of(payload: bytes) -> list[bytes]:
 
 
 _MANY_VALUES = 200_000
-"""Number of values up to which density is harmless: an empty span takes 350 bytes temporarily."""
+"""Maximum number of values in a document that is never called dense: parsing an empty span takes 350 bytes
+temporarily."""
 _MIN_VALUE_BYTES = 6
-"""Minimum bytes of text per comma or opening bracket; 9 for an OTLP attribute with a one-letter name and
-value."""
+"""Minimum bytes of text per comma or opening bracket in a document that is not dense; an OTLP attribute with
+a name and a value of one letter has 9."""
 _COUNT_BYTES = 2**18
 NEVER_DENSE_BYTES = _MANY_VALUES * _MIN_VALUE_BYTES
 """Size in bytes below which a payload is never dense."""
@@ -114,10 +119,10 @@ DENSE_JSON = f"hundreds of thousands of values, one every {_MIN_VALUE_BYTES} byt
 
 
 def is_dense_json(text: bytes) -> bool:
-    """True for a document of very many values without content (`[{},{},…]`).
+    """True if a document has very many values without content (`[{},{},…]`).
 
-    Parsed, such a document takes 120 times its size. Commas and brackets inside strings count too. Several
-    GB/s, for documents over 1 MB; smaller ones are never dense.
+    Parsed, such a document takes 120 times its size. Commas and brackets inside strings are counted too.
+    Several GB/s, for documents over 1 MB; smaller ones are never dense.
     """
     if len(text) < NEVER_DENSE_BYTES:
         return False
@@ -129,7 +134,7 @@ def is_dense_json(text: bytes) -> bool:
 
 
 def json_bytes(value: object) -> bytes:
-    """JSON text of a decoded value, for a reject; empty if nested too deep."""
+    """JSON text of a decoded value, for a reject; empty if the value is nested too deep."""
     try:
         return msgspec.json.encode(value)
     except RecursionError:

@@ -1,4 +1,5 @@
-"""Codec port: payloads in, one event batch and dead letters out. Codecs never raise on input."""
+"""Interface of a codec: payloads in, one event batch and dead letters out. Codecs never raise because of
+their input."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from schemas.rejects import Reject
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Result of decoding a list of payloads.
+    """Events, rejects and counts that a codec returns for a list of payloads.
 
     `events` has `EVENT_SCHEMA`, rows in the order of the payloads; `rejects` name payload and item and are
     bounded (`dead_letters`); `oddities` counts peculiarities that were accepted (`unknown-field`, `text-cut`,
@@ -25,17 +26,16 @@ class Decoded:
     rejects: list[Reject]
     oddities: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
-    """Reason -> number of refused items, including those beyond the bounds of `rejects`."""
+    """Reason -> number of refused items, including items that `rejects` leaves out."""
 
 
 class Codec(Protocol):
-    """Codec of one input format. Stateless: the same payloads always give the same result, however they are
-    divided among calls.
-    """
+    """Codec of one input format. It has no state: the same payloads always give the same result, however they
+    are divided among calls."""
 
     name: str
-    """Name of the format for `--format`, for example `otlp-json`."""
+    """Name of the format as used for `--format`, for example `otlp-json`."""
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """Decode payloads, which are whole, decompressed messages. An invalid item never affects others."""
+        """Decode payloads, each a whole, decompressed message. An invalid item never affects other items."""
         ...

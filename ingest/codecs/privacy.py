@@ -1,7 +1,7 @@
-"""Drop, blank or hash the values of secret parameters, by name, in events and in dead letters.
+"""Drop, blank or hash the values of parameters whose names are secret, in events and in dead letters.
 
-A pattern is a name with `*` and `?`. It is compared with the whole key and with each end of it that begins
-after a dot, without regard to case, `_` read as `-`: `authorization` is also
+A pattern is a name with `*` and `?`. It is compared with the whole key and with every part of the key from
+after a dot to its end, ignoring case and treating `_` as `-`: `authorization` is also
 `http.request.header.Authorization`, `*.token` is `session.token` and `X.Session.Token`.
 """
 
@@ -24,18 +24,19 @@ from schemas.config import DENIED_PARAMS, ParamRules
 REDACTED = "[redacted]"
 _HASH_DIGITS = 32
 _MAX_PARSED_BYTES = 2**20
-"""Bytes up to which a dead letter is parsed; a larger one is only searched for secret names."""
+"""Maximum bytes of a dead letter that is parsed; a larger one is only searched for secret names."""
 _MIN_NAME = 3
-"""Minimum letters in a row of a pattern that can be searched for: a shorter text would match anywhere."""
+"""Minimum length of the literal part of a pattern that can be searched for: a shorter text would match
+anywhere."""
 _ESCAPE = rb"\u00"
-"""Beginning of JSON escapes of letters, by which a name may be disguised."""
+"""Beginning of a JSON escape of a letter, which may hide a name."""
 _NAME_FIELDS = ("key", "Key")
-"""Names of JSON members that hold the name of a sibling value: OTLP attributes, Jaeger tags."""
+"""Names of JSON members whose value is the name of a sibling value: OTLP attributes, Jaeger tags."""
 _NOT_THE_VALUE = frozenset({*_NAME_FIELDS, "type", "vType"})
 
 
 class Keep(IntEnum):
-    """Treatment of a parameter: stored, blanked, hashed, or left out."""
+    """Treatment of a parameter: its value is stored, blanked or hashed, or the parameter is left out."""
 
     PLAIN = 0
     REDACTED = 1
@@ -45,7 +46,7 @@ class Keep(IntEnum):
 
 @lru_cache(maxsize=16)
 def privacy_of(rules: ParamRules) -> Privacy:
-    """Rules in compiled form; cached."""
+    """Compile rules; cached."""
     return Privacy(rules)
 
 
@@ -62,15 +63,16 @@ class Privacy:
         self._keep = lru_cache(maxsize=10_000)(self._decide)
 
     def keep(self, key: str) -> Keep:
-        """Treatment of the parameter `key`."""
+        """Treatment of the parameter with this key."""
         return self._keep(key)[0]
 
     def hashed(self, text: str) -> str:
-        """Substitute for a value to be hashed: `hmac:` and 32 hex digits."""
+        """Text that replaces a value to be hashed: `hmac:` and 32 hex digits."""
         return "hmac:" + hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()[:_HASH_DIGITS]
 
     def clean_text(self, text: str) -> str:
-        """Text with secret values blanked, if it is a JSON object or list; other text unchanged.
+        """Blank secret values inside a text, if it is a JSON object or list; other text is returned
+        unchanged.
 
         Text nested too deep to be parsed is blanked as a whole if it may contain a secret name.
         """
@@ -84,11 +86,11 @@ class Privacy:
             return REDACTED if self._may_hold_names(raw) else text
 
     def clean_raw(self, raw: bytes) -> bytes | None:
-        """Bytes of a dead letter that may be stored: unchanged, or JSON with secret values blanked; else
-        None.
+        """Bytes of a dead letter that may be stored: unchanged, or JSON with secret values blanked; None if
+        nothing may be stored.
 
-        None where there may be a secret that cannot be located: if rules only allow, or for a secret name in
-        bytes that are no JSON.
+        None if there may be a secret that cannot be located: if rules only allow names, or for a secret name
+        in bytes that are no JSON.
         """
         if self._allow is not None:
             return None
@@ -104,7 +106,7 @@ class Privacy:
         return self._names is None or _holds_any(raw, self._names)
 
     def _decide(self, key: str) -> tuple[Keep, bool]:
-        """(Treatment of a parameter, True if the name is also secret inside values)."""
+        """(Treatment of the parameter with this key, True if the name is also secret inside values)."""
         key = key.lower().replace("_", "-")
         ends = [key, *(key[m.end() :] for m in re.finditer(r"\.", key))]
         for pattern, keep in ((self._deny, Keep.DROPPED), (self._redact, Keep.REDACTED)):
@@ -115,10 +117,10 @@ class Privacy:
         return Keep.PLAIN if self._allow is None or _any(self._allow, ends) else Keep.DROPPED, False
 
     def _cleaned(self, raw: bytes) -> bytes | None:
-        """Rewritten JSON without secrets; None if there are none.
+        """Rewrite JSON without secret values; None if it has none.
 
-        Of two values under one name the parser returns the last; the first is in the original bytes, but not
-        in the rewritten ones. Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError.
+        Of two values under one name the parser keeps only the last; the first is in the original bytes, but
+        not in the rewritten ones. Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError.
         """
         root: list[object] = [msgspec.json.decode(raw)]
         found, anew = self._blank(root), msgspec.json.encode(root[0])
@@ -126,7 +128,7 @@ class Privacy:
         return anew if found or is_hidden else None
 
     def _blank(self, root: list[object]) -> bool:
-        """Blank secret values in place; True if there were any.
+        """Blank secret values inside `root`, in place; True if there were any.
 
         Iterative, as JSON may be nested deeper than the recursion limit.
         """
@@ -150,8 +152,8 @@ class Privacy:
         return found
 
     def _secrets(self, members: dict[str, Any]) -> list[str]:
-        """Names of members whose values are secret: because of their own name, or of a sibling that holds the
-        name (`_NAME_FIELDS`)."""
+        """Names of the members whose values are secret: because of the member's name, or of a sibling whose
+        value is a secret name (`_NAME_FIELDS`)."""
         named = next((members[f] for f in _NAME_FIELDS if isinstance(members.get(f), str)), None)
         is_named = named is not None and self._keep(named)[1]
         return [name for name in members if self._keep(name)[1] or (is_named and name not in _NOT_THE_VALUE)]
@@ -167,9 +169,8 @@ def _any(pattern: re.Pattern[str] | None, ends: list[str]) -> bool:
 
 
 def _names(patterns: Iterable[str]) -> tuple[bytes, ...] | None:
-    """Longest literal part of each pattern, lower case with `-` for `_`; None if that of a pattern is too
-    short.
-    """
+    """Longest literal part of each pattern, in lower case and with `-` for `_`; None if any of these is too
+    short."""
     parts = [max(re.split(r"[*?]", pattern), key=len).strip(".") for pattern in patterns]
     if any(len(part) < _MIN_NAME for part in parts):
         return None
@@ -177,6 +178,7 @@ def _names(patterns: Iterable[str]) -> tuple[bytes, ...] | None:
 
 
 def _holds_any(raw: bytes, names: tuple[bytes, ...]) -> bool:
-    """True if a name, or an escaped letter, is in the bytes. 250 MB/s; a regular expression does 30."""
+    """True if the bytes contain one of the names, or an escaped letter. 250 MB/s; a regular expression does
+    30."""
     text = raw.lower().replace(b"_", b"-")
     return _ESCAPE in text or any(name in text for name in names)

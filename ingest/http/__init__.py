@@ -1,1 +1,1 @@
-"""HTTP requests to addresses from the configuration, whose servers may be slow or hostile."""
+"""Send HTTP requests to addresses from the configuration, whose servers may be slow or hostile."""

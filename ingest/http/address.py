@@ -1,4 +1,4 @@
-"""Validate and parse an address that messages or secrets are sent to."""
+"""Validate and parse an address to which messages or secrets are sent."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _PLAIN: Final = re.compile(r"[!-~]+")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Parsed address; shown without its path, which may contain a secret."""
+    """Parsed address. Its text form lacks the path, which may contain a secret."""
 
     is_tls: bool
     host: str
     port: int
     target: str
-    """Path and query of the address, as in the request line."""
+    """Path and query of the address, as written in the request line."""
 
     @property
     def is_private(self) -> bool:
-        """True if the connection is encrypted or does not leave this machine."""
+        """True if the connection is encrypted, or does not leave this machine."""
         return self.is_tls or is_loopback(self.host)
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Address:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """(Host, port) of `host:port`, `[::1]:9464`, or `:9464` (every address). Raises ValueError."""
+    """Parse `host:port`, `[::1]:9464`, or `:9464` (all interfaces): (host, port). Raises ValueError."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65_535:
         raise ValueError("write host:port")
@@ -71,7 +71,7 @@ def address_of(url: str, below: str = "") -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """True if a host is this machine's loopback interface."""
+    """True if a host is the loopback interface of this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -79,10 +79,10 @@ def is_loopback(host: str) -> bool:
 
 
 def refusal(ip: str) -> str:
-    """Reason for not sending to an IP address, in any spelling; empty if allowed.
+    """Reason for not sending to an IP address, in any notation; empty if it is allowed.
 
-    Refused are addresses of no machine, and those at which clouds give out credentials (link-local, and the
-    few others in `_METADATA`), also when wrapped in an IPv6 address.
+    Refused are addresses that belong to no machine, and those at which clouds hand out credentials
+    (link-local, and the few others in `_METADATA`), also inside an IPv6 address.
     """
     found = ipaddress.ip_address(ip.partition("%")[0])  # without the zone id of a link-local address
     inner = _wrapped(found) if isinstance(found, ipaddress.IPv6Address) else None
@@ -110,13 +110,14 @@ _METADATA: Final = frozenset(
         ),
     )
 )
-"""Addresses, besides link-local ones, from which cloud machines get credentials."""
+"""Addresses, besides link-local ones, from which cloud machines get their credentials."""
 _NAT64: Final = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
-"""Networks whose last 32 bits are an IPv4 address: translated, and compatible (RFC 6052, 4291)."""
+"""Networks of IPv6 addresses whose last 32 bits are an IPv4 address: translated, and compatible (RFC 6052,
+4291)."""
 
 
 def _wrapped(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """IPv4 address that an IPv6 address is translated to or wraps; None without one."""
+    """IPv4 address that an IPv6 address contains or is translated to; None if there is none."""
     if address.teredo is not None:
         return address.teredo[1]
     found = address.ipv4_mapped or address.sixtofour
@@ -126,8 +127,8 @@ def _wrapped(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 
 def _numeric(host: str) -> list[str]:
-    """IP addresses that a host may be a spelling of, including `2852039166` and `0xa9fea9fe`; none for a
-    name. Without any lookup."""
+    """IP addresses that `host` may be a notation of, including `2852039166` and `0xa9fea9fe`; none for a
+    name. Nothing is looked up."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):

@@ -1,9 +1,10 @@
-"""Post to an address under one deadline for name lookup, connection, TLS, request and answer together.
+"""Send a POST request to an address, with one deadline for name lookup, connection, TLS, request and response
+together.
 
-The standard library's client follows no redirect and bounds lines and headers. Its time-outs apply to each
-step, and within a step to each byte, so the steps are made here, each with the remaining time, and a thread
-cuts the connection at the deadline. Addresses are checked when connecting, after the name was resolved
-(`address.refusal`). A proxy of the environment is not used.
+The standard library's client follows no redirects, and limits lines and headers. Its time-outs apply to each
+step, and within a step to each byte. So this module makes each step with the remaining time, and a thread
+closes the connection at the deadline. Addresses are checked when connecting, after the name was resolved
+(`address.refusal`). Proxies set in the environment are not used.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from ingest.http.address import Address, refusal
 
 
 class ExchangeError(Exception):
-    """No complete answer arrived. The text contains nothing from the server, and no path."""
+    """No complete response arrived. The text contains nothing from the server, and no path of the address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """HTTP answer of the server."""
+    """HTTP response of the server."""
 
     status: int
     headers: HTTPMessage
@@ -36,15 +37,15 @@ class Answer:
 
     @property
     def moved(self) -> str:
-        """Note that the answer is a redirect, which is not followed; empty if it is none."""
+        """Sentence that says that the response is a redirect, which is not followed; empty if it is not."""
         return ", a redirect, which is not followed" if 300 <= self.status < 400 else ""
 
 
 def post(
     address: Address, body: bytes, headers: Mapping[str, str], timeout_s: float, *, most_bytes: int = 0
 ) -> Answer:
-    """Post a body; at most `most_bytes` of the answer's body are read. Raises ExchangeError within the
-    time-out."""
+    """Send a POST request; at most `most_bytes` of the response's body are read. Raises ExchangeError, at the
+    latest after `timeout_s`."""
     line = _Line(time.monotonic() + timeout_s)
     try:
         return _exchanged(line, address, body, headers, most_bytes)
@@ -80,7 +81,7 @@ def _exchanged(
 
 
 class _Line:
-    """Connection that is cut at a deadline, whatever step it is in."""
+    """Connection that is closed at a deadline, whatever step it is in."""
 
     def __init__(self, deadline: float) -> None:
         self.socket: Any = None
@@ -92,7 +93,8 @@ class _Line:
         self._timer.start()
 
     def connect(self, address: Address) -> None:
-        """Resolve the name, and connect to the first address that answers. Raises OSError, ExchangeError."""
+        """Resolve the name, and connect to the first of its addresses that answers. Raises OSError,
+        ExchangeError."""
         found = self._resolved(address)
         for each in found:
             if why := refusal(str(each[4][0])):
@@ -111,7 +113,7 @@ class _Line:
             return
 
     def encrypt(self, context: ssl.SSLContext, host: str) -> None:
-        """Do the TLS handshake on the connection. Raises OSError."""
+        """Make the TLS handshake on the connection. Raises OSError."""
         # Registered before the handshake, so that the deadline can close it.
         self._hold(context.wrap_socket(self.socket, server_hostname=host, do_handshake_on_connect=False))
         self.socket.do_handshake()
@@ -130,7 +132,7 @@ class _Line:
                 self.socket.close()
 
     def _resolved(self, address: Address) -> list[Any]:
-        """Addresses of the host, looked up in a separate thread, as a resolver has no time limit."""
+        """Addresses of the host, looked up in a separate thread, as the resolver has no time limit."""
         found: Future[list[Any]] = Future()
 
         def look_up() -> None:

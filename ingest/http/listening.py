@@ -1,4 +1,4 @@
-"""Listen on an address."""
+"""Open a listening socket."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from schemas.errors import ConfigError
 
 
 def listening_socket(address: str, key: str, remedy: str) -> socket.socket:
-    """Socket that listens on `host:port`; IPv6 `::` accepts IPv4 too.
+    """Open a socket that listens on `address`, `host:port`; on IPv6 `::` it accepts IPv4 too.
 
-    Raises ConfigError, which names the `key` of the address.
+    Raises ConfigError, which names the setting `key` and contains `remedy`.
     """
     host, port = split_address(address)
     try:

@@ -1,1 +1,1 @@
-"""Kafka as a live source: partition ownership, message contents, and diagnosis of failures."""
+"""Read Kafka live: ownership of partitions, contents of messages, and diagnosis of failures."""

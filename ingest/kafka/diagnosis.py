@@ -1,7 +1,7 @@
-"""Diagnose why a broker does not answer.
+"""Find out why a broker does not answer.
 
 The client reports a wrong password, an unknown certificate authority, a listener with another protocol and a
-missing broker as the same time-out. So each step of a connection is tried by itself.
+missing broker all as a time-out. So this module tries each step of a connection separately.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ from ingest.kafka.kafka_settings import MAX_RECONNECT_BACKOFF_MS, KafkaSecurity,
 from schemas.errors import FlowdiffError, InputError, UnreachableInputError
 
 PROBE_TIMEOUT_S: Final = 2.0
-"""Time limit, s, of each step at each broker."""
+"""Time limit, s, of each step of a connection, at each broker."""
 SECOND_TRY: Final = 6
-"""Factor on the connection's time limit for a second try, at a broker that was late but refused nothing."""
+"""Factor by which the time limit of a connection is multiplied for a second try, at a broker that was slow
+but refused nothing."""
 
 Client = TypeVar("Client")
 
 
 def connected(settings: KafkaSettings, kind: Callable[..., Client], **arguments: Any) -> Client:
-    """Client of class `kind`, connected as the settings say.
+    """Create a client of class `kind`, connected as the settings require.
 
     Raises InputError, with the reason; ConfigError for secrets that cannot be used. A client cannot
     distinguish a broker that refuses from one that is slow (busy, just started): both end with a time-out. If
-    each step tried by itself is answered, the broker was slow.
+    every step, tried separately, gets an answer, the broker was slow.
     """
     # The client would log every failed connection, once a second; `trouble` reports it once. Configured
     # logging still gets the client's messages.
@@ -74,15 +75,16 @@ def connected(settings: KafkaSettings, kind: Callable[..., Client], **arguments:
 
 
 def _wrong(sentence: str, *, passes: bool = False) -> InputError:
-    """Error for an unusable broker; passes: True if the failure may be temporary."""
+    """Error with the message `sentence` for an unusable broker; passes: True if the failure may be
+    temporary."""
     kind = UnreachableInputError if passes else InputError
     return kind(sentence, remedy="Check the settings of Kafka.")
 
 
 def broker_problem(settings: KafkaSettings) -> str | None:
-    """Problem of the first unusable broker in `bootstrap`, one sentence; None if all are usable.
+    """Problem of the first unusable broker in `bootstrap`, as a sentence; None if all are usable.
 
-    Takes up to three times PROBE_TIMEOUT_S a broker.
+    Takes up to three times PROBE_TIMEOUT_S per broker.
     """
     problem = _first_problem(settings)
     return None if problem is None else problem.message
@@ -94,7 +96,8 @@ def _first_problem(settings: KafkaSettings) -> InputError | None:
 
 @contextmanager
 def explained(what: str, settings: KafkaSettings) -> Iterator[None]:
-    """Convert exceptions of kafka-python to InputError, temporary ones to UnreachableInputError.
+    """Context manager that converts exceptions of kafka-python to InputError, temporary ones to
+    UnreachableInputError.
 
     what: start of the error's message.
     """
@@ -109,9 +112,8 @@ def explained(what: str, settings: KafkaSettings) -> Iterator[None]:
 
 
 def missing_permission(error: KafkaError, settings: KafkaSettings) -> str | None:
-    """Sentence on a missing permission and its user, if the broker authenticated us and denies access; None
-    for other errors.
-    """
+    """Sentence that names the missing permission and the user, if the broker authenticated the client and
+    denies access; None for other errors."""
     who = _who(settings.security)
     if isinstance(error, GroupAuthorizationFailedError):
         return f"The group '{settings.group}' may not be used: grant Read on it to {who}."
@@ -126,7 +128,7 @@ def missing_permission(error: KafkaError, settings: KafkaSettings) -> str | None
 
 
 def missing_topic(topic: str, settings: KafkaSettings) -> str:
-    """Message for a topic that is missing or may not be read: brokers do not distinguish these."""
+    """Message for a topic that does not exist or may not be read, which brokers do not distinguish."""
     who = _who(settings.security)
     return (
         f"Topic '{topic}' does not exist, or may not be read: make it, or grant Read and Describe to {who}."
@@ -188,9 +190,8 @@ def _speaks_tls(host: str, port: int) -> bool:
 
 
 def _refusal(server: str, settings: KafkaSettings) -> str | None:
-    """Problem in the client's own first steps (handshake, versions, authentication) as one sentence; None if
-    there is none.
-    """
+    """Problem of a broker in the client's own first steps (handshake, versions, authentication), as a
+    sentence; None if there is none."""
     security = settings.security
     try:
         arguments: dict[str, Any] = client_security(security)
@@ -229,7 +230,7 @@ def _refused(server: str, security: KafkaSecurity) -> str:
 
 
 def _explained(server: str, error: str, settings: KafkaSettings) -> str:
-    """Sentence for the error text `error` of the client; explains the known ones."""
+    """Sentence for `error`, an error text of the client; known texts are explained."""
     security = settings.security
     lower = error.lower()
     if "disconnected" in lower and security.protocol.has_sasl:

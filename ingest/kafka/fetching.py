@@ -1,9 +1,9 @@
-"""Fetch whole batches of streams with kafka-python's consumer; unreadable batches are data, not exceptions.
+"""Fetch whole record batches of partitions with kafka-python's consumer; unreadable batches are returned, not
+raised.
 
-The amount fetched of a partition at a time depends on the available memory. kafka-python makes an object of
-every message, decompresses without a limit, and loops for ever on a batch that fails its checksum.
-`BatchRecords` replaces its `Fetcher.PartitionRecords`: it returns whole batches, and a damaged one as
-`DamagedBatch`.
+The size of a fetch depends on the available memory. kafka-python makes an object of every message,
+decompresses without a limit, and retries forever on a batch that fails its checksum. `BatchRecords` replaces
+its `Fetcher.PartitionRecords`: it returns whole batches, and a damaged one as `DamagedBatch`.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from ingest.kafka.record_layout import LayoutError, Messages, UnpackError, messa
 from ingest.source import StreamId
 
 FETCH_BYTES: Final = 4 * 2**20
-"""Maximum bytes of a partition in one fetch: 1.5 times as fast as the usual megabyte; more costs memory."""
+"""Maximum bytes of a partition in one fetch: 1.5 times as fast as the usual 1 MB; more would cost memory."""
 LEAST_FETCH_BYTES: Final = 2**19
 POLL_BYTES: Final = 16 * 2**20
 FETCH_SHARE: Final = 192
-"""Divisor of the memory budget that gives the bytes of one fetch: batches may be compressed to a tenth."""
+"""The memory budget divided by this is the maximum bytes of one fetch: decompressed batches may be ten times
+as large."""
 POLL_SHARE: Final = 96
-"""Divisor of the memory budget that gives the bytes of one poll: its events take ten times as much, and
-several polls are in progress at once.
-"""
+"""The memory budget divided by this is the bytes of one poll: its decoded events take ten times as much, and
+several polls are in progress at once."""
 
 
 class FetchSizes(NamedTuple):
     """Sizes of fetches and polls of one partition."""
 
     fetch_bytes: int = FETCH_BYTES
-    """Maximum bytes of a fetch, as the broker stores them."""
+    """Maximum bytes of one fetch, compressed as the broker stores them."""
     poll_bytes: int = POLL_BYTES
-    """Decompressed bytes after which a poll takes no further batch."""
+    """Decompressed bytes after which a poll includes no further batch."""
 
 
 USUAL_SIZES: Final = FetchSizes()
 
 
 def fetch_sizes(memory_bytes: int) -> FetchSizes:
-    """Sizes of fetches and polls that fit a memory budget."""
+    """Sizes of fetches and polls for a given memory budget in bytes."""
     return FetchSizes(
         max(LEAST_FETCH_BYTES, min(FETCH_BYTES, memory_bytes // FETCH_SHARE)),
         min(POLL_BYTES, memory_bytes // POLL_SHARE),
@@ -57,38 +57,41 @@ def fetch_sizes(memory_bytes: int) -> FetchSizes:
 
 
 MIN_POLL_S: Final = 0.05
-"""Minimum time-out of a poll, s: with a shorter one the answer to a join of the group may never be seen."""
+"""Minimum time-out of a poll, s: during a shorter poll the answer to a request to join the group may never be
+seen."""
 _MAGIC: Final = 2
-"""Version (`magic`) of the record batch format since Kafka 0.11; brokers write no other from 4.0 on."""
+"""Version (`magic`) of the record batch format since Kafka 0.11; brokers from 4.0 on write no other
+version."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatch:
-    """Messages of a batch from the fetch position on, without messages of aborted transactions."""
+    """The messages of a record batch that are at or after the fetch position, without those of aborted
+    transactions."""
 
     messages: Messages
     until: int
-    """Offset after the batch; offsets before it may have no message."""
+    """Offset after the batch. Some offsets before it may have no message."""
     latest_ms: int
-    """Largest timestamp of the batch's messages, ms since the epoch, set by producer or broker as the topic
-    is configured; negative: none.
-    """
+    """Largest timestamp of the batch's messages, ms since the epoch, set by producer or broker as configured
+    for the topic; negative if there is none."""
     epoch: int
     """Epoch of the leader that wrote the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedBatch:
-    """A batch that fails its checksum, or is too large when decompressed."""
+    """A record batch that fails its checksum, or is too large when decompressed."""
 
     first: int
     until: int
-    """Offset after the batch as far as it can be determined, at least `first` + 1."""
+    """Offset after the batch, as far as it can be determined; at least `first` + 1."""
     detail: str
 
 
 class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python is not typed
-    """Fetch of a partition: `take` returns its batches, ending with the first damaged one."""
+    """Result of a fetch of one partition: `take` returns its batches, up to and including the first damaged
+    one."""
 
     max_unpacked_bytes = 64 * 2**20
     poll_bytes = 16 * 2**20
@@ -96,14 +99,15 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
 
     @staticmethod
     def epoch_before(_partition: TopicPartition) -> int:
-        """Epoch of the fetch position; negative: unknown."""
+        """Leader epoch of the fetch position; negative if unknown."""
         return -1
 
     def _maybe_skip_record(self, _record: object) -> bool:
         return False
 
     def take(self, _n: int | None = None) -> list[FetchedBatch | DamagedBatch]:
-        """Next batches; empty at the end. kafka-python counts the returned list as one record."""
+        """Return the next batches; an empty list at the end. kafka-python counts the returned list as one
+        record."""
         batches: list[FetchedBatch | DamagedBatch] = []
         size = 0
         while size < self.poll_bytes:
@@ -119,9 +123,8 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
         return batches
 
     def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[object]:
-        """Yield the items of `take`. `next_fetch_offset` is always after the last item, but before a damaged
-        one.
-        """
+        """Yield the items that `take` returns. `next_fetch_offset` is always the offset after the last item,
+        but the offset of the item if it is damaged."""
         is_committed = self.isolation_level == IsolationLevel.READ_COMMITTED
         # kafka-python uses it as the epoch of the position, even if a fetch returns nothing.
         self.leader_epoch = self.epoch_before(self.topic_partition)
@@ -169,7 +172,7 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
         return messages_of(contents, batch.records_count, batch.base_offset).from_offset(self.fetch_offset)
 
     def _is_aborted(self, batch: Any) -> bool:
-        """True if the messages belong to an aborted transaction (decided as kafka-python does)."""
+        """True if the messages of a batch belong to an aborted transaction, decided as kafka-python does."""
         if not batch.has_producer_id():
             return False
         self._consume_aborted_transactions_up_to(batch.last_offset)
@@ -179,9 +182,8 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
         return bool(self._is_batch_aborted(batch))
 
     def _damaged(self, first: int, stated_end: int, detail: str, records: Any) -> DamagedBatch:
-        """Damaged batch with its end: the start of the next batch if there is one, as the end stated in its
-        own header may be damaged.
-        """
+        """Make a DamagedBatch. Its end is the start of the next batch if there is one, because the end stated
+        in its own header may be damaged."""
         first = max(first, self.next_fetch_offset)
         until = stated_end
         try:
@@ -194,7 +196,7 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
 
 
 class Fetching:
-    """Fetching of streams by the consumer of a group member. Used by one thread."""
+    """Fetches the partitions assigned to a member of a consumer group. Used by one thread."""
 
     def __init__(self, settings: KafkaSettings, consumer: KafkaConsumer, sizes: FetchSizes) -> None:
         self._consumer = consumer
@@ -208,8 +210,8 @@ class Fetching:
     def fetch(self, timeout_s: float) -> tuple[StreamId, list[FetchedBatch | DamagedBatch]] | None:
         """Fetch the next batches of one stream, at least one; None: none arrived in time.
 
-        Also keeps the group membership alive. A damaged batch ends the list, and the next fetch of the stream
-        begins there. Raises kafka-python's exceptions.
+        Also keeps the group membership alive. A damaged batch is the last in the list, and the next fetch of
+        the stream begins with it again. Raises kafka-python's exceptions.
         """
         # One record is one list of batches (`BatchRecords.take`).
         fetched = self._consumer.poll(int(timeout_s * 1000), max_records=1)
@@ -218,9 +220,9 @@ class Fetching:
         return None
 
     def begin(self, stream: StreamId, position: int, epoch: int | None) -> None:
-        """Start fetching a stream at a position.
+        """Start fetching a stream at the offset `position`.
 
-        epoch: leader epoch of the messages before the position, by which a truncated log is detected; None:
+        epoch: leader epoch of the messages before the position, needed to detect a truncated log; None:
         unknown.
         """
         for partition in self._assigned([stream]):
@@ -237,14 +239,15 @@ class Fetching:
         self._consumer.resume(*self._assigned(streams))
 
     def end_of(self, stream: StreamId) -> int | None:
-        """Offset of the next message to be written, as of the last fetch; None: unknown."""
+        """End offset of a stream, that of the next message to be written, as of the last fetch; None:
+        unknown."""
         for partition in self._assigned([stream]):
             end: int | None = self._consumer.highwater(partition)
             return end
         return None
 
     def _state(self, partition: TopicPartition) -> Any:
-        """State of a partition inside kafka-python."""
+        """kafka-python's internal state of a partition."""
         return self._consumer._subscription.assignment[partition]
 
     def _assigned(self, streams: Iterable[StreamId]) -> list[TopicPartition]:

@@ -1,6 +1,5 @@
-"""Convert security settings to kafka-python's arguments: TLS, passwords, tokens. Secrets are read here, as
-late as possible.
-"""
+"""Convert security settings to kafka-python's arguments: TLS, passwords, tokens. Secrets are read only here,
+when a client is created."""
 
 from __future__ import annotations
 
@@ -48,11 +47,11 @@ SECRETS: Final = {
     "key_password": "FLOWDIFF_KAFKA_SECURITY_KEY_PASSWORD",
     "client_secret": "FLOWDIFF_KAFKA_SECURITY_CLIENT_SECRET",
 }
-"""Name of a secret setting -> environment variable with the secret; files are the alternative."""
+"""Name of a secret setting -> environment variable that may contain the secret, instead of a file."""
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
-    """TLS context of clients: version 1.2 or newer, certificates checked. Raises ConfigError."""
+    """TLS context for clients: version 1.2 or newer, with certificates checked. Raises ConfigError."""
     try:
         context = ssl.create_default_context(cafile=security.ca_file)
     except (OSError, ssl.SSLError) as error:
@@ -80,9 +79,9 @@ def _why(error: OSError) -> str:
 
 
 def needed_secret(security: KafkaSecurity, name: str) -> str:
-    """Secret from the setting `name`, or from the file that `name` with `_file` names.
+    """Value of the secret setting `name`, or content of the file in the setting `<name>_file`.
 
-    Raises ConfigError without one.
+    Raises ConfigError if neither is set.
     """
     found = secret(getattr(security, name), getattr(security, f"{name}_file"))
     if found is None:
@@ -94,9 +93,9 @@ def needed_secret(security: KafkaSecurity, name: str) -> str:
 
 
 def secret(value: SecretStr | None, file: Path | None) -> str | None:
-    """Secret from the setting `value`, else from `file`; None without either.
+    """Secret from the setting `value`, else from `file`; None if both are None.
 
-    Raises ConfigError, which never contains the secret.
+    Raises ConfigError, whose message never contains the secret.
     """
     if value is not None:
         return value.get_secret_value()
@@ -112,12 +111,12 @@ def secret(value: SecretStr | None, file: Path | None) -> str | None:
 
 
 _EARLY: Final = 0.2
-"""Fraction of a token's lifetime that remains when the token is renewed."""
+"""Share of a token's lifetime, in [0, 1], that remains when the token is renewed."""
 _MAX_ANSWER_BYTES: Final = 2**20
 
 
 class TokenError(KafkaConnectionError):  # type: ignore[misc]  # kafka-python is not typed
-    """No token is available. The message has the reason, and nothing secret.
+    """No token is available. The message gives the reason and contains nothing secret.
 
     A connection without a token fails like any other, and is retried later.
     """
@@ -127,7 +126,7 @@ class TokenError(KafkaConnectionError):  # type: ignore[misc]  # kafka-python is
 
 
 class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """Provider of a token that is read from a file at each use."""
+    """Provider of a token that is read from a file every time it is used."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -143,11 +142,11 @@ class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python i
 
 
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
-    """Provider of tokens from an authorization server (RFC 6749, 4.4); each is used for four fifths of its
+    """Provider of tokens from an authorization server (RFC 6749, 4.4); a token is used for four fifths of its
     lifetime.
 
-    A server that refuses, or does not answer completely in time, is not asked again for `again_s`: until
-    then, callers get the token that is still valid, or the same error.
+    After a request that the server refuses or does not answer in time, no further request is sent for
+    `again_s` seconds: until then, callers get the previous token while it is valid, else the same error.
     """
 
     def __init__(
@@ -161,7 +160,8 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         timeout_s: float,
         again_s: float,
     ) -> None:
-        """timeout_s: limit for all steps of a request together. again_s: pause after a failure."""
+        """timeout_s: time limit for all steps of a request together, s. again_s: pause after a failed
+        request, s."""
         super().__init__()
         self._url, self._client_id, self._read_secret, self._scope = url, client_id, read_secret, scope
         self._clock = clock
@@ -172,7 +172,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         self._failure = ""
 
     def token(self) -> str:
-        """Valid token, requested if necessary. Raises TokenError."""
+        """A valid token, requested from the server if necessary. Raises TokenError."""
         with self._lock:
             now = self._clock()
             if now < self._renew_at or (now < self._again_at and now < self._ends_at):
@@ -191,7 +191,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
             return self._token
 
     def _ask(self) -> tuple[str, float]:
-        """Request a token: (token, lifetime in s). Raises TokenError."""
+        """Request a new token: (token, lifetime in s). Raises TokenError."""
         try:
             client_secret = self._read_secret()
         except ConfigError as error:
@@ -227,7 +227,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
 
 
 def token_provider(security: KafkaSecurity) -> AbstractTokenProvider:
-    """Provider of tokens as configured: from a file, or from an authorization server."""
+    """Provider of tokens as configured: from a file or from an authorization server."""
     if security.token_file is not None:
         return FileTokens(security.token_file)
     assert security.token_url is not None, "checked by the settings"

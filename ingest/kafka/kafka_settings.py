@@ -15,11 +15,12 @@ from schemas.config import Config, Expert
 from schemas.errors import UnknownFormatError
 
 MAX_RECONNECT_BACKOFF_MS: Final = 1_000
-"""Maximum pause between reconnects: with more, a client keeps sleeping after the broker is back."""
+"""Maximum pause between two attempts to reconnect, ms: during a longer pause a client would not notice that
+the broker is back."""
 
 
 class Protocol(StrEnum):
-    """Protocol of a broker's listener."""
+    """Protocol of a broker's listener: whether it is encrypted (SSL) and authenticates clients (SASL)."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -38,7 +39,7 @@ class Protocol(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """SASL mechanism: how a client authenticates."""
+    """SASL mechanism, by which a client proves who it is."""
 
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
@@ -156,14 +157,13 @@ class TopicFormat(Config):
 
 
 _BROKER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[\w.-]+)(:(?P<port>\d{1,5}))?", re.ASCII)
-"""Pattern of a broker: host name or address, optional port, and nothing else that a URL may have, as that
-could be a secret.
-"""
+"""Pattern of a broker: host name or address with an optional port. Other parts of a URL are excluded, as they
+could contain a secret."""
 _LAST_PORT: Final = 65_535
 
 
 def are_brokers(names: Iterable[str]) -> bool:
-    """True if every name is `host:port`, or a host."""
+    """True if every name is `host:port` or `host`."""
     found = [_BROKER.fullmatch(name) for name in names]
     return all(one is not None and int(one["port"] or 0) <= _LAST_PORT for one in found)
 

@@ -34,32 +34,36 @@ from schemas.errors import InputError
 from schemas.rejects import Reason, Reject
 
 REFETCHES: Final = 3
-"""Maximum repeated fetches of a damaged batch; if all are damaged, it counts as damaged on disk."""
+"""Maximum number of times that a damaged batch is fetched again; if it is damaged each time, it counts as
+damaged on the broker's disk."""
 _PROBE_EVERY_S: Final = 10.0
-"""Time between diagnoses of the brokers while no messages arrive, s."""
+"""Interval between diagnoses of the brokers, s, while no messages arrive."""
 _IDLE_S: Final = 5.0
-"""Time without any metadata answer, s, after two requests, after which brokers are diagnosed."""
+"""Time without an answer to metadata requests, s, after which the brokers are diagnosed; two requests must
+have gone unanswered."""
 _RANGE_MS: Final = 2_000
-"""Time limit of each of the two requests for a log's range, during which other streams wait, ms."""
+"""Time limit, ms, of each of the two requests for the offset range of a log, during which other streams
+wait."""
 _NS_PER_MS: Final = 1_000_000
 
 
 @dataclass(slots=True)
 class _Stream:
-    """State of a started stream."""
+    """State of one stream that was started."""
 
     place: Place
-    """Position after the last fetched message."""
+    """Place (offset and identity) at which the next message will be fetched."""
     damaged_at: int = -1
-    """Offset of the last batch that was damaged; -1: none."""
+    """Offset of the last batch that was found damaged; -1: none was."""
     damaged_times: int = 0
-    """Number of fetches of the damaged batch at `damaged_at`."""
+    """Number of times that the damaged batch at `damaged_at` was fetched."""
 
 
 class KafkaSource:
-    """`LiveSource` of partitions of topics that the members of a group share.
+    """`LiveSource` of partitions of topics, which the members of a consumer group share.
 
-    Memory: as in `sizes`, a fetch of each partition and one poll, or one batch of up to `max_unpacked_bytes`.
+    Memory: one fetch of each partition and one poll, with sizes from `sizes`; or one batch of up to
+    `max_unpacked_bytes`.
     """
 
     def __init__(
@@ -68,13 +72,12 @@ class KafkaSource:
         decode: DecodeConfig | None = None,
         sizes: FetchSizes = USUAL_SIZES,
     ) -> None:
-        """decode: bounds the size of payloads. Raises InputError, with the reason, where no broker can be
-        used; ConfigError.
-        """
+        """decode: settings that limit the size of payloads. Raises InputError, with the reason, if no broker
+        can be used; ConfigError."""
         self._settings = settings
         self._decode = decode or DecodeConfig()
         self._pieces: deque[tuple[StreamId, Iterator[Payloads]]] = deque()
-        """(Stream, payloads) of earlier polls that were not yet returned."""
+        """(stream, payloads) from earlier fetches that `poll` has not returned yet."""
         self._paused: set[StreamId] = set()
         self._assignor = LaneAssignor()
         self._consumer = group_consumer(settings, self._assignor, sizes)
@@ -82,16 +85,15 @@ class KafkaSource:
         self._membership = Membership(self._consumer, self._assignor, settings)
         self._streams: dict[StreamId, _Stream] = {}
         self._errors: deque[StreamError] = deque()
-        """Errors of stopped streams; each poll raises one."""
+        """Errors of stopped streams; each call of `poll` raises one of them."""
         self._lost: dict[StreamId, Place] = {}
-        """Stopped stream -> place of its next message; the error awaits the brokers' answer on the range of
-        the log.
-        """
+        """Stopped stream -> place of its next message. The stream's error is raised once the brokers have
+        answered which offsets the log has."""
         self._lost_asked = 0.0
         self._lost_trouble: str | None = None
         self._ends = StreamEnds(self._consumer)
         self._is_unconfirmed = True
-        """True if messages arrived since the ids of topics were refreshed."""
+        """True if messages were fetched since the ids of topics were last refreshed."""
         self._trouble: str | None = None
         self._probed = 0.0
         self._is_closed = False
@@ -104,7 +106,7 @@ class KafkaSource:
 
     @property
     def trouble(self) -> str | None:
-        """Reason why polls return nothing, one sentence; None: no problem."""
+        """Reason why polls return no messages, as a sentence; None: no problem."""
         return self._trouble
 
     def change(self) -> StreamChange:
@@ -115,8 +117,8 @@ class KafkaSource:
         return change
 
     def poll(self, timeout_s: float) -> Payloads | None:
-        """Next payloads of one partition; None if none arrived in time (`LiveSource.poll`). Raises InputError
-        where another member took our static id."""
+        """Next payloads of one partition; None if no message arrived in time (`LiveSource.poll`). Raises
+        InputError if another member joined with this member's static id."""
         now_s = time.monotonic()
         self._membership.expire_revoked(now_s)
         if self._membership.is_fenced(now_s):
@@ -164,7 +166,8 @@ class KafkaSource:
         return self._payloads(*fetched)
 
     def start(self, stream: StreamId, place: Place | None) -> Place:
-        """Start an assigned partition at a place; return the actual one (`LiveSource.start`)."""
+        """Start reading an assigned partition at `place`; return the place at which it really starts
+        (`LiveSource.start`)."""
         topic_id = self.topic_id(stream.topic)
         if place is not None and place.topic_id not in (None, topic_id):
             if topic_id is not None:
@@ -191,15 +194,14 @@ class KafkaSource:
         return started
 
     def release(self, streams: Collection[StreamId]) -> None:
-        """Release revoked partitions, whose messages were committed."""
+        """Release revoked partitions after their messages were committed."""
         self._membership.release(streams)
         for stream in streams:
             self._forget(stream)
 
     def committed(self, stream: StreamId) -> Place | None:
-        """Place that the group committed in a stream (`commit_offsets`); None: none yet. Raises
-        InputError.
-        """
+        """Place in a stream that the consumer group committed last (`commit_offsets`); None: none yet. Raises
+        InputError."""
         with explained(f"The group's offset of {stream.name} is not known", self._settings):
             found = self._consumer.committed(
                 partition_of(stream),
@@ -211,7 +213,7 @@ class KafkaSource:
         return Place(found.offset, epoch=None if found.leader_epoch < 0 else found.leader_epoch)
 
     def pause(self, streams: Collection[StreamId]) -> None:
-        """Stop fetching partitions, and stay a member of the group."""
+        """Stop fetching partitions; the membership in the group continues."""
         self._paused |= set(streams)
         self._fetching.pause(streams)
 
@@ -221,25 +223,26 @@ class KafkaSource:
         self._fetching.resume([stream for stream in streams if stream in self._streams])
 
     def ends(self) -> Mapping[StreamId, int]:
-        """Partition -> offset of the next message to be written, if confirmed recently
-        (`LiveSource.ends`)."""
+        """Partition -> offset of the next message to be written, for partitions whose end was confirmed
+        recently (`LiveSource.ends`)."""
         now_s = time.monotonic()
         for stream in self._streams:
             self._ends.record(stream, self._fetching.end_of(stream), now_s)
         return self._ends.known(now_s)
 
     def topic_id(self, topic: str) -> str | None:
-        """Id that distinguishes a topic from a later one of the same name; None: unknown.
+        """Id that distinguishes a topic from a later one with the same name; None: unknown.
 
-        Refreshed if anything was fetched since the last refresh: a topic may be deleted, created again and
-        read on between two refreshes. Bound: 4 s; then the last known id.
+        Refreshed if anything was fetched since the last refresh, because a topic may be deleted, created
+        again and read between two refreshes. Takes at most 4 s, then returns the last known id.
         """
         if self._is_unconfirmed:
             self._is_unconfirmed = not self._membership.refresh_topics(timeout_ms=2_000)
         return topic_id_of(self._consumer, topic)
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
-        """Commit offsets to the brokers; True if accepted (`LiveSource.commit_offsets`). Bound: 2 s."""
+        """Commit offsets to the brokers; return True if they accepted (`LiveSource.commit_offsets`). Takes at
+        most 2 s."""
         if self._trouble is not None:
             return False  # otherwise each lane would wait for an answer
         try:
@@ -251,7 +254,7 @@ class KafkaSource:
         return True
 
     def close(self) -> None:
-        """Leave the group. May be called twice."""
+        """Leave the consumer group. May be called twice."""
         if not self._is_closed:
             self._is_closed = True
             self._consumer.close(autocommit=False, timeout_ms=5_000)
@@ -284,7 +287,7 @@ class KafkaSource:
         return self._next_piece()
 
     def _next_piece(self) -> Payloads | None:
-        """Next payloads of an earlier fetch, paused streams excluded."""
+        """Next payloads from earlier fetches, except those of paused streams; None if there are none."""
         for _ in range(len(self._pieces)):
             stream, pieces = self._pieces[0]
             if stream not in self._streams:
@@ -298,7 +301,7 @@ class KafkaSource:
         return None
 
     def _refuse_other_topics(self) -> None:
-        """Raise TopicChangedError if a topic was replaced since its streams were started."""
+        """Raise TopicChangedError if a topic was deleted and created again since its streams were started."""
         for stream, kept in self._streams.items():
             topic_id = kept.place.topic_id
             if topic_id is not None and topic_id_of(self._consumer, stream.topic) not in (None, topic_id):
@@ -306,9 +309,8 @@ class KafkaSource:
                 raise TopicChangedError(stream)
 
     def _refetched(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Reject | None:
-        """Reject of a damaged batch that is skipped; None: the batch is fetched again. Raises
-        CorruptStreamError.
-        """
+        """Handle a damaged batch: None if it is fetched again, a reject if it is skipped. Raises
+        CorruptStreamError if it may not be skipped."""
         if kept.damaged_at != damaged.first:
             kept.damaged_at, kept.damaged_times = damaged.first, 0
         kept.damaged_times += 1
@@ -327,16 +329,16 @@ class KafkaSource:
         return Reject(Reason.BAD_COMPRESSION, what, b"", damaged.first)
 
     def _lose(self, stream: StreamId, offset: int | None = None) -> None:
-        """Stop a stream whose next message, at `offset`, the broker does not have; `_explain_lost` finds the
-        reason.
-        """
+        """Stop a stream because the broker does not have its next message, at `offset`; `_explain_lost` later
+        finds the reason."""
         kept = self._stop(stream)
         if kept is not None:
             self._lost[stream] = kept.place if offset is None else replace(kept.place, offset=offset)
             self._lost_asked = 0.0
 
     def _explain_lost(self, now_s: float) -> None:
-        """Collect the errors of lost streams; while brokers do not answer, retry after a pause."""
+        """Find the reasons why streams lost messages, and add them to `_errors`; if brokers do not answer,
+        retry after a pause."""
         if not self._lost or now_s < self._lost_asked + _PROBE_EVERY_S:
             return
         for stream, place in list(self._lost.items()):
@@ -362,8 +364,8 @@ class KafkaSource:
             self._errors.append(found)
 
     def _not_there(self, stream: StreamId, place: Place, there: LogRange) -> StreamError | None:
-        """Error that prevents continuing at a place; None if reading can continue there. Raises
-        kafka-python's exceptions."""
+        """Error that explains why reading cannot continue at `place`; None if it can. there: offset range of
+        the log. Raises kafka-python's exceptions."""
         if place.offset < there.first:
             return GapError(stream, place.offset, there.first)
         end = there.end
@@ -378,14 +380,14 @@ class KafkaSource:
         )
 
     def _stop(self, stream: StreamId) -> _Stream | None:
-        """Stop a stream until it is started again; returns its state."""
+        """Stop a stream until it is started again; return its state, None if it was not started."""
         self._fetching.pause([stream])
         kept = self._streams.get(stream)
         self._forget(stream)
         return kept
 
     def _forget(self, stream: StreamId) -> None:
-        """Drop the state of a stream and its fetched payloads."""
+        """Discard the state of a stream and the payloads fetched from it."""
         self._streams.pop(stream, None)
         self._ends.forget(stream)
         self._lost.pop(stream, None)
@@ -394,8 +396,8 @@ class KafkaSource:
         self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 
     def _probed_trouble(self, now_s: float) -> str | None:
-        """Problem of the brokers by a new diagnosis; None if there is no problem, or if the last diagnosis is
-        recent."""
+        """Problem of the brokers as found by a new diagnosis; None if there is none, or if the last diagnosis
+        is recent."""
         if now_s < self._probed + _PROBE_EVERY_S:
             return None
         self._probed = now_s

@@ -1,4 +1,5 @@
-"""Assign partitions to the members of a group: by number, over all topics."""
+"""Assign partitions to the members of a consumer group: all partitions with one number, over all topics, to
+the same member."""
 
 from __future__ import annotations
 
@@ -12,29 +13,31 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from kafka.structs import TopicPartition
 
 _SUBSCRIPTION_VERSION = 2
-"""First version of a subscription that includes the generation of the member's owned partitions."""
+"""First version of the subscription message that contains the generation in which the member owned its
+partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """Group member, as the group's leader knows it."""
+    """A member of the consumer group, as described to the group's leader."""
 
     name: str
-    """Static id, else the id assigned by the broker. Members are ordered by this name."""
+    """Static id of the member, else the id that the broker assigned. Members are sorted by this name."""
     topics: frozenset[str]
     owned: frozenset[tuple[str, int]]
-    """(Topic, partition) of the partitions owned in `generation`."""
+    """(topic, partition) of the partitions that the member owned in `generation`."""
     generation: int = -1
 
 
 def owners_of_lanes(
     members: Sequence[GroupMember], partitions: Mapping[str, Iterable[int]]
 ) -> dict[int, int]:
-    """Partition number -> index of the owning member.
+    """Assign partition numbers to members: number -> index of the member.
 
-    A number stays with the member that owns most of its partitions; among equals with the one of the newest
-    generation, then the first by name. Members above their share release the highest numbers; members with
-    the fewest get free numbers. Shares differ by one at most. Pure; O(members · numbers).
+    A number stays with the member that owns most of its partitions; if several do, with the one of the newest
+    generation, then the first by name. Members with more than their share release the highest numbers; free
+    numbers go to the members with the fewest. Shares differ by at most one. Pure function; O(members ·
+    numbers).
     """
     numbers = sorted({number for those in partitions.values() for number in those})
     if not members:
@@ -65,7 +68,7 @@ def owners_of_lanes(
 
 
 def current_owners(members: Sequence[GroupMember]) -> dict[tuple[str, int], int]:
-    """(Topic, partition) -> index of the current owner.
+    """Find the current owner of each partition: (topic, partition) -> index of the member.
 
     If several members claim a partition, the member of the newest generation owns it.
     """
@@ -78,11 +81,11 @@ def current_owners(members: Sequence[GroupMember]) -> dict[tuple[str, int], int]
 def assign_streams(
     members: Sequence[GroupMember], partitions: Mapping[str, Iterable[int]]
 ) -> list[list[tuple[str, int]]]:
-    """[members] partitions to assign now: all partitions of the member's lanes, except partitions that
-    another member must release first.
+    """[members] partitions to assign now: all partitions with the numbers assigned to the member, except
+    those that another member must release first.
 
-    A topic that the owner of a lane is not subscribed to is assigned once it is: members with differing
-    settings are about to be restarted.
+    If the member is not subscribed to a topic, its partitions stay unassigned until it is: members with
+    different settings are about to be restarted.
     """
     owner, current = owners_of_lanes(members, partitions), current_owners(members)
     given: list[list[tuple[str, int]]] = [[] for _ in members]
@@ -96,7 +99,8 @@ def assign_streams(
 
 
 class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python is not typed
-    """Adapter of `assign_streams` to kafka-python; cooperative: only partitions that move are interrupted."""
+    """Adapter of `assign_streams` to kafka-python's assignor; cooperative: only partitions that move are
+    interrupted."""
 
     name = "flowdiff-lanes"
 
@@ -104,14 +108,15 @@ class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         self._owned: tuple[TopicPartition, ...] = ()
         self._generation = -1
         self.assigned_from: dict[str, frozenset[int]] | None = None
-        """Topic -> partitions that this member last assigned as leader; None: another member leads."""
+        """Topic -> partitions that this member assigned last, as the group's leader; None: another member
+        leads."""
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
         """Cooperative rebalancing: members keep their partitions during a rebalance."""
         return [RebalanceProtocol.COOPERATIVE]
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolSubscription:
-        """Subscription that this member sends to the leader."""
+        """Subscription message that this member sends to the group's leader."""
         self.assigned_from = None
         by_topic: dict[str, list[int]] = defaultdict(list)
         for stream in self._owned:
@@ -128,7 +133,8 @@ class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-py
         )
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
-        """Assignments of all members; run by the leader. `members`: as in the JoinGroup response."""
+        """Assign partitions to all members; called on the leader only. `members`: as in the JoinGroup
+        response."""
         group = [_member(member) for member in members]
         topics = sorted({topic for member in group for topic in member.topics})
         partitions = {topic: frozenset(cluster.partitions_for_topic(topic) or ()) for topic in topics}

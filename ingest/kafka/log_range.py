@@ -1,12 +1,13 @@
-"""Query the offset ranges of logs, and detect truncated logs by leader epochs (KIP-320).
+"""Query which offsets partitions have, and detect truncated logs by leader epochs (KIP-320).
 
 Every leader of a partition has an epoch, larger than those before it, and every batch has the epoch of the
 leader that wrote it. A log that lost its end (an unclean election, a disk restored from a backup) continues
 under a larger epoch, so the older epoch ends where the log was truncated, however long it has grown since.
 
-Ends of streams reported by fetches are outdated while nothing is fetched. A stream that is paused, whose
-leader is gone, or behind a broken network would seem read to its end for ever, and messages written meanwhile
-would be late. So the ends of streams without recent news are requested from brokers in the background.
+A fetch reports the end offset of its partition, which becomes outdated while nothing is fetched. A partition
+that is paused, has no leader, or cannot be reached would seem to be read to its end forever, and messages
+written meanwhile would be late. So end offsets that are not recent are requested from brokers in the
+background.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest, OffsetSpec
 from ingest.source import StreamId
 
 ASK_S: Final = 2.0
-"""Age of a known end of the log after which it is requested again, and minimum time between requests, s."""
+"""Age, s, from which a known end offset is requested again, and minimum time between two requests."""
 FRESH_S: Final = 10.0
-"""Age of a known end after which it is ignored, s. Less than the usual lateness."""
+"""Age, s, from which a known end offset is ignored. Less than the usual lateness."""
 _TIMEOUT_MS: Final = 8_000
 
 
@@ -38,18 +39,18 @@ class _EndSeen:
 
 @dataclass(slots=True)
 class _Question:
-    """A pending request for the ends of streams, filled in by the client's thread."""
+    """A pending request for the end offsets of streams, filled in by the client's thread."""
 
     asked_s: float
-    """Time of the request, monotonic s."""
+    """Time at which the request was sent, monotonic s."""
     ends: dict[StreamId, int] = field(default_factory=dict)
-    """Stream -> offset of the next message to be written, as answered."""
+    """Stream -> end offset (that of the next message to be written), as answered by the brokers."""
     is_over: bool = False
     """True once the request was answered or failed."""
 
 
 class StreamEnds:
-    """Known ends of streams: offsets of the next message to be written. Used by one thread.
+    """Known end offsets of streams: that of the next message to be written. Used by one thread.
 
     Times are monotonic seconds.
     """
@@ -61,13 +62,12 @@ class StreamEnds:
         self._asked_s = float("-inf")
 
     def begin(self, stream: StreamId, end: int, now_s: float) -> None:
-        """Set the end of a stream that starts; replaces earlier knowledge."""
+        """Set the end offset of a stream that is started; discards what was known before."""
         self._seen[stream] = _EndSeen(end, now_s)
 
     def record(self, stream: StreamId, end: int | None, now_s: float) -> None:
-        """Record the end that the last fetch, possibly long ago, reported: used only if beyond the
-        known end.
-        """
+        """Record the end offset that the last fetch of a stream, possibly long ago, reported; it is ignored
+        if it is not beyond the known one."""
         seen = self._seen[stream]
         if end is not None and end > seen.end:
             seen.end, seen.as_of_s = end, now_s
@@ -77,7 +77,7 @@ class StreamEnds:
         self._seen.pop(stream, None)
 
     def known(self, now_s: float) -> dict[StreamId, int]:
-        """Stream -> end, for ends that are recent; requests the other ends in the background."""
+        """Stream -> end offset, for end offsets that are recent; requests the others in the background."""
         self._take_answer()
         old = [stream for stream, seen in self._seen.items() if now_s - seen.as_of_s >= ASK_S]
         if old and self._question is None and now_s - self._asked_s >= ASK_S:
@@ -115,24 +115,25 @@ class StreamEnds:
 
 
 _CONSUMER: Final = -1
-"""Replica id that a consumer sends in requests."""
+"""Replica id that a consumer sends in its requests."""
 _PAUSE_S: Final = 0.1
-"""Pause between two attempts at a request, during which metadata are refreshed, s."""
+"""Pause, s, between two attempts at a request, during which metadata are refreshed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Range of offsets that a log has now."""
+    """Offsets that a partition currently has."""
 
     first: int
     end: int
-    """Offset of the next message to be written."""
+    """End offset: that of the next message to be written."""
     epoch: int | None
-    """Largest leader epoch; None: unknown."""
+    """Largest leader epoch of the partition; None: unknown."""
 
 
 def range_of(consumer: KafkaConsumer, partition: TopicPartition, timeout_ms: int) -> LogRange:
-    """First offset of a log, its end, and its leader epoch; timeout_ms: limit of each request.
+    """Query the first offset of a partition, its end offset, and its leader epoch; timeout_ms: time limit of
+    each request.
 
     Raises kafka-python's exceptions.
     """
@@ -142,9 +143,10 @@ def range_of(consumer: KafkaConsumer, partition: TopicPartition, timeout_ms: int
 
 
 def end_of_epoch(consumer: KafkaConsumer, partition: TopicPartition, epoch: int, timeout_ms: int) -> int:
-    """End of a leader epoch: offset after the last message of this epoch or an earlier one.
+    """Query the end of a leader epoch: the offset after the last message of this epoch or an earlier one.
 
-    -1: the epoch is unknown, as it is larger than all epochs of the log. Raises kafka-python's exceptions.
+    -1 if the epoch is unknown, because it is larger than all epochs of the log. Raises kafka-python's
+    exceptions.
     """
     deadline = time.monotonic() + timeout_ms / 1000
     while True:
@@ -179,11 +181,11 @@ async def _end_of_epoch(
 
 
 def partition_of(stream: StreamId) -> TopicPartition:
-    """Partition as kafka-python names it."""
+    """Convert a stream to kafka-python's name of the partition."""
     return TopicPartition(stream.topic, stream.partition)
 
 
 def topic_id_of(consumer: KafkaConsumer, topic: str) -> str | None:
-    """Id that distinguishes a topic from a later one of the same name; None: unknown."""
+    """Id that distinguishes a topic from a later one with the same name; None: unknown."""
     found: uuid.UUID | None = consumer._cluster.topic_id(topic)
     return None if found is None or not found.int else str(found)

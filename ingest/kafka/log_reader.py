@@ -1,4 +1,5 @@
-"""Read ranges of partitions without joining a group: for imports, and to recover damaged segments."""
+"""Read offset ranges of partitions without joining a consumer group: for imports, and to restore damaged
+segments."""
 
 from __future__ import annotations
 
@@ -22,16 +23,18 @@ from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
 PATIENCE_S: Final = 30.0
-"""Time without a message, s, after which reading fails if the log should have more."""
+"""Time without a message, s, after which reading fails although the log should have more."""
 
 
 class LogReader:
-    """Reader of ranges of a log (`RangeSource`), and of whole parts. Used by one thread."""
+    """Reader of offset ranges of partitions (`RangeSource`), and of whole parts of a log. Used by one
+    thread."""
 
     def __init__(
         self, settings: KafkaSettings, decode: DecodeConfig, sizes: FetchSizes = USUAL_SIZES
     ) -> None:
-        """Connect to the brokers. Raises InputError, with the reason, where none can be used; ConfigError."""
+        """Connect to the brokers. Raises InputError, with the reason, if no broker can be used;
+        ConfigError."""
         self._settings = settings
         self._decode = decode
         self._consumer: KafkaConsumer = lone_consumer(settings)
@@ -53,9 +56,9 @@ class LogReader:
         return polls, [(low, high) for low, high in missing if low < high]
 
     def part(self, part: LogPart) -> Iterator[Payloads]:
-        """Yield the payloads of a range of the log.
+        """Yield the payloads of a part of the log.
 
-        Raises InputError where the log no longer has the range completely, or a batch in it cannot be read.
+        Raises InputError if the log no longer has all of its offsets, or a batch cannot be read.
         """
         stream = part.stream
         with explained(f"{stream.name} is not read", self._settings):
@@ -80,7 +83,7 @@ class LogReader:
         self._consumer.close(autocommit=False)
 
     def _there(self, stream: StreamId, start: int, end: Place) -> tuple[int, int]:
-        """`(start, end)` of the part of `[start, end)` that the log still has.
+        """Restrict `[start, end)` to the offsets that the log still has: `(start, end)`.
 
         Raises kafka-python's exceptions.
         """
@@ -100,7 +103,8 @@ class LogReader:
     def _polls(
         self, stream: StreamId, first: int, last: int, format_: str
     ) -> Iterator[Payloads | DamagedBatch]:
-        """Yield payloads of `[first, last)`, and damaged batches. Raises kafka-python's exceptions."""
+        """Yield the payloads of the offsets `[first, last)`, and damaged batches among them. Raises
+        kafka-python's exceptions."""
         at, deadline = first, time.monotonic() + PATIENCE_S
         content = ContentFormat(self._decode)
         self._fetching.begin(stream, first, None)
@@ -133,7 +137,8 @@ class LogReader:
 def opened_part(
     part: LogPart, settings: KafkaSettings, decode: DecodeConfig, poll_bytes: int
 ) -> Iterator[Payloads]:
-    """Yield the payloads of a part of a log, about `poll_bytes` at a time. Raises InputError, ConfigError."""
+    """Connect, and yield the payloads of a part of a log, about `poll_bytes` at a time. Raises InputError,
+    ConfigError."""
     sizes = FetchSizes(poll_bytes=poll_bytes)
     log = LogReader(settings.model_copy(update={"bootstrap": part.servers}), decode, sizes)
     with closing(log):

@@ -1,9 +1,10 @@
-"""Membership in a consumer group: streams assigned to this member, revoked (*asked* for by another member),
-or lost.
+"""Membership in a consumer group: which streams are assigned to this member, revoked (*asked* for by another
+member) or lost.
 
-A `KafkaConsumer` of kafka-python does the group's work; consumers without a group are made here, too. Its
-rebalance listener runs on the client's own thread while ours waits in `poll`: it only records events. Revoked
-streams move on when this member rejoins the group; that is delayed until they are released.
+A `KafkaConsumer` of kafka-python does the group's work; this module also creates consumers without a group.
+The rebalance listener runs in the client's own thread while this process's thread waits in `poll`, so it only
+records events. Revoked streams move to another member when this member rejoins the group, which is delayed
+until they are released.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from schemas.errors import ConfigError
 def group_consumer(
     settings: KafkaSettings, assignor: LaneAssignor, sizes: FetchSizes = USUAL_SIZES
 ) -> KafkaConsumer:
-    """Consumer that will join the group. Raises InputError, ConfigError."""
+    """Create a consumer that will join the group. Raises InputError, ConfigError."""
     return _consumer(
         settings,
         group_id=settings.group,
@@ -46,7 +47,7 @@ def group_consumer(
 
 
 def lone_consumer(settings: KafkaSettings) -> KafkaConsumer:
-    """Consumer without a group. Raises InputError, ConfigError."""
+    """Create a consumer without a group. Raises InputError, ConfigError."""
     return _consumer(settings, group_id=None, max_partition_fetch_bytes=FETCH_BYTES)
 
 
@@ -70,46 +71,47 @@ def _consumer(settings: KafkaSettings, **group: Any) -> KafkaConsumer:
 
 
 _FENCED_S: Final = 1.0
-"""Time without heartbeats, s, after which a joined member counts as fenced."""
+"""Time without heartbeats, s, after which a joined member is considered fenced (another one has its static
+id)."""
 _ANSWER_S: Final = 0.02
-"""Delay, s, after which the assignment is answered once more: the next poll waits for the answer within
-microseconds; without a waiting poll, the client would join again.
-"""
+"""Delay, s, before the answer to a join is given to the client a second time: the next poll starts waiting
+for it within microseconds; if none were waiting, the client would join again."""
 _REFRESH_MS: Final = 2_000
 _CHECK_S: Final = 5.0
-"""Time between checks for unassigned partitions, s."""
+"""Interval between checks for unassigned partitions, s."""
 
 
 class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is not typed
-    """Rebalance events in order of arrival. Filled by the client's thread, emptied by ours."""
+    """Rebalance events in order of arrival. The client's thread appends them, the polling thread removes
+    them."""
 
     def __init__(self, assignor: LaneAssignor, hold: Callable[[Collection[TopicPartition]], None]) -> None:
         self.reports: deque[tuple[str, frozenset[TopicPartition]]] = deque()
         self.blocks_rejoin = False
-        """True while revoked streams are unreleased; set here, before the client can rejoin."""
+        """True while revoked streams are not released; set by the listener, before the client can rejoin the
+        group."""
         self._assignor = assignor
         self._hold = hold
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Record assigned partitions, and pause them until their positions are known."""
+        """Record assigned partitions, and pause them until the offsets to read from are known."""
         self._hold(assigned)
         self.reports.append(("gained", frozenset(assigned)))
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Record revoked partitions: another member gets them once this one rejoins."""
+        """Record revoked partitions: another member gets them once this member rejoins."""
         self.blocks_rejoin = True
         self.reports.append(("asked", frozenset(revoked)))
 
     async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        """Record lost partitions, which another member may own already. The default would call
-        `on_partitions_revoked`.
-        """
+        """Record lost partitions, which may already belong to another member. The inherited method would call
+        `on_partitions_revoked`."""
         self._assignor.forget()
         self.reports.append(("lost", frozenset(lost)))
 
 
 class Membership:
-    """Streams that this member of the group owns, as known here. Used by one thread."""
+    """Streams of this member of the group, as far as this process knows. Used by one thread."""
 
     def __init__(self, consumer: KafkaConsumer, assignor: LaneAssignor, settings: KafkaSettings) -> None:
         self._consumer = consumer
@@ -119,13 +121,14 @@ class Membership:
         self._wants_to_join = consumer._coordinator.need_rejoin
         consumer._coordinator.need_rejoin = self._may_join
         self._known: set[StreamId] = set()
-        """Streams reported as gained and not yet released."""
+        """Streams that were reported as gained and are not released yet."""
         self._asked: dict[StreamId, float] = {}
-        """Revoked and unreleased streams -> deadline, monotonic s, after which they count as lost."""
+        """Revoked streams that are not released yet -> deadline, monotonic s, after which they count as
+        lost."""
         self._given_up: set[StreamId] = set()
-        """Revoked streams that were not released in time, to be reported as lost."""
+        """Revoked streams that were not released by their deadline, to be reported as lost."""
         self._pending: tuple[set[StreamId], set[StreamId], set[StreamId]] = (set(), set(), set())
-        """(Gained, revoked, lost) streams since the last `change`."""
+        """(gained, revoked, lost) streams since the last call of `change`."""
         self._checked = 0.0
         self._beating = time.monotonic()
         self._topics: frozenset[str] = frozenset()
@@ -137,11 +140,12 @@ class Membership:
             consumer._cluster.request_update()
 
     def _may_join(self) -> bool:
-        """True if the client may rejoin the group now; replaces the client's own check `need_rejoin`."""
+        """True if the client may rejoin the group now; replaces the client's method `need_rejoin`."""
         return not self._notes.blocks_rejoin and bool(self._wants_to_join())
 
     def expire_revoked(self, now_s: float) -> None:
-        """Treat revoked streams as lost if not released in time, as other members wait for them."""
+        """Treat revoked streams as lost if they were not released by their deadline, because other members
+        wait for them."""
         self._take_notes(now_s)
         late = {stream for stream, deadline in self._asked.items() if now_s >= deadline}
         for stream in late:
@@ -160,9 +164,9 @@ class Membership:
         return StreamChange(tuple(sorted(gained)), tuple(sorted(asked)), tuple(sorted(lost)))
 
     def _take_notes(self, now_s: float) -> tuple[set[StreamId], set[StreamId], set[StreamId]]:
-        """(Assigned, revoked, lost) streams since the last `change`.
+        """Collect the recorded events: (assigned, revoked, lost) streams since the last call of `change`.
 
-        Streams assigned and lost in between are not reported.
+        Streams that were assigned and lost again in between are not reported.
         """
         gained, asked, lost = self._pending
         while self._notes.reports:
@@ -189,16 +193,16 @@ class Membership:
         return self._pending
 
     def release(self, streams: Collection[StreamId]) -> None:
-        """Release revoked partitions, whose messages were committed."""
+        """Release revoked streams after their messages were committed."""
         for stream in streams:
             self._asked.pop(stream, None)
         self._known -= set(streams)
         self._notes.blocks_rejoin = bool(self._asked or self._notes.reports)
 
     def follow_pattern(self) -> None:
-        """Subscribe to the topics that match now.
+        """Subscribe to the topics that currently match the pattern.
 
-        kafka-python's own pattern subscription requests all metadata at every poll while it joins a group,
+        kafka-python's own pattern subscription requests all metadata in every poll while it joins a group,
         and starts over if that takes longer than the poll: then it never joins.
         """
         pattern, cluster = self._settings.topic_pattern, self._consumer._cluster
@@ -217,11 +221,11 @@ class Membership:
         self.refresh_topics(_REFRESH_MS)
 
     def finish_joining(self) -> None:
-        """Let the next poll continue a join that the last one left in progress.
+        """Let the next poll continue a join of the group that the last poll did not finish.
 
         kafka-python 3.0.12 drops such a join if its reason was a change of topics or partitions and the poll
         ended before the join: the reason is cleared as soon as the leader assigns, and the answer is never
-        read. A partition added at such a moment was never assigned.
+        read. A partition added at such a moment would never be assigned.
         """
         coordinator = self._consumer._coordinator
         join = coordinator._join_task
@@ -232,7 +236,7 @@ class Membership:
             coordinator.request_rejoin()
 
     def _answered_again(self, answer: object) -> Future:
-        """Future of a join that succeeds with `answer` once the next poll waits for it."""
+        """Future of a join of the group that succeeds with `answer` once the next poll waits for it."""
         join, net = Future(), self._consumer._net
 
         async def give() -> None:
@@ -243,15 +247,15 @@ class Membership:
         return join
 
     def is_fenced(self, now_s: float) -> bool:
-        """True if another member took over this member's static id: the client then only stops its
-        heartbeats."""
+        """True if another member took over this member's static id; the only sign in the client is that its
+        heartbeats stop."""
         coordinator = self._consumer._coordinator
         if coordinator._heartbeat_enabled or not coordinator.stable():
             self._beating = now_s
         return now_s > self._beating + _FENCED_S
 
     def rejoin_for_unassigned(self, now_s: float) -> None:
-        """Rejoin the group, if this member leads it and there are unassigned partitions."""
+        """Rejoin the group if this member leads it and any partition is unassigned."""
         if now_s < self._checked + _CHECK_S:
             return
         self._checked = now_s
@@ -265,7 +269,7 @@ class Membership:
                 return
 
     def refresh_topics(self, timeout_ms: int) -> bool:
-        """Request topics, partitions and leaders; True if brokers answered in time."""
+        """Request the current topics, partitions and leaders; True if brokers answered in time."""
         consumer = self._consumer
         try:
             if consumer._cluster.metadata_refresh_in_progress:
@@ -279,7 +283,7 @@ class Membership:
         return True
 
     def commit(self, places: dict[StreamId, Place], timeout_ms: int) -> None:
-        """Commit positions to the group. Raises kafka-python's exceptions."""
+        """Commit places of streams to the group. Raises kafka-python's exceptions."""
         offsets = {
             partition_of(stream): OffsetAndMetadata(
                 place.offset, "", -1 if place.epoch is None else place.epoch
@@ -289,9 +293,8 @@ class Membership:
         self._consumer.commit(offsets, timeout_ms=timeout_ms)
 
     def _hold(self, assigned: Collection[TopicPartition]) -> None:
-        """Prevent the client from fetching partitions, and from asking the group for their start
-        positions.
-        """
+        """Prevent the client from fetching partitions, and from requesting their start offsets from the
+        group."""
         for partition in assigned:
             self._consumer.seek(partition, 0)
             self._consumer.pause(partition)

@@ -1,4 +1,5 @@
-"""Write files to a topic, or one topic to another, with all messages of a request in one partition."""
+"""Write files to a topic, or the messages of topics to another topic, with all messages of a request in one
+partition."""
 
 from __future__ import annotations
 
@@ -22,18 +23,17 @@ from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
 _BATCH_BYTES: Final = 512 * 1024
-"""Maximum bytes to one partition in one request; a broker accepts 1 MB."""
+"""Maximum bytes sent to one partition in one request; a broker accepts 1 MB."""
 _BUFFER_BYTES: Final = 32 * 2**20
-"""Maximum bytes sent but not yet acknowledged: the client has no bound of its own."""
+"""Maximum bytes that are sent and not yet acknowledged: the client itself has no limit."""
 _MAX_UNREAD_BYTES: Final = 512 * 1024
-"""Maximum bytes of an unreadable part that is passed on: a broker that refuses a message would end
-the run.
-"""
+"""Maximum bytes of an unreadable part that is written: a message that the broker refuses would end the
+run."""
 _FLUSH_S: Final = 30.0
 _TELL_S: Final = 0.5
 _COMMIT_S: Final = 1.0
 _LAST_COMMITS: Final = 3
-"""Maximum attempts to commit offsets at the end, up to 2 s each."""
+"""Maximum number of attempts to commit offsets at the end, up to 2 s each."""
 
 
 @dataclass(slots=True)
@@ -44,9 +44,10 @@ class Written:
     items: int = 0
     """Number of spans or records written."""
     unread: int = 0
-    """Number of `items` that are unreadable or have no id, passed on unchanged."""
+    """Number of spans or records, included in `items`, that are unreadable or have no id and were written
+    unchanged."""
     refused: int = 0
-    """Number of payloads skipped: empty, too large, damaged or of another format."""
+    """Number of payloads skipped because they are empty, too large, damaged or of another format."""
     bytes: int = 0
     seconds: float = 0.0
 
@@ -56,15 +57,15 @@ OnWritten = Callable[[Written], None]
 
 @dataclass(slots=True)
 class _Pace:
-    """Delays that pace messages: by a rate, or by their event times."""
+    """Delays messages to keep a given rate, or the speed of their event times."""
 
     settings: ProduceSettings
     began: float = field(default_factory=time.monotonic)
     first_ns: int | None = None
 
     def wait(self, items: int, ts_ns: int) -> None:
-        """Wait until the next item is due. items: number of items before it; ts_ns: time of the item, ns, 0
-        if unknown."""
+        """Wait until the next item is due. items: number of items before it; ts_ns: event time of the item,
+        ns since the epoch, 0 if unknown."""
         due = self.began
         if self.settings.rate is not None:
             due = max(due, self.began + items / self.settings.rate)
@@ -76,7 +77,7 @@ class _Pace:
 
     @property
     def is_paced(self) -> bool:
-        """True if settings delay messages, by rate or by speed."""
+        """True if the settings limit the rate or the speed, so that messages are delayed."""
         return self.settings.rate is not None or self.settings.speed is not None
 
 
@@ -88,9 +89,9 @@ def produce_files(
     settings: ProduceSettings,
     on_written: OnWritten = lambda _: None,
 ) -> Written:
-    """Write files of traces to a topic, in their own format.
+    """Write the traces in files to a topic, in the files' format.
 
-    Raises InputError where a file or the topic cannot be used; messages written before stay.
+    Raises InputError if a file or the topic cannot be used; messages already written stay in the topic.
     """
     written = Written()
     with _producer(kafka) as producer:
@@ -116,10 +117,11 @@ def rekey(
     *,
     until_end: bool = False,
 ) -> Written:
-    """Write the messages of topics to another topic, keyed by request; at least once.
+    """Write the messages of topics to another topic, keyed by request, each at least once.
 
-    The group's offsets are committed after the messages before them were written: a restart repeats the last
-    second. Ends when `stop` returns True, or with `until_end` at the end of the topics.
+    The group's offsets are committed after the messages before them were written: after a crash, the messages
+    of the last second are written again. Ends when `stop` returns True or, with `until_end`, at the end of
+    the topics.
     """
     written = Written()
     source = KafkaSource(kafka)
@@ -187,7 +189,7 @@ class _Rekeying:
 
 
 class _Writer:
-    """Writer of payloads to a topic: cuts them by request, and sends messages."""
+    """Writer of payloads to a topic: splits each by request, and sends messages."""
 
     def __init__(
         self,
@@ -204,14 +206,13 @@ class _Writer:
         self._gatherers: dict[str, Gatherer] = {}
         self._began = self._printed_at = time.monotonic()
         self._taken = 0
-        """Number of spans or records, sent or buffered."""
+        """Number of spans or records that were sent or buffered."""
         self._buffered = 0
         self._failed: list[BaseException] = []
 
     def write(self, format_: str, payload: bytes) -> None:
-        """Send a payload. Raises InputError where the broker refused a message, or the format cannot be cut
-        by request.
-        """
+        """Write one payload. Raises InputError if the broker refuses a message, or the format cannot be split
+        by request."""
         try:
             parts = request_parts(format_, payload)
         except PartError:
@@ -229,8 +230,8 @@ class _Writer:
                 self._add(format_, part)
 
     def refuse(self, items: int) -> None:
-        """Count items that are skipped: unreadable ones that are too large to pass on, or ones of another
-        format."""
+        """Count spans or records that are skipped because they are unreadable and too large to pass on, or of
+        another format."""
         self._written.refused += items
 
     def _add(self, format_: str, part: RequestPart) -> None:
@@ -243,7 +244,7 @@ class _Writer:
             self._send(*message)
 
     def flush(self) -> None:
-        """Send all buffered items and wait for acknowledgement. Raises InputError."""
+        """Send all buffered items and wait until the broker has acknowledged them. Raises InputError."""
         for gatherer in self._gatherers.values():
             for message in gatherer.rest():
                 self._send(*message)
@@ -354,9 +355,10 @@ class Gatherer:
         self._sizes: dict[int, int] = defaultdict(int)
 
     def add(self, part: RequestPart) -> Iterator[tuple[int, bytes, bytes | None, int]]:
-        """Add a part; yield the messages that are complete: (partition, value, key, number of items).
+        """Add a part; yield the messages that are complete now: (partition, value, key, number of spans or
+        records).
 
-        key: the request, if the message has one request only; else None.
+        key: id of the request, if the message has only one request; else None.
         """
         partition = partition_of(part.request, self._partitions)
         if not part.request:
@@ -368,7 +370,7 @@ class Gatherer:
         self._sizes[partition] += len(part.body)
 
     def rest(self) -> Iterator[tuple[int, bytes, bytes | None, int]]:
-        """Yield messages of all buffered parts, as `add` does."""
+        """Yield the messages of all parts still buffered, in the form that `add` yields."""
         for partition in sorted(self._held):
             yield from self._emit(partition)
 

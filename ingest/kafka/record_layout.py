@@ -1,4 +1,4 @@
-"""Read the messages inside a batch: decompressed up to a limit, then parsed by columns.
+"""Read the messages inside a record batch: decompress it up to a size limit, then parse it by columns.
 
 A record is its length, a byte of attributes, time delta, offset delta, key, value, headers; numbers are
 varints, zigzag; lengths of -1 stand for null (Kafka protocol, record batches of format 2).
@@ -25,20 +25,21 @@ GZIP: Final = 1
 SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
-"""Number of the codec zstd in the attributes of a batch."""
+"""Number of the codec zstd in the attributes of a record batch."""
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 _LENGTH: Final = struct.Struct(">i")
 _GZIP_WINDOW: Final = 31
-"""Window bits for zlib: the largest window, with gzip's header and checksum."""
+"""Window bits for zlib: the largest window, and data with gzip's header and checksum."""
 
 
 class UnpackError(ValueError):
-    """Data that does not match its codec, or exceeds the limit."""
+    """Data are not valid for their codec, or exceed the size limit."""
 
 
 def unpack(codec: int, packed: bytes, limit: int) -> bytes:
-    """Decompressed contents of a batch. Memory: `limit` and a codec's window. Raises UnpackError."""
+    """Decompress the contents of a record batch, up to `limit` bytes. Memory: `limit` and the codec's window.
+    Raises UnpackError."""
     try:
         unpacked = _UNPACK[codec](packed, limit)
     except KeyError:
@@ -88,7 +89,7 @@ def _unsnap(packed: bytes, limit: int) -> bytes:
 
 
 def _unsnap_block(block: bytes, limit: int) -> bytes:
-    """Decompressed block; it begins with its decompressed length, a varint."""
+    """Decompress a block of snappy, which begins with its decompressed length, a varint."""
     length = 0
     for i, byte in enumerate(block[:5]):
         length |= (byte & 0x7F) << (7 * i)
@@ -121,26 +122,26 @@ _UNPACK: Final = {GZIP: _gunzip, SNAPPY: _unsnap, LZ4: _unlz4, ZSTD: _unzstd}
 
 
 _FEW: Final = 24
-"""Number of messages in a batch up to which a loop is faster than column operations."""
+"""Maximum number of messages in a batch for which a loop is faster than column operations."""
 _VARINT_BYTES: Final = 10
 """Maximum bytes of a varint."""
 
 
 class LayoutError(ValueError):
-    """The contents of a batch do not match the message count in its header."""
+    """The contents of a record batch do not match the number of messages in its header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Values of messages with their offsets, ascending."""
+    """Values of messages, with their offsets in ascending order."""
 
     values: list[bytes | None]
     offsets: list[int]
     bytes: int
-    """Decompressed size of the batch that contained the messages."""
+    """Decompressed size, bytes, of the record batch that contained the messages."""
 
     def from_offset(self, offset: int) -> Messages:
-        """Messages with offsets of at least `offset`."""
+        """Copy without the messages before `offset`."""
         if not self.offsets or self.offsets[0] >= offset:
             return self
         n = sum(each < offset for each in self.offsets)
@@ -148,7 +149,7 @@ class Messages:
 
 
 def messages_of(contents: bytes, count: int, base_offset: int) -> Messages:
-    """Read the `count` messages of a batch. O(messages), 0.5 µs each. Raises LayoutError."""
+    """Parse the `count` messages of a decompressed batch. O(messages), 0.5 µs each. Raises LayoutError."""
     if count < 0 or count * 7 > len(contents):
         raise LayoutError(f"{len(contents)} bytes cannot be {count} messages")
     try:
@@ -161,7 +162,7 @@ def messages_of(contents: bytes, count: int, base_offset: int) -> Messages:
 
 
 def _number(contents: bytes, at: int) -> tuple[int, int]:
-    """(Value of the varint at `at`, position after it). Raises IndexError, LayoutError."""
+    """Read the varint at position `at`: (value, position after it). Raises IndexError, LayoutError."""
     result = shift = 0
     while True:
         byte = contents[at]
@@ -175,7 +176,7 @@ def _number(contents: bytes, at: int) -> tuple[int, int]:
 
 
 def _loop(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
-    """(Values, offset deltas) of messages, parsed one by one."""
+    """Parse messages one by one: (values, offset deltas)."""
     values: list[bytes | None] = []
     deltas: list[int] = []
     at = 0
@@ -197,7 +198,7 @@ def _loop(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
 
 
 def _columns(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]]:
-    """(Values, offset deltas) of messages, parsed as columns.
+    """Parse messages by columns: (values, offset deltas).
 
     A loop reads only the lengths of messages, which locate the next message.
     """
@@ -238,7 +239,8 @@ def _columns(contents: bytes, count: int) -> tuple[list[bytes | None], list[int]
 
 
 def _numbers(data: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """([positions] varint at each position, [positions] position after it). Raises LayoutError."""
+    """Read varints at many positions: ([positions] value, [positions] position after the varint). Raises
+    LayoutError."""
     byte = data.take(at, mode="clip").astype(np.int64)
     result, position = byte & 0x7F, at + 1
     more = np.flatnonzero(byte >= 0x80)

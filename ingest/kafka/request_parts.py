@@ -2,7 +2,7 @@
 
 A part is a payload's spans or records of one request, in the payload's own format; `joined` combines parts of
 several requests of one partition, if the format allows it. Unreadable items, and items without an id, become
-parts without a request: they are passed on unchanged, in separate messages, and do not affect others.
+parts without a request: they are passed on unchanged, in separate messages, and do not affect other items.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RequestPart:
     """Spans or records of one request, cut out of a payload, in its format."""
 
     request: bytes
-    """Id of the request, as written in the format; empty: unreadable, or without an id."""
+    """Id of the request, as written in the payload's format; empty if the part is unreadable or has no id."""
     ts_ns: int
     """Earliest time in the part, ns since the epoch; 0: unknown."""
     items: int
@@ -46,18 +46,18 @@ class RequestPart:
 
 
 class PartError(ValueError):
-    """A payload is not of its format at all."""
+    """A payload is not in the expected format at all."""
 
 
 def partition_of(request: bytes, partitions: int) -> int:
-    """Partition of a request: the same for all writers to a topic, whatever their client."""
+    """Partition number for a request id: the same for all writers to a topic, whatever their client."""
     return zlib.crc32(request) % partitions
 
 
 def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
-    """Cut a payload into parts, one per request.
+    """Split a payload into parts, one per request.
 
-    Raises PartError; InputError for a format that cannot be cut.
+    Raises PartError; InputError for a format that cannot be split.
     """
     cut = _FORMATS.get(format_)
     if cut is None:
@@ -72,13 +72,13 @@ def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
 
 
 def joined(format_: str, parts: Sequence[bytes]) -> bytes | None:
-    """Combine several parts into one message; None if the format has one item per message."""
+    """Combine several parts into one message; None if a message of the format can only have one item."""
     join = _FORMATS[format_].join
     return parts[0] if len(parts) == 1 else None if join is None else join(parts)
 
 
 _Number = str | int | float | None
-"""Number in any of the JSON representations that writers use."""
+"""Number in any of the JSON representations that writers use for it."""
 
 
 def _whole(value: _Number) -> int:
@@ -107,10 +107,10 @@ class _Record(msgspec.Struct):
 
 
 def _native(payload: bytes) -> list[RequestPart]:
-    """Parts of native records, one per line of a payload.
+    """Split a payload of native records, one per line, into parts.
 
-    A record without a request id is assigned by its breadcrumb, so the strands of its request may be
-    separated.
+    A record without a request id is assigned by its breadcrumb, so a request's strands may end up in
+    different parts.
     """
     lines: dict[bytes, list[bytes]] = defaultdict(list)
     times: dict[bytes, int] = {}
@@ -144,7 +144,7 @@ def _native(payload: bytes) -> list[RequestPart]:
 
 
 def _native_lines(text: bytes) -> list[bytes]:
-    """Lines of a text; the elements of a JSON array as one line each."""
+    """Lines of a text; for a JSON array, its elements as one line each."""
     if text.startswith(b"["):
         with suppress(*JSON_ERRORS):
             raws = map(bytes, _raws(text))
@@ -163,7 +163,8 @@ class _SnakeSpanHead(msgspec.Struct):
 
 
 _Fields = dict[str, Any]
-"""Fields of an OTLP JSON object, under their current names; nested values stay text (`msgspec.Raw`)."""
+"""Fields of an OTLP JSON object, by their current names; nested values stay undecoded text
+(`msgspec.Raw`)."""
 
 
 def _otlp_json(payload: bytes) -> list[RequestPart]:
@@ -196,7 +197,7 @@ def _otlp_json(payload: bytes) -> list[RequestPart]:
 
 
 def _otlp_head(span: msgspec.Raw) -> tuple[bytes, int]:
-    """(Trace id, start in ns) of a span; empty and 0 if the span is unreadable."""
+    """(trace id, start time in ns) of a span; (empty, 0) if the span is unreadable."""
     for decoder in (_SPAN_HEAD, _SNAKE_SPAN_HEAD):
         try:
             head = decoder.decode(span)
@@ -212,7 +213,7 @@ def _otlp_resources(
 ) -> Iterator[tuple[_Fields, list[tuple[_Fields, list[msgspec.Raw]]]]]:
     """Yield the resources of a document: (fields of the resource, list of (fields of a scope, spans)).
 
-    Unreadable parts are appended to `unread`, as documents.
+    Unreadable parts are appended to `unread`, each as a document.
     """
     try:
         found = _fields(document)
@@ -245,12 +246,13 @@ def _fields(text: bytes | msgspec.Raw) -> _Fields:
 
 
 def _taken(fields: _Fields, name: str) -> list[msgspec.Raw]:
-    """Remove the list `name` from the fields and return it; empty if null or missing."""
+    """Remove the list `name` from the fields of an object and return it; empty if null or missing."""
     return _RAWS_OR_NULL.decode(fields.pop(name, b"null")) or []
 
 
 def _otlp_proto(payload: bytes) -> list[RequestPart]:
-    """Parts of a protobuf request. TracesData has the same wire form; unknown fields are preserved."""
+    """Split a protobuf request into parts. TracesData has the same wire format; unknown fields are
+    preserved."""
     messages: dict[bytes, TracesData] = {}
     counts: dict[bytes, int] = defaultdict(int)
     times: dict[bytes, int] = {}
@@ -299,7 +301,7 @@ def _zipkin(payload: bytes) -> list[RequestPart]:
 
 
 def _zipkin_spans(text: bytes) -> Iterable[msgspec.Raw]:
-    """Spans of a list, of a list of traces, or of a single span."""
+    """Spans in a JSON list of spans, a list of traces, or a single span."""
     if not text.startswith(b"["):
         return [_RAW.decode(text)]
     entries = _raws(text)
@@ -314,7 +316,8 @@ class _JaegerHead(msgspec.Struct, rename={"trace_id": "traceId", "trace_id_upper
 
 
 def _jaeger_json(payload: bytes) -> list[RequestPart]:
-    """Parts of a payload that is a span, a list of spans, or one span per line; each span becomes a part."""
+    """Split a payload of Jaeger JSON (a span, a list of spans, or one span per line) into parts of one span
+    each."""
     text = without_bom(payload).strip()
     if text.startswith(b"["):
         return [_jaeger_span(bytes(raw)) for raw in _raws(text)]
@@ -325,7 +328,7 @@ def _jaeger_json(payload: bytes) -> list[RequestPart]:
 
 
 def _jaeger_span(span: bytes) -> RequestPart:
-    """Part of one span. Ids are base64 as in protobuf's JSON, or hex."""
+    """Part that contains one span. Ids are base64, as in protobuf's JSON, or hex."""
     try:
         head = _JAEGER_HEAD.decode(span)
     except JSON_ERRORS:
@@ -338,7 +341,8 @@ def _jaeger_span(span: bytes) -> RequestPart:
 
 
 def _jaeger_proto(payload: bytes) -> list[RequestPart]:
-    """Part of a payload that is one span, beginning with field 1, the 16 bytes of the trace id."""
+    """Part that contains a payload of one Jaeger protobuf span, which begins with field 1, the 16 bytes of
+    the trace id."""
     if payload[:2] != b"\x0a\x10":
         raise ValueError("not a Jaeger span: it does not begin with a trace id")
     return [RequestPart(payload[2:18].hex().encode(), 0, 1, payload)]

@@ -1,10 +1,11 @@
-"""Names of topics as inputs, and the offsets that they refer to.
+"""Parse names of topics given as inputs of an import, and resolve the offsets that they refer to.
 
     kafka://HOST:PORT[,HOST:PORT…]/TOPIC[/PARTITION][@RANGE]
 
-RANGE is START:END, offsets of the partition, or a period (`schemas.periods`) of the log's message times: from
-the first message at or after its start up to the first one at or after its end. Without a range: all messages
-of the topic. Offsets are resolved once, so the input is what the log had at the start.
+RANGE is START:END, offsets of the partition, or a period (`schemas.periods`) of message times: from the first
+message at or after the period's start up to, and excluding, the first message at or after its end. Without a
+range: all messages of the topic. Offsets are resolved once, so messages written later are not part of the
+input.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _NS_PER_MS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TopicInput:
-    """Input that names a topic, parsed."""
+    """Parsed name of a topic as an input."""
 
     servers: tuple[str, ...]
     """Brokers to contact first, `host:port`."""
@@ -42,12 +43,13 @@ class TopicInput:
     partition: int | None
     """Partition number; None: all partitions."""
     offsets: tuple[int, int] | None
-    """Offsets `[start, end)` of the partition; None: not given."""
+    """Offsets `[start, end)` in the partition; None: not given."""
     period: Period | None
-    """Range of message times; None: not given. Without period and `offsets`: all messages."""
+    """Range of message times; None: not given. If `offsets` is None too: all messages."""
 
     def has(self, topic: str, partition: int, start: int, end: int) -> bool:
-        """True if offsets `[start, end)` of a partition may be in the input; always true for a period."""
+        """True if the offsets `[start, end)` of a partition may belong to the input; always True if it has a
+        period."""
         low, high = self.offsets or (start, end)
         return topic == self.topic and self.partition in (None, partition) and (low <= start < end <= high)
 
@@ -79,10 +81,10 @@ def parse_topic_input(name: str, *, now_ns: int) -> TopicInput:
 
 
 def parts_of(asked: TopicInput, settings: KafkaSettings, format_: str | None) -> list[LogPart]:
-    """Parts of the log that an input refers to, one for each partition with messages in it.
+    """Resolve an input to parts of the log, one for each partition with messages in it.
 
-    format_: format of the messages; None: as configured for the topic. Raises InputError, also where
-    requested offsets do not exist.
+    format_: format of the messages; None: as configured for the topic. Raises InputError, also if requested
+    offsets do not exist.
     """
     settings = settings.model_copy(update={"bootstrap": asked.servers})
     with explained(f"{asked.topic} is not read", settings):
@@ -117,7 +119,7 @@ def parts_of(asked: TopicInput, settings: KafkaSettings, format_: str | None) ->
 
 
 def _range(consumer: KafkaConsumer, stream: StreamId, asked: TopicInput, timeout_ms: int) -> tuple[int, int]:
-    """Offsets `(start, end)` of the messages of a partition that an input refers to.
+    """Resolve the offsets `(start, end)` of a partition's messages that belong to the input.
 
     Raises kafka-python's exceptions, InputError.
     """

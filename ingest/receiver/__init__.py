@@ -1,1 +1,2 @@
-"""OTLP receiver: requests over HTTP and gRPC, made durable in a spool that live ingestion reads."""
+"""OTLP receiver: accepts requests over HTTP and gRPC, and makes them durable in a spool, which live ingestion
+reads."""

@@ -1,4 +1,4 @@
-"""Bodies of OTLP requests: decompress them within a limit, and check that they are readable."""
+"""Bodies of OTLP requests: decompress them up to a size limit, and check that they can be decoded."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from ingest.receiver.receiver_settings import JSON, PROTOBUF
 from schemas.errors import FlowdiffError
 
 ENCODINGS: Final = ("gzip", "zstd", "deflate", "identity")
-"""Content encodings that are accepted."""
+"""Content encodings of a body that are accepted."""
 _ZLIB: Final = tuple(bytes((0x78, level)) for level in (0x01, 0x5E, 0x9C, 0xDA))
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class BodyError(FlowdiffError):
-    """A body is unreadable: sending it again would not help."""
+    """The body of a request cannot be decoded: sending it again would not help."""
 
     slug = "body"
 
 
 class TooLargeError(BodyError):
-    """A body is over the limit, compressed or decompressed."""
+    """The body of a request exceeds the size limit, compressed or decompressed."""
 
     slug = "too-large"
 
 
 def unpacked(body: bytes, encoding: str, limit_bytes: int) -> bytes:
-    """Content of a body in one of ENCODINGS, decompressed only up to the limit. Raises BodyError."""
+    """Decompress a body, whose encoding is one of ENCODINGS, up to the limit. Raises BodyError."""
     match encoding:
         case "identity":
             content = body
@@ -62,7 +62,7 @@ def _inflated(body: bytes, limit_bytes: int) -> bytes:
 
 
 def encoding_of(message: bytes) -> str:
-    """Encoding (compression) of a gRPC message, by its first bytes: no OTLP request begins with those of a
+    """Encoding (compression) of a gRPC message, recognised by its first bytes: no OTLP request begins like a
     compressed one."""
     if message.startswith(GZIP):
         return "gzip"
@@ -70,12 +70,12 @@ def encoding_of(message: bytes) -> str:
 
 
 def is_empty(content: bytes, format_: str) -> bool:
-    """True for a request without any field, and so without spans: no bytes of protobuf, `{}` of JSON."""
+    """True if a request has no field, and so no spans: protobuf without bytes, or JSON `{}`."""
     return not content or (format_ == JSON and content.strip() == b"{}")
 
 
 def check_readable(content: bytes, format_: str) -> None:
-    """Raise BodyError for unreadable content, as judged by protobuf's own parser or JSON's."""
+    """Raise BodyError if the parser of the format, protobuf's own or a JSON parser, refuses the content."""
     if format_ == PROTOBUF:
         try:
             ExportTraceServiceRequest.FromString(content)

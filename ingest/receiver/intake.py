@@ -1,6 +1,6 @@
-"""Intake of requests, shared by HTTP and gRPC: authorization, limits, and answers once a request is durable.
+"""Accept requests, for HTTP and gRPC: check authorization and limits, and answer once a request is durable.
 
-Used by the receiver's event loop only.
+Used only by the receiver's event loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from schemas.errors import InputError
 
 
 class Outcome(StrEnum):
-    """Outcome of a request; its value is a label of the metric."""
+    """Outcome of a request; the value is a label of a metric."""
 
     TAKEN = "taken"
     UNREADABLE = "unreadable"
@@ -38,17 +38,19 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer to the sender of a request."""
+    """Answer to the sender of a request, independent of the protocol."""
 
     outcome: Outcome
     why: str = ""
-    """Sentence for the sender; empty if the request was accepted."""
+    """Reason for a refusal, as a sentence for the sender; empty if the request was accepted."""
     refused: Refused | None = None
-    """Spans of an accepted request that will be dead letters."""
+    """Number of spans of an accepted request that will become dead letters, with the reason; None: no span
+    will."""
 
 
 class Tokens:
-    """Bearer tokens from a file, read again when the file changes; without a file every sender is allowed."""
+    """Bearer tokens from a file, which is read again when it changes; without a file every sender is
+    allowed."""
 
     def __init__(self, path: Path | None) -> None:
         """Read the file. Raises InputError if it cannot be read or contains no token."""
@@ -75,8 +77,8 @@ class Tokens:
             self._stamp = stamp
 
     def allow(self, authorization: bytes | None) -> bool:
-        """True for the header `Bearer` with one of the tokens. While the token file is missing, the tokens
-        last read stay valid."""
+        """True if the header `authorization` is `Bearer` with one of the tokens. While the token file is
+        missing, the tokens read last stay valid."""
         if self._path is None:
             return True
         with suppress(OSError):
@@ -89,35 +91,37 @@ class Tokens:
 
 
 class Intake:
-    """Acceptance of bodies: limits memory, decompresses, checks, and waits until they are durable."""
+    """Accepts bodies of requests: limits memory, decompresses, checks, and waits until they are durable."""
 
     def __init__(self, spool: Spool, settings: ReceiverSettings, decode: DecodeConfig) -> None:
-        """decode: settings with which the lake decodes received requests."""
+        """decode: settings with which live ingestion will decode the requests."""
         self.settings: Final = settings
         self.tokens: Final = Tokens(settings.token_file)
         self.counts: Final[Counter[tuple[str, Outcome]]] = Counter()
-        """(transport, outcome) -> number of requests."""
+        """(transport, outcome) -> number of requests with this outcome."""
         self.received_bytes = 0
-        """Bytes of accepted bodies, as sent."""
+        """Total bytes of accepted bodies, compressed as they were sent."""
         self._spool = spool
         self._decode = decode
         self._counting: Final = asyncio.Lock()
         self._held_bytes = 0
-        """Bytes of bodies that are being received and not yet pending in the spool."""
+        """Bytes of bodies that are being received and are not yet counted by the spool."""
 
     def hold(self, n_bytes: int) -> bool:
-        """Reserve memory for a part of a body; False if none is left. `release` returns the memory."""
+        """Reserve memory for a part of a body; False if too much is in use. Return the memory with
+        `release`."""
         if self._held_bytes + self._spool.pending_bytes + n_bytes > self.settings.pending_bytes:
             return False
         self._held_bytes += n_bytes
         return True
 
     def release(self, n_bytes: int) -> None:
-        """Return memory that `hold` reserved."""
+        """Return memory that was reserved with `hold`."""
         self._held_bytes -= n_bytes
 
     async def take(self, body: bytes, encoding: str, format_: str) -> Answer:
-        """Make a body durable, and return the answer to its sender."""
+        """Decompress and check a body, write it to the spool, wait until it is durable, and return the answer
+        to the sender."""
         try:
             content = unpacked(body, encoding, self._decode.max_payload_bytes)
             if format_ == JSON:
@@ -142,12 +146,12 @@ class Intake:
         return Answer(Outcome.TAKEN, refused=refused)
 
     async def _refused(self, content: bytes, format_: str) -> Refused | None:
-        """Decode a body to count its dead letters. Runs outside the event loop, one body at a time: it may
-        take a second, and ten times the memory of the body."""
+        """Decode a body to count the spans that will become dead letters. Runs outside the event loop, one
+        body at a time: it may take a second, and ten times the memory of the body."""
         async with self._counting:
             return await asyncio.to_thread(refused_spans, content, format_, self._decode)
 
     def counted(self, transport: str, answer: Answer) -> Answer:
-        """Count an answer, and return it."""
+        """Add an answer to `counts`, and return it."""
         self.counts[transport, answer.outcome] += 1
         return answer

@@ -30,19 +30,20 @@ _CODES: Final = {
     Outcome.TOO_SLOW: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 _AGAIN: Final = (Outcome.TOO_MANY, Outcome.NO_ROOM)
-"""Outcomes answered with a RetryInfo: without a RetryInfo a sender gives up after RESOURCE_EXHAUSTED."""
+"""Outcomes that are answered with a RetryInfo: without it a sender does not retry after
+RESOURCE_EXHAUSTED."""
 _MS_PER_NS: Final = 1e-6
 
 
 class GrpcServer:
-    """gRPC server on an address. Used by one event loop, in which it must be created."""
+    """gRPC server listening on one address. Used by one event loop, in which it must be created."""
 
     def __init__(self, intake: Intake, address: str) -> None:
-        """Bind the address. Raises ConfigError if it is not available."""
+        """Bind the address. Raises ConfigError if the address is not available."""
         settings = intake.settings
         self._intake = intake
         self._coming = 0
-        """Number of calls whose message is not yet complete."""
+        """Number of calls whose message is still arriving."""
         self._server = aio.server(
             options=[
                 # Messages arrive compressed as sent: gRPC would decompress them without a limit.
@@ -76,7 +77,7 @@ class GrpcServer:
         await self._server.start()
 
     async def stop(self) -> None:
-        """Accept no more calls, and wait for calls in progress."""
+        """Refuse new calls, and wait for calls in progress."""
         await self._server.stop(self._intake.settings.stop_ns / NS_PER_SECOND)
 
     async def _export(self, _: Any, context: Any) -> bytes:
@@ -116,7 +117,7 @@ class GrpcServer:
             self._intake.release(len(message))
 
     def _retry(self, code: grpc.StatusCode, why: str) -> bytes:
-        """Serialised Status with a RetryInfo: the delay after which to send again."""
+        """Serialised gRPC Status with a RetryInfo, which tells the sender after which delay to retry."""
         delay = Duration()
         delay.FromNanoseconds(self._intake.settings.retry_after_ns)
         detail = AnyMessage()

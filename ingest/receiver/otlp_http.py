@@ -1,4 +1,5 @@
-"""OTLP over HTTP: `POST /v1/traces` in protobuf or JSON, as an ASGI application and its connections."""
+"""OTLP over HTTP: `POST /v1/traces` in protobuf or JSON. An ASGI application, and the server's
+connections."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _STATUS: Final = {
     Outcome.TOO_SLOW: (HTTPStatus.REQUEST_TIMEOUT, Code.DEADLINE_EXCEEDED),
 }
 _AGAIN: Final = (Outcome.TOO_MANY, Outcome.NO_ROOM)
-"""Outcomes after which the sender is asked to retry."""
+"""Outcomes after which the response asks the sender to retry."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -42,7 +43,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class OtlpHttp:
-    """ASGI application of the OTLP receiver."""
+    """ASGI application that receives OTLP over HTTP."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
@@ -81,7 +82,8 @@ class OtlpHttp:
     def _refusal(
         self, scope: Scope, headers: Mapping[bytes, bytes], kind: bytes, encoding: str
     ) -> tuple[HTTPStatus, int, str, list[tuple[bytes, bytes]]] | None:
-        """Refusal of a request for its head: (status, gRPC code, sentence, extra headers); None: accepted."""
+        """Check the headers of a request: None if it is accepted, else the refusal (status, gRPC code,
+        sentence, extra headers)."""
         if scope["path"] != PATH:
             return HTTPStatus.NOT_FOUND, Code.NOT_FOUND, f"Spans go to {PATH}.", []
         if scope["method"] != "POST":
@@ -108,7 +110,7 @@ class OtlpHttp:
         return None
 
     async def _taken(self, receive: Receive, encoding: str, format_: str) -> Answer:
-        """Receive a body, piece by piece, and pass it to the intake."""
+        """Receive a body, piece by piece, and pass it to the intake; return the answer."""
         limit, held = self._intake.settings.max_body_bytes, 0
         parts: list[bytes] = []
         try:
@@ -135,7 +137,7 @@ _TYPES: Final = {format_: kind for kind, format_ in _FORMATS.items()}
 
 
 def _error(format_: str, code: int, why: str) -> bytes:
-    """Body of a refusal: a google.rpc.Status, as OTLP specifies."""
+    """Body of an error response: a google.rpc.Status, as OTLP specifies."""
     if format_ == JSON:
         return msgspec.json.encode({"code": code, "message": why})
     status: bytes = Status(code=code, message=why).SerializeToString()
@@ -155,24 +157,26 @@ async def _send(
 
 
 _LOGGER: Final = logging.getLogger(__name__)
-"""Logger of connections: errors only. What a sender does wrong would be a line each time; it is counted."""
+"""Logger of connections, for errors only: a line for every mistake of a sender would be too much; these are
+counted."""
 _LOGGER.setLevel(logging.ERROR)
 
 
 class _Connection(HttpToolsProtocol):
-    """HTTP connection with a time limit per request; beyond the maximum number of connections, the one that
-    has waited longest is dropped.
+    """HTTP connection with a time limit per request. If there are more connections than allowed, the one that
+    has waited longest for data is closed.
 
-    uvicorn bounds neither the time of a request nor the size of its head.
+    uvicorn itself limits neither the duration of a request nor the size of its headers.
     """
 
     intake: Intake
     settings: ReceiverSettings
     waiting: dict[_Connection, None]
-    """Connections that wait for a request, or for the rest of a request, the longest waiting first."""
+    """Connections that wait for a request or for the rest of one, in the order in which they began to wait (a
+    dict used as an ordered set)."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Admit a connection; beyond the limit, drop the one that has waited longest."""
+        """Register a new connection; if there are too many, close the one that has waited longest."""
         super().connection_made(transport)
         self.logger = _LOGGER
         self._deadline: asyncio.TimerHandle | None = None
@@ -189,7 +193,7 @@ class _Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Receive a part of a request."""
+        """Process received bytes, a part of a request."""
         if self._head_bytes == 0:
             self._start_timer()
         self._head_bytes += len(data)
@@ -198,24 +202,24 @@ class _Connection(HttpToolsProtocol):
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse, and count, what is not HTTP."""
+        """Refuse and count a request that is not valid HTTP."""
         self.intake.counted("http", Answer(Outcome.UNREADABLE, msg))
         super().send_400_response(msg)
 
     def on_headers_complete(self) -> None:
-        """Record that the head of a request is complete."""
+        """Called when the headers of a request are complete."""
         self._is_head = False
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Record that a request is complete; another one may follow on the connection."""
+        """Called when a request is complete; another request may follow on the connection."""
         self.waiting.pop(self, None)
         self._stop_timer()
         self._begin()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Add the connection to `waiting`, the connections that wait for a request."""
+        """Called when the response is sent: add the connection to `waiting`."""
         super().on_response_complete()
         if not self.transport.is_closing():
             self.waiting[self] = None
@@ -235,7 +239,7 @@ class _Connection(HttpToolsProtocol):
 
 
 class HttpServer:
-    """uvicorn with the application, on a listening socket. Used by one event loop."""
+    """uvicorn server that runs the application on a listening socket. Used by one event loop."""
 
     def __init__(self, intake: Intake, listening: socket.socket) -> None:
         settings = intake.settings
@@ -265,9 +269,9 @@ class HttpServer:
         )
 
     async def serve(self) -> None:
-        """Serve until stopped."""
+        """Serve requests until `stop` is called."""
         await self._server.serve(sockets=[self._listening])
 
     def stop(self) -> None:
-        """Accept no more connections; requests in progress are answered."""
+        """Refuse new connections, and answer the requests in progress."""
         self._server.should_exit = True

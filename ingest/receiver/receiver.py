@@ -1,4 +1,4 @@
-"""OTLP receiver: HTTP and gRPC servers in the event loop of a separate thread."""
+"""OTLP receiver: HTTP and gRPC servers in an event loop that runs in a separate thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from schemas.errors import ConfigError
 
 
 class Receiver:
-    """Running receiver, from construction to `close`.
+    """Running OTLP receiver: serves from its construction until `close`.
 
     Raises ConfigError if an address is not available, or the certificate is invalid.
     """
@@ -28,8 +28,8 @@ class Receiver:
     def __init__(
         self, spool: Spool, settings: ReceiverSettings, http: str, grpc: str, decode: DecodeConfig
     ) -> None:
-        """http, grpc: addresses `host:port` to listen on, one may be empty. decode: settings with which the
-        lake decodes."""
+        """http, grpc: addresses `host:port` to listen on, of which one may be empty. decode: settings with
+        which live ingestion will decode the requests."""
         _check_certificate(settings)
         self.intake: Final = Intake(spool, settings, decode)
         self._listening = listening_socket(http, "otlp", "Take another with --otlp.") if http else None
@@ -46,17 +46,17 @@ class Receiver:
                 self._listening.close()
             raise
         self.http: Final = None if self._listening is None else _with_port(http, self._port)
-        """Actual `host:port` of HTTP; None: not served."""
+        """`host:port` on which HTTP is served, with the actual port; None: not served."""
         self.grpc: Final = None if port is None else _with_port(grpc, port)
-        """Actual `host:port` of gRPC; None: not served."""
+        """`host:port` on which gRPC is served, with the actual port; None: not served."""
 
     def check(self) -> None:
-        """Raise the exception that ended the receiver, if it failed."""
+        """Raise the exception that stopped the receiver's thread, if it failed."""
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """Accept no more requests; requests in progress are answered. May be called twice."""
+        """Refuse new requests, answer the requests in progress, and stop. May be called twice."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._stop)
         self._thread.join()
@@ -103,7 +103,7 @@ class Receiver:
 
 
 def _check_certificate(settings: ReceiverSettings) -> None:
-    """Raise ConfigError for a certificate or a key that is invalid for a server."""
+    """Raise ConfigError if the certificate or its key cannot be used for a server."""
     if settings.certificate_file is None or settings.key_file is None:
         return
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,15 +1,16 @@
-"""Spool: messages of numbered streams in framed files, durable once their future is done.
+"""Spool: messages of named streams in files, each message numbered within its stream and durable once its
+future is done.
 
     <folder>/<stream>/id                            identity of the stream, to which positions belong
     <folder>/<stream>/00000000000000001234.spool    messages from number 1234 on, each after its length
 
-Messages share an fsync: one thread writes all messages that arrived since the last one, and then completes
+Messages share an fsync: one thread writes all messages that arrived since the last fsync, and then completes
 their futures. A file is only written by the process that created it. A process that opens the spool truncates
-the last file after its last complete message, syncs it, and continues in another one. After a failed write or
-sync the file is truncated to its durable part and never written again; if that fails too, the rest is no part
-of the spool: a file ends where the next one begins.
+the last file after its last complete message, syncs it, and continues in a new file. After a failed write or
+sync, the file is truncated to its durable part and never written again; if truncation fails too, the bytes
+behind are not part of the spool: a file's messages end where the name of the next file says.
 
-The last file of a stream stays, even empty: its name has the next number.
+The last file of a stream is never deleted, even if empty: its name gives the number of the next message.
 """
 
 from __future__ import annotations
@@ -38,52 +39,53 @@ _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 _ID: Final = "id"
 _BATCH_BYTES: Final = 2**20
-"""Pending bytes that are written without waiting for the sync interval, as a sync of fewer costs as much."""
+"""Pending bytes from which messages are written without waiting for the sync interval, as a sync of fewer
+bytes would take as long."""
 
 
 class SpoolFullError(FlowdiffError):
-    """The spool has no room for a message at the moment. The sender keeps it, and retries."""
+    """The spool has no room for a message at the moment. The sender keeps the message and retries."""
 
     slug = "spool-full"
 
 
 class PendingFullError(SpoolFullError):
-    """Messages arrive faster than the disk writes them: too many are in memory."""
+    """Messages arrive faster than the disk can write them, so that too many are in memory."""
 
     slug = "too-many"
 
 
 @dataclass(slots=True)
 class _Segment:
-    """One file of a stream, with the numbers of its messages."""
+    """One file of a stream."""
 
     path: Path
     first: int
-    """Number of the spool segment's first message."""
+    """Number of the first message in the file."""
     until: int
-    """Number after the spool segment's last durable message."""
+    """Number after the last durable message in the file."""
     size: int
-    """Bytes of the spool segment's durable messages."""
+    """Bytes of the durable messages in the file."""
     begun_s: float
-    """Time at which the spool segment was created or found, monotonic s."""
+    """Time at which the file was created or found, monotonic s."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpoolRead:
-    """Consecutive messages of a stream, from one read."""
+    """Consecutive messages of a stream that were read together."""
 
     messages: list[bytes]
     start: int
-    """Number of the first message."""
+    """Number of the first message read."""
 
     @property
     def until(self) -> int:
-        """Number after the last message."""
+        """Number after the last message read."""
         return self.start + len(self.messages)
 
 
 class _Stream:
-    """Files of one stream, ascending. Guarded by the spool's lock, except for the writing itself."""
+    """Files of one stream, ascending. The spool's lock guards all access, except for writing messages."""
 
     def __init__(self, folder: Path, now_s: float) -> None:
         """Open or create the stream. Raises OSError, InputError."""
@@ -92,30 +94,30 @@ class _Stream:
         self.topic_id = _identity(folder)
         self.segments = _recovered(folder, now_s)
         self._descriptor: int | None = None
-        """Descriptor of the last spool segment; None: the next write creates another one."""
+        """File descriptor of the last file; None: the next write creates a new file."""
 
     @property
     def first(self) -> int:
-        """Number of the first stored message."""
+        """Number of the first message still stored."""
         return self.segments[0].first
 
     @property
     def end(self) -> int:
-        """Number of the next message."""
+        """Number that the next message will get."""
         return self.segments[-1].until
 
     @property
     def size_bytes(self) -> int:
-        """Durable bytes of the stream."""
+        """Durable bytes in all files of the stream."""
         return sum(segment.size for segment in self.segments)
 
     def append(
         self, messages: list[bytes], limit_bytes: int, now_s: float, age_s: float
     ) -> tuple[_Segment, int]:
-        """Write messages durably: (spool segment, size of the segment after it). Starts another segment after
-        one of `limit_bytes` or `age_s`.
+        """Append messages durably; return (file they were written to, its size in bytes). A new file is
+        started if the last one has `limit_bytes` or is `age_s` seconds old.
 
-        Raises OSError: then none of the messages is stored.
+        Raises OSError; then none of the messages is stored. now_s: monotonic s.
         """
         last = self.segments[-1]
         # Files also end by age: under constant load the lake would never have all messages of a file.
@@ -140,7 +142,8 @@ class _Stream:
         return last, size
 
     def _begin(self, now_s: float) -> _Segment:
-        """Create the file of the next message, or reuse an empty one, which has the same name."""
+        """Create the file that begins with the next message, or reuse an empty one, which has the same
+        name."""
         last = self.segments[-1]
         path = _segment_path(self.folder, last.until)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
@@ -158,13 +161,13 @@ class _Stream:
         return segment
 
     def rotate(self) -> None:
-        """Make the next write create another spool segment."""
+        """Make the next write create a new file."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             os.close(descriptor)
 
     def _abandon(self, segment: _Segment) -> None:
-        """Truncate a file to its durable part; it is not written again."""
+        """Truncate a file to its durable part; it will not be written again."""
         descriptor, self._descriptor = self._descriptor, None
         assert descriptor is not None
         with suppress(OSError):  # the next file begins where this one ends, whatever is behind
@@ -173,10 +176,11 @@ class _Stream:
             os.close(descriptor)
 
     def drop(self, until: int, now_s: float, age_s: float) -> list[Path]:
-        """Remove spool segments whose messages are all before `until` from the list, and return the paths of
-        their files.
+        """Remove from the stream the files whose messages are all before number `until`, and return their
+        paths.
 
-        The last segment is removed once it is old: then an empty file keeps the next number. Raises OSError.
+        The last file is removed once it is old; an empty file then keeps the number of the next message.
+        Raises OSError.
         """
         last = self.segments[-1]
         is_read = last.first < last.until <= until
@@ -196,7 +200,7 @@ class _Pending:
 
 
 class Spool:
-    """Spool that one process has open until `close`. Thread-safe.
+    """Spool that this process has open until `close`. Thread-safe.
 
     Raises BusyLakeError if another process has it open, InputError if it cannot be used.
     """
@@ -216,7 +220,7 @@ class Spool:
         self._is_closing = False
         self._failure: BaseException | None = None
         self._failed: tuple[str, float] | None = None
-        """(Reason, monotonic time in s) of the failure of the last write; None: it succeeded."""
+        """(reason, monotonic time in s) of a failure of the last write; None: the last write succeeded."""
         try:
             _make_folder(folder)
             self._locked = _locked(folder)
@@ -231,7 +235,8 @@ class Spool:
         self._thread.start()
 
     def append(self, stream: str, message: bytes) -> Future[None]:
-        """Future of a message: done once the message is durable; it raises OSError or SpoolFullError.
+        """Add a message to a stream; return a future that is done once the message is durable, or raises
+        OSError or SpoolFullError.
 
         Raises PendingFullError.
         """
@@ -251,9 +256,9 @@ class Spool:
     def trouble(self) -> str | None:
         """Reason why messages are refused at the moment; None: they are accepted.
 
-        The reason holds for the pause that senders were asked for after a failed write, and while there is no
-        room. If it held longer, a sender that waits for the receiver to be ready would never send the message
-        that shows it is.
+        After a failed write the reason is reported for the pause that senders were asked for; if there is no
+        room, as long as this lasts. If the failure were reported longer, a sender that waits until the
+        receiver is ready would never send the message that shows that writing works again.
         """
         failed = self._failed
         if failed is None:
@@ -268,18 +273,18 @@ class Spool:
         return None
 
     def streams(self) -> dict[str, str]:
-        """Name of a stream -> its topic id."""
+        """Name of each stream -> its identity, which is used as topic id."""
         with self._lock:
             return {name: stream.topic_id for name, stream in self._streams.items()}
 
     def bounds(self, stream: str) -> tuple[int, int]:
-        """(Number of the first stored message, number of the next message) of a stream."""
+        """(number of the first stored message, number of the next message) of a stream."""
         with self._lock:
             return self._streams[stream].first, self._streams[stream].end
 
     @property
     def size_bytes(self) -> int:
-        """Durable bytes in files that were not yet removed."""
+        """Durable bytes in all files of the spool."""
         with self._lock:
             return sum(stream.size_bytes for stream in self._streams.values())
 
@@ -290,9 +295,8 @@ class Spool:
             return self._pending_bytes
 
     def wait(self, positions: dict[str, int], timeout_s: float) -> None:
-        """Wait until a stream has a message at or after its position, or a stream without a position
-        exists.
-        """
+        """Wait up to `timeout_s` seconds for news: a stream has a message at or after its number in
+        `positions`, or a stream exists that is not in `positions`."""
         with self._lock:
             self._news.wait_for(
                 lambda: any(positions.get(name, -1) < each.end for name, each in self._streams.items()),
@@ -300,9 +304,10 @@ class Spool:
             )
 
     def reader(self, stream: str, position: int) -> Iterator[SpoolRead | None]:
-        """Read a stream endlessly from a position; yields None when there is nothing to read yet.
+        """Read a stream endlessly from the message with number `position`; yields None if there is nothing to
+        read at the moment.
 
-        A gap between two reads means a damaged file. Raises OSError.
+        A gap between the numbers of two reads means that a file is damaged. Raises OSError.
         """
         segment, at = self._found(stream, position)
         while True:
@@ -320,7 +325,7 @@ class Spool:
                 yield None
 
     def _found(self, stream: str, position: int) -> tuple[_Segment, int]:
-        """(spool segment that contains a message, offset of the message in the segment's file)."""
+        """Find a message: (file that contains it, byte offset of the message in the file)."""
         with self._lock:
             segments = self._streams[stream].segments
             segment = next(s for s in reversed(segments) if s.first <= position)
@@ -332,13 +337,13 @@ class Spool:
         return segment, at
 
     def committed(self, stream: str, position: int) -> None:
-        """Record that the lake has all messages before a position; their files will be removed."""
+        """Record that the lake has all messages before number `position`; their files will be removed."""
         with self._lock:
             self._committed[stream] = position
             self._work.notify()
 
     def close(self) -> None:
-        """Make pending messages durable, and stop. May be called twice."""
+        """Make pending messages durable, and stop writing. May be called twice."""
         with self._lock:
             self._is_closing = True
             self._work.notify()
@@ -355,7 +360,8 @@ class Spool:
             raise self._failure
 
     def _run(self) -> None:
-        """Run the writing thread until closed; after a failure no message is accepted."""
+        """Body of the writing thread: runs until the spool is closed; after a failure no message is
+        accepted."""
         try:
             self._work_on()
         except BaseException as error:  # noqa: BLE001 - raised again by `check`
@@ -366,7 +372,7 @@ class Spool:
                 each.done.set_exception(SpoolFullError("The receiver has failed."))
 
     def _work_on(self) -> None:
-        """Write pending messages, and remove committed files."""
+        """Write the pending messages, and remove files that are no longer needed; returns afterwards."""
         synced_s = -float("inf")
         interval_s = self._settings.sync_interval_ns / NS_PER_SECOND
         age_s = self._settings.segment_age_ns / NS_PER_SECOND
@@ -440,7 +446,8 @@ class Spool:
         return stream
 
     def _refuse_full(self) -> None:
-        """Raise SpoolFullError if the spool must not grow. Raises OSError."""
+        """Raise SpoolFullError if the spool has reached its maximum size or the disk is nearly full. Raises
+        OSError."""
         if self.size_bytes >= self._settings.max_spool_bytes:
             raise SpoolFullError("The spool is full: the lake takes what comes too slowly, or not at all.")
         disk = os.statvfs(self._folder)
@@ -448,9 +455,8 @@ class Spool:
             raise SpoolFullError("The disk of the spool is full but for its reserve.")
 
     def _drop(self, name: str, position: int) -> bool:
-        """Remove files of a stream whose messages the lake has; True if all messages in the remaining files
-        are still needed.
-        """
+        """Remove files of a stream whose messages the lake has; return True if all messages in the remaining
+        files are still needed."""
         with self._lock:
             stream = self._streams[name]
             try:
@@ -467,10 +473,11 @@ class Spool:
 def _read(
     path: Path, at: int, size: int, number: int, settings: ReceiverSettings, most: int | None = None
 ) -> tuple[SpoolRead, int]:
-    """(Messages in bytes `[at, size)` of a file, as many as one read takes; offset of the message after
-    them).
+    """Read messages from bytes `[at, size)` of a file, as many as one read may return: (messages, byte offset
+    after them).
 
-    number: number of the first message. most: maximum messages, beside the settings' own.
+    number: number of the first message. most: maximum number of messages, in addition to the limit in the
+    settings.
     """
     with path.open("rb", buffering=0) as file:
         file.seek(at)
@@ -500,7 +507,8 @@ def _exactly(file: io.FileIO, size: int) -> bytes:
 
 
 def _recovered(folder: Path, now_s: float) -> list[_Segment]:
-    """Segments of a stream on disk, durable and truncated after the last complete message. Raises OSError."""
+    """Files of a stream found on disk, after truncating the last one behind its last complete message and
+    syncing it. Raises OSError."""
     paths = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and path.stem.isdecimal())
     segments = []
     for path, following in zip_longest(paths, paths[1:]):
@@ -524,7 +532,7 @@ def _recovered(folder: Path, now_s: float) -> list[_Segment]:
 
 
 def _whole_messages(path: Path, most: int | None) -> tuple[int, int]:
-    """(Number of complete messages at the start of a file, up to `most`; their bytes)."""
+    """Count the complete messages at the start of a file, up to `most`: (number of messages, their bytes)."""
     n, at, size = 0, 0, path.stat().st_size
     with path.open("rb") as file:
         while most is None or n < most:
@@ -538,7 +546,7 @@ def _whole_messages(path: Path, most: int | None) -> tuple[int, int]:
 
 
 def _identity(folder: Path) -> str:
-    """Identity of a stream, 32 hex digits; created on first use."""
+    """Identity of a stream, 32 hex digits; created when it is first needed."""
     path = folder / _ID
     with suppress(FileNotFoundError):
         if text := path.read_text(encoding="ascii").strip():
@@ -557,7 +565,8 @@ def _identity(folder: Path) -> str:
 
 
 def _is_stream(folder: Path) -> bool:
-    """True for the folder of a stream: it holds an identity file, unlike `lost+found` of a mounted disk."""
+    """True if a folder contains an identity file, so that it is a stream and not, for example, `lost+found`
+    of a mounted disk."""
     try:
         return (folder / _ID).is_file()
     except PermissionError:
@@ -565,7 +574,7 @@ def _is_stream(folder: Path) -> bool:
 
 
 def _make_folder(folder: Path) -> None:
-    """Create a folder and its parents durably. Raises OSError."""
+    """Create a folder and its parents, durably. Raises OSError."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
     for each in missing:
@@ -577,7 +586,8 @@ def _segment_path(folder: Path, first: int) -> Path:
 
 
 def _locked(folder: Path) -> int | None:
-    """Descriptor of the lock file, which keeps other processes out of the spool until it is closed.
+    """Lock the spool; return the descriptor of the lock file, which excludes other processes until it is
+    closed.
 
     Raises BusyLakeError if another process has the lock.
     """

@@ -1,4 +1,5 @@
-"""Read a spool as a `LiveSource`: a group with one member, which owns every stream of the spool."""
+"""Read a spool as a `LiveSource`: as a consumer group with a single member, to which every stream of the
+spool is assigned."""
 
 from __future__ import annotations
 
@@ -22,9 +23,8 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 CLUSTER_ID: Final = "otlp"
-"""Cluster id in commits of OTLP lanes. No Kafka cluster has this id, so a lane that changes between Kafka and
-OTLP does not resume at a position in the wrong log.
-"""
+"""Cluster id in commits of OTLP lanes. No Kafka cluster has this id, so a lane that is switched between Kafka
+and OTLP cannot resume at a position of the other log."""
 
 
 class SpoolSource:
@@ -35,7 +35,7 @@ class SpoolSource:
         self._partition = partition
         self._decode = decode
         self._known: set[str] = set()
-        """Names of streams that were reported as gained."""
+        """Names of the streams that were reported as gained."""
         self._paused: set[StreamId] = set()
         self._readers: dict[StreamId, Iterator[SpoolRead | None]] = {}
         self._positions: dict[StreamId, int] = {}
@@ -44,23 +44,24 @@ class SpoolSource:
 
     @property
     def cluster_id(self) -> str | None:
-        """Id that stands for a cluster's id, the same for every spool."""
+        """Fixed id in place of a cluster's id, the same for every spool."""
         return CLUSTER_ID
 
     @property
     def trouble(self) -> str | None:
-        """Reason why the receiver refuses messages, one sentence; None: no problem. Stored messages can
-        always be read."""
+        """Reason why the receiver refuses messages, as a sentence; None: no problem. Messages already stored
+        can be read in any case."""
         return self._spool.trouble
 
     def change(self) -> StreamChange:
-        """Streams with messages since the last call. A stream is gained with its first message, and stays."""
+        """Streams that got their first message since the last call: these are gained, and no stream is ever
+        lost."""
         new = sorted(self._spool.streams().keys() - self._known)
         self._known.update(new)
         return StreamChange(gained=tuple(StreamId(name, self._partition) for name in new))
 
     def poll(self, timeout_s: float) -> Payloads | None:
-        """Next payloads of one stream; None if none arrived in time (`LiveSource.poll`)."""
+        """Next payloads of one stream; None if no message arrived in time (`LiveSource.poll`)."""
         payloads = self._next()
         if payloads is None:
             positions = {stream.topic: at for stream, at in self._positions.items()}
@@ -71,7 +72,7 @@ class SpoolSource:
         return payloads
 
     def _next(self) -> Payloads | None:
-        """Next payloads, from each stream in turn; None if no stream has any."""
+        """Next payloads, taking streams in turn; None if no stream has any."""
         for _ in range(len(self._pieces)):
             stream, pieces = self._pieces[0]
             if stream in self._paused:
@@ -120,7 +121,8 @@ class SpoolSource:
         return self._next()
 
     def start(self, stream: StreamId, place: Place | None) -> Place:
-        """Start a gained stream at a place; return the actual one (`LiveSource.start`)."""
+        """Start reading a gained stream at `place`; return the place at which it really starts
+        (`LiveSource.start`)."""
         topic_id = self._spool.streams()[stream.topic]
         first, end = self._spool.bounds(stream.topic)
         if place is not None and place.topic_id not in (None, topic_id):
@@ -137,7 +139,7 @@ class SpoolSource:
         return Place(offset, topic_id)
 
     def release(self, streams: Collection[StreamId]) -> None:
-        """Release streams, whose messages were committed."""
+        """Release streams after their messages were committed."""
         for stream in streams:
             self._forget(stream)
 
@@ -158,15 +160,15 @@ class SpoolSource:
         self._paused -= set(streams)
 
     def ends(self) -> Mapping[StreamId, int]:
-        """Stream -> number of the next message to be stored."""
+        """Stream -> number that its next message will get."""
         return {stream: self._spool.bounds(stream.topic)[1] for stream in self._readers}
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
-        """Report positions before which the lake has all messages; their files are removed. True if
-        accepted."""
+        """Report that the lake has all messages before the given positions, so that their files are removed.
+        Returns True."""
         for stream, position in positions.items():
             self._spool.committed(stream.topic, position)
         return True
 
     def close(self) -> None:
-        """Stop reading. Does not close the spool, which belongs to the receiver."""
+        """Stop reading. The spool stays open: it belongs to the receiver."""

@@ -1,4 +1,5 @@
-"""The report model: one comparison or search; frozen, versioned, bounded in size, without clocks and NaN.
+"""Models of a report: results of a comparison or a search; frozen, versioned, bounded in size, without NaN
+and without the time at which they were made.
 
-One module a section; `report` holds the whole, `report_tables` names the tables beside it.
+One module per section; `report` holds the whole, `report_tables` names the tables beside it.
 """

@@ -1,4 +1,5 @@
-"""Section `account`: parts of the change by cause and call site, which add up to it exactly."""
+"""Section `account`: decomposition of the change of a measure by root type and call site; the parts add up to
+the change exactly."""
 
 from __future__ import annotations
 
@@ -13,21 +14,20 @@ AccountedMeasure = Literal["mean", "tail", "errors"]
 
 
 class AccountRow(Frozen):
-    """Call site in the account of a root type. Its contributions `calls`, `structure`, `slower` add up to
-    `total`.
-    """
+    """Contributions of one call site of a root type to the change of a measure: `calls` + `structure` +
+    `slower` = `total`."""
 
     site: Site
     root: str
     calls: float
-    """Contribution of a changed number of calls on the critical path."""
+    """Contribution of a changed number of calls of the site on the critical path."""
     structure: float
     """Contribution of calls that take other paths below the site."""
     slower: float
     """Contribution of a changed time of calls on unchanged paths."""
     total: float
     finding: int | None
-    """Rank of the finding that the site belongs to; None if it belongs to none."""
+    """Rank of the finding to which the site belongs; None if the site belongs to no finding."""
 
 
 class MixRow(Frozen):
@@ -40,7 +40,8 @@ class MixRow(Frozen):
 
 
 class Account(Frozen):
-    """Exact account of one measure: mix + calls + structure + slower = after - before, to rounding."""
+    """Decomposition of the change of one measure (mean, tail or errors): mix + calls + structure + slower =
+    after - before, to rounding."""
 
     measure: AccountedMeasure
     unit: Literal["us", "share"]
@@ -54,15 +55,15 @@ class Account(Frozen):
     None: too few requests for a test.
     """
     changed: bool
-    """True if the interval excludes 0 and the change passes the floor."""
+    """True if the 95 % interval of after - before excludes 0 and the change passes the floor."""
     mix: float
     calls: float
     structure: float
     slower: float
     gross_up: float
-    """Sum of the positive contributions."""
+    """Sum of all positive contributions to the change."""
     gross_down: float
-    """Sum of the negative contributions."""
+    """Sum of all negative contributions to the change."""
     rows: tuple[AccountRow, ...]
     """Call sites, largest |total| first."""
     rows_total: int
@@ -88,7 +89,8 @@ class RootChange(Frozen):
 
 
 class AccountSection(Section):
-    """Accounts of mean, tail and errors, with the load, which is not part of them."""
+    """Decompositions of the changes of mean, tail and errors; also the load of both periods, which is not a
+    part of them."""
 
     section: Literal["account"] = "account"
     accounts: tuple[Account, ...]
@@ -123,9 +125,8 @@ class QualityRow(Frozen):
 
 
 class LikeWindow(Frozen):
-    """A window of ordinary times in which the changed value is closer to the problem's than to the
-    reference's.
-    """
+    """Window of ordinary times (history or reference) in which the changed value is closer to the problem's
+    value than to the reference's."""
 
     start_ns: int
     end_ns: int
@@ -151,13 +152,13 @@ class HiddenChange(Frozen):
     p: float
     """Two-sided p-value of the change against the reference alone, from the variation inside both periods."""
     p_usual: float
-    """Two-sided probability of such a value in the problem, given the ordinary variation."""
+    """Two-sided p-value of the change against the ordinary variation between windows."""
     assumed: bool
     """True if the ordinary variation is assumed, because no data shows how far ordinary periods differ."""
     windows: tuple[LikeWindow, ...]
-    """Windows more like the problem than like the reference, in order of time."""
+    """Windows whose value is closer to the problem's than to the reference's, in order of time."""
     windows_of: int
-    """Number of windows in which the change could have been seen."""
+    """Number of windows in which the value could be measured: the denominator of `windows`."""
 
 
 class ReasonKind(StrEnum):
@@ -193,7 +194,7 @@ class ReasonKind(StrEnum):
     THERE_BEFORE = "there-before"
     """Reference and problem agree, but both differ from the history."""
     ASK_AGAIN = "ask-again"
-    """Nothing changed against this reference: an earlier one should be compared."""
+    """Advice: nothing changed against this reference; compare with an earlier reference."""
     LOAD = "load"
     """The load explains the change."""
     INCOMPLETE = "incomplete"
@@ -201,9 +202,9 @@ class ReasonKind(StrEnum):
     SILENCE = "silence"
     """Nothing was recorded where requests were expected."""
     EXTERNAL = "external"
-    """Clients sent less, and not because answers took longer."""
+    """Clients sent fewer requests, for another reason than slower answers."""
     HELP = "help"
-    """Longer periods, or a history, would decide."""
+    """Advice: longer periods, or a history, would decide."""
     CONTRADICTION = "contradiction"
     """Two parts of the report contradict each other: a defect of flowdiff."""
 
@@ -220,7 +221,7 @@ class Reason(Frozen):
     """Value in the reference: µs if `measure` is `mean`, else a share in [0, 1]."""
     after: float | None = None
     requests: int | None = None
-    """Number of problem requests named in the sentence; None if it names none."""
+    """Number of problem requests that the sentence names; None if the sentence names no number."""
 
 
 class VerdictSection(Section):
@@ -238,15 +239,18 @@ class VerdictSection(Section):
     quality: tuple[QualityRow, ...]
     visible: tuple[VisibleRow, ...]
     untested_requests: int
-    """Number of problem requests whose root type and call sites no test covers."""
+    """Number of problem requests without any test: neither their root type nor their call sites were
+    tested."""
     missing_requests: int | None
-    """Outcome `cannot-tell`: number of further requests that would have decided; None for other outcomes."""
+    """Number of further requests with which the outcome would not be `cannot-tell`; None for other
+    outcomes."""
     hidden: tuple[HiddenChange, ...] = ()
-    """Changes hidden by ordinary variation, largest first; cut to the first ones."""
+    """Changes hidden by ordinary variation, largest first; only the first ones if there are many."""
     equivalent_share: float | None
     """Share of the time, in [0, 1], in root types whose mean is equivalent by test."""
     calibration: str
-    """Calibration (A/A) record of this lake in one sentence; empty without one."""
+    """Sentence on the calibration of this lake (comparisons of ordinary periods, A/A); empty if it was not
+    calibrated."""
 
 
 class AccountedRow(NamedTuple):

@@ -15,15 +15,14 @@ from schemas.report.variance import C2_ABOUT, C2Curve
 
 
 class TypicalRequest(Frozen):
-    """A category, drawn by its medoid request and by its mean."""
+    """A category, drawn twice: by its medoid (the request nearest to its medians), and by its mean."""
 
     category: str
     root: str
     requests: int
     leads: tuple[str, ...]
-    """Names of the ranges (`mode 2`, `the slowest`) that the category represents, as the most frequent
-    category of their most frequent root type.
-    """
+    """Names of the ranges (`mode 2`, `the slowest`) that the category represents: it is the most frequent
+    category of the range's most frequent root type."""
     share_of_time: float
     """Category's share of the sample's summed response time, 0 to 1."""
     mean_us: float
@@ -77,9 +76,8 @@ class BinnedCategory(BinnedRoot):
 
 
 class BinnedSite(Frozen):
-    """A call site, with sums, by bin of the response time of the requests that waited for it, of the time
-    spent waiting.
-    """
+    """A call site with the time for which requests waited for it, summed by bin of the requests' response
+    time."""
 
     label: str
     caller: str | None
@@ -103,13 +101,14 @@ class KindInRange(Frozen):
     """Index into `BrowseRangesSection.roots` (root types) or `.categories`."""
     n: int
     share_in: float
-    """Weighted share of this kind among the requests in the range, 0 to 1."""
+    """Weighted share of requests of this root type or category among the requests in the range, 0 to 1."""
     share_out: float
-    """Weighted share of this kind among the requests outside the range, 0 to 1; 0 if there are none."""
+    """Weighted share of requests of this root type or category among the requests outside the range, 0 to 1;
+    0 if there are none."""
     lift: float | None
-    """`share_in` / `share_out`; None if the kind occurs only in the range."""
+    """`share_in` / `share_out`; None if no request of this root type or category is outside the range."""
     failed: float
-    """Share of failed requests among the kind's requests in the range, 0 to 1."""
+    """Share of failed requests among the requests of this root type or category in the range, 0 to 1."""
 
 
 class SiteInRange(Frozen):
@@ -160,7 +159,8 @@ class ResponseRange(Frozen):
     categories: tuple[KindInRange, ...]
     """Categories in the range, most requests first."""
     sites: tuple[SiteInRange, ...]
-    """Call sites in the range, largest difference of the mean to the other requests first."""
+    """Call sites in the range, by difference of the mean waiting time between requests in and outside the
+    range, largest first."""
 
 
 class BrowseRangesSection(Section):
@@ -248,7 +248,8 @@ class EntryTraffic(Frozen):
 
 
 class EntryBefore(EntryTraffic):
-    """Load of the same entry component in the first of two samples, with tests for a difference."""
+    """Load of an entry component in the first of two samples, with tests for differences from the second
+    sample."""
 
     sample: str
     gaps_p: float | None
@@ -302,7 +303,7 @@ class BrowseTimelineSection(Section):
 
 
 class ErrorRow(Frozen):
-    """An error class at a call site, with the requests that it failed in."""
+    """An error class at a call site, with the requests in which the error occurred."""
 
     error: Annotated[str, column("text", "class")]
     site: Annotated[str, column("name", "where", label="Call site")]
@@ -319,7 +320,8 @@ class ErrorRow(Frozen):
 
 
 class HostRow(Frozen):
-    """A host's share of requests and of critical time; the shares of time and `no_host` add up to 1."""
+    """A host's share of the requests, and of the time on critical paths; the hosts' shares of the time and
+    `no_host` add up to 1."""
 
     host: Annotated[str, column("name", "host", label="Host")]
     components: tuple[str, ...]
@@ -356,7 +358,7 @@ class BrowsePlacesSection(Section):
     hosts: tuple[HostRow, ...]
     hosts_total: int
     no_host: float
-    """Share of the critical time whose host is unknown."""
+    """Share of the time on critical paths for which the host is unknown."""
     errors: tuple[ErrorRow, ...]
     errors_total: int
     failed_inside: float

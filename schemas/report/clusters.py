@@ -17,7 +17,7 @@ class OverlayNode(Frozen):
     """A node of an overlay of two calling-context trees, present in one or both."""
 
     above: int
-    """Index in `nodes` of the nearest ancestor that is shown; -1 for a root of the tree."""
+    """Index in `nodes` of the nearest ancestor that is listed; -1 for a root of the tree."""
     where: str
     """Component of the node, `[host/]component`."""
     what: str
@@ -54,14 +54,12 @@ class TreeOverlayRow(Frozen):
     """Overlay of two calling-context trees, A and B."""
 
     kind: OverlayKind
-    """Meaning of sides A and B.
-
-    `samples`: first and second sample of the cluster; `origin`: the cluster's suspected origin, and the
-    cluster; `nearest`: the nearest cluster, and the cluster; `alone`: A is B.
-    """
+    """Meaning of sides A and B: `samples` – the cluster in the first and in the second sample; `origin` – the
+    cluster's suspected origin, and the cluster; `nearest` – the nearest cluster, and the cluster; `alone` –
+    the cluster on both sides."""
     cluster: int
     other: int
-    """Number of the cluster that is side A."""
+    """Number of the cluster on side A."""
     a: str
     """Description of side A in words."""
     b: str
@@ -80,14 +78,15 @@ class TreeOverlayRow(Frozen):
     """Nodes in depth-first order, each followed by its descendants."""
     nodes_total: int
     first: int | None
-    """Index in `nodes` of the node with the largest difference; None if no difference is significant."""
+    """Index in `nodes` of the node with the largest significant difference; None if no difference is
+    significant."""
 
 
 class ClusterCategory(Frozen):
     """A category (level of detail L1) that occurs in a cluster."""
 
     key: str
-    """Key of the category: of the largest of the stored categories that were merged into it."""
+    """Key of the category; the key of the largest one if several stored categories were merged into it."""
     requests: tuple[int, ...]
     """[samples] number of the cluster's requests in the category."""
 

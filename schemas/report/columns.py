@@ -1,4 +1,4 @@
-"""A column of a table: its look on a page and a terminal, and its type in Parquet and SQL.
+"""A column of a table: how it is displayed on pages and terminals, and its type in Parquet and SQL.
 
 A row is defined once, as a class; annotations of its fields describe the columns, and `columns_of` reads them
 off the class:
@@ -57,7 +57,7 @@ a share of a whole, marked if next to nothing; `flag`: yes or no. A pair of valu
 """
 
 LEFT: Final = ("text", "name", "key", "keys", "bar", "flag")
-"""Units aligned left; the others are aligned right."""
+"""Units aligned left; all units not listed are aligned right."""
 
 _ARROW: Final = {
     "text": pa.string(),
@@ -89,7 +89,8 @@ class Column:
     `key`.
     """
     far: int = 0
-    """Order of removal from a narrow table: columns with the highest value go first, columns with 0 stay."""
+    """Order in which columns are left out of a narrow table: the highest number first; columns with 0 always
+    stay."""
     about: str = ""
     """Description in references (`{}` is replaced by the period); empty: the heading suffices."""
     is_stored: bool = False
@@ -143,26 +144,27 @@ def stored(
     null: bool = False,
     interval: str = "",
 ) -> Column:
-    """Make a column that is stored in Parquet; with a `label` it is shown, too."""
+    """Make a column that is stored in Parquet; a column with a `label` is also shown."""
     return Column(key, label, unit, value, far, about, is_stored=True, null=null, interval=interval)
 
 
 column = partial(stored, "")
-"""Annotation of a model's field: makes it a column of the same name, null where the field may be None. value:
-function from a row to the value; without it, the field's value is taken.
+"""Annotation of a model's field, which makes the field a column of the same name; nullable if the field may
+be None.
+
+value: function from a row to the value; None: the value of the field.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """Annotation of a field whose value is a row itself, or None: its columns become columns of the outer
-    row.
-    """
+    """Annotation of a field whose value is a row, or None: the columns of that row become columns of the
+    outer row."""
 
     prefix: str = ""
     """Prefix for the names of the inner columns."""
     about: Mapping[str, str] = field(default_factory=dict)
-    """Inner column name -> description that replaces the inner column's own."""
+    """Inner column name -> description that replaces the description given by the inner class."""
 
 
 Row = TypeVar("Row")
@@ -214,7 +216,7 @@ def _annotated(row: RowClass) -> Sequence[tuple[str, Any]]:
 
 
 def _class_of(type_: Any) -> RowClass:
-    """Class in a type `X | None`; `type_` itself if it is no union."""
+    """The class X of a type `X | None`; `type_` itself if it is no union."""
     return next((one for one in get_args(type_) if one is not NoneType), type_)
 
 

@@ -11,7 +11,7 @@ class Contrast(Frozen):
     """The two classes of requests that an explanation separates."""
 
     affected: str
-    """Description of the affected requests: "problem requests that take the new path"."""
+    """Description of the affected requests, e.g. "problem requests that take the new path"."""
     others: str
     n_affected: int
     n_others: int
@@ -26,7 +26,7 @@ class LevelShare(Frozen):
 
 
 class AttributeRow(Frozen):
-    """One parameter, and the distance between its distributions in the two classes of requests."""
+    """One parameter, and the distance between its distributions among affected and other requests."""
 
     where: str
     """Place of the parameter: node `component/point`, or `request`."""
@@ -37,7 +37,8 @@ class AttributeRow(Frozen):
     p: float
     q: float
     levels: tuple[LevelShare, ...]
-    """Of a text parameter, the three values whose shares differ most; empty for numbers."""
+    """Three values of a text parameter whose shares differ most between affected and other requests; empty
+    for numbers."""
     median_affected: float | None
     """Median of a numeric attribute among the affected requests; None for a text attribute."""
     median_others: float | None

@@ -24,7 +24,7 @@ class ChangeKind(StrEnum):
     MORE_CALLS = "more-calls"
     FEWER_CALLS = "fewer-calls"
     PATH = "path"
-    """Shares of a site's call patterns moved: its calls take another path below the site."""
+    """The shares of the site's call patterns changed, i.e. its calls take other paths below the site."""
     NEW_PATH = "new-path"
     LOST_PATH = "lost-path"
     ERRORS = "errors"
@@ -69,7 +69,7 @@ class Site(Frozen):
 
     @property
     def called_by(self) -> str | None:
-        """The caller, `component/point`; None for the root, or many."""
+        """Caller of the site, `component/point`; None for the root, or for several callers."""
         return None if self.caller is None else self.caller.text
 
 
@@ -139,7 +139,8 @@ class Evidence(Frozen):
             lambda row: None if row.consequence_of is None else row.consequence_of + 1,
         ),
     ] = None
-    """Index in the finding's list, from 0, of the evidence that this one follows from; None for a cause."""
+    """Index, from 0, in the finding's `evidence`, of the evidence from which this one follows; None for a
+    cause."""
     relation: Annotated[
         str,
         column(
@@ -147,9 +148,8 @@ class Evidence(Frozen):
             "by which relation it belongs to the finding (docs/internals/concepts.md); empty for what leads",
         ),
     ] = ""
-    """Relation (key of RELATIONS) through which the evidence follows from its cause; empty for the leading
-    evidence.
-    """
+    """Relation (key of RELATIONS) by which this evidence follows from the evidence `consequence_of`; empty
+    for the leading evidence."""
 
 
 class Factor(Frozen):
@@ -195,7 +195,8 @@ class Instant(Frozen):
 
 
 class When(Frozen):
-    """Start and end of a finding within the problem period; None for an end that lies beyond the period."""
+    """Start and end of a finding within the problem period; None for a start or an end that lies outside the
+    period."""
 
     began: Instant | None
     """Start of the change; None: the change was there at the start of the period, or began too near to it to
@@ -221,7 +222,7 @@ class FurtherView(Frozen):
 
 
 class Finding(Frozen):
-    """A cause, with its evidence, effects and examples."""
+    """One cause of the change, with its evidence, effects and example requests."""
 
     rank: Annotated[int, column("place", "from 1, most important first")]
     kind: Annotated[
@@ -269,14 +270,14 @@ class Finding(Frozen):
     """Significant changes attributed to the cause, leading evidence first."""
     evidence_total: int
     chain: tuple[str, ...]
-    """Consequences of the change, in order, one sentence each: errors, the retries they cause, the calls
+    """Consequences of the change in order, one sentence each, e.g. errors, the retries they cause, the calls
     below."""
     factors: tuple[Factor, ...]
     examples: tuple[Example, ...]
     members: tuple[Member, ...]
     members_total: int
     histogram: Histogram | None
-    """Distribution of the site's value per request, before and after; None if there is none."""
+    """Distribution, over requests, of the value at the site, before and after; None if there is none."""
     account: StepAccount | None
     """Steps of a typical path through the site, with the changed step among them."""
     explanation: Explanation | None
@@ -293,8 +294,8 @@ class Finding(Frozen):
 
 
 class FindingsSection(Section):
-    """Findings, most important first; a cut list has the first ones and the one with the largest part of the
-    change."""
+    """Findings, most important first; if the list is cut, it has the first ones and the one with the largest
+    part of the change."""
 
     section: Literal["findings"] = "findings"
     findings: tuple[Finding, ...]
@@ -310,7 +311,8 @@ class FindingsSection(Section):
     """
 
     def content(self) -> Self:
-        """The section without the views, which name the lake, and without the display filter."""
+        """Copy of the section without the suggested analyses, which name the lake, and without the display
+        filter."""
         plain = tuple(finding.model_copy(update={"views": ()}) for finding in self.findings)
         return self.model_copy(update={"findings": plain, "only": ""})
 

@@ -1,5 +1,5 @@
-"""Section `kinds`: root types and operations that occur in one period only. No test of a change covers
-them."""
+"""Section `kinds`: root types and operations that occur in one period only, for which no change can be
+tested."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ class KindRow(Frozen):
             label="At most else",
         ),
     ]
-    """Upper 95 % bound of the share of requests in the period where it does not occur: 3 / requests (rule of
-    three).
-    """
+    """Upper 95 % bound of the share of requests in the period in which the root type or operation does not
+    occur: 3 / requests."""
 
 
 class KindsSection(Section):

@@ -50,7 +50,8 @@ class SumsSection(Section):
     problem (0: reference, 1: problem).
     """
     structural_error: float | None
-    """Sum over all categories of n0·(mean1 - mean0), µs (0: reference, 1: problem)."""
+    """Relative error of the estimate: (structural_estimate_us - structural_exact_us) / |structural_exact_us|;
+    None if the denominator is 0."""
     response_time_estimate_us: float
     response_time_exact_us: float
     """Sum over all categories of n0·(mean1 - mean0), requests times µs (0: reference, 1: problem)."""
@@ -161,7 +162,8 @@ class ListedCategory(CategoryPeriods):
     """A category with the stored categories that were merged into it."""
 
     stored: tuple[str, ...]
-    """Keys, ascending, of the lake's categories that were merged into this one; cut to the first ones."""
+    """Keys, ascending, of the lake's categories that were merged into this one; only the first ones if there
+    are many."""
     stored_total: int
 
 
@@ -169,7 +171,8 @@ class PrecursorRow(ListedCategory):
     """One candidate precursor of a structural mutation."""
 
     edits: int
-    """Levenshtein distance between the token sequences of the candidate and of the mutation."""
+    """Levenshtein distance (number of edits) between the token sequences of the candidate and of the
+    mutation."""
     distance: float
     """Distance to the mutation by which precursors are ranked: edits, or (by the settings) edits / longer
     length.
@@ -197,9 +200,8 @@ class Mutation(ListedCategory):
     share_of_listed: float
     """|contribution| as a share of the sum of |contribution| over all mutations, 0 to 1."""
     virtual: Annotated[str, column("text", "why the category has several rows; empty otherwise")]
-    """Reason why the category has several rows (one as a structural, one as a response-time mutation), or
-    empty.
-    """
+    """Reason why the category has several rows (a structural and a response-time mutation); empty if it has
+    one row."""
     no_precursor: bool
     """True for a structural mutation without candidates; its baseline is the problem-period mean of its root
     type."""
@@ -243,12 +245,12 @@ class RankedList(Frozen):
     direction: Direction | None
     """Direction of the listed mutations; None: both, by signed contribution."""
     ranks: tuple[int, ...]
-    """Ranks of the listed mutations; if cut, the rest is in the table `mutations`."""
+    """Ranks of the listed mutations; if the list is cut, the table `mutations` has all."""
     total: int
 
 
 class MutationsSection(Section):
-    """All mutations, the graphs of the detailed ones, and the lists in which they are read."""
+    """All mutations, the lists in which they are shown, and the graphs of the detailed ones."""
 
     section: Literal["mutations"] = "mutations"
     lists: tuple[RankedList, ...]
@@ -259,7 +261,8 @@ class MutationsSection(Section):
     structural_total: int
     response_time_total: int
     precursors_total: int
-    """Number of categories that lost enough requests to be precursors, also ones that no mutation names."""
+    """Number of categories that lost enough requests to be precursors, whether or not a mutation names
+    them."""
     graphs: dict[str, GraphView]
     """Category key -> graph, for detailed mutations and their first precursors."""
 

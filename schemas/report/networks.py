@@ -22,9 +22,9 @@ class Distribution(Frozen):
     counts0: tuple[int, ...]
     counts1: tuple[int, ...]
     absent0: int
-    """Number of instances of class 0 without the variable."""
+    """Number of instances of class 0 in which the variable does not occur."""
     absent1: int
-    """Number of instances of class 1 without the variable."""
+    """Number of instances of class 1 in which the variable does not occur."""
     log: bool
     """True if bins have equal ratios, False if equal widths."""
 
@@ -64,14 +64,15 @@ class NetworkEdge(Frozen):
     """A dependency between two variables."""
 
     src: int
-    """Index in `variables` of one end of the edge; if it is directed, of the variable that comes earlier."""
+    """Index in `variables` of one end of the edge: of the variable that occurs first, if the edge is
+    directed."""
     dst: int
     weight: float
     """Share of all instances, 0 to 1, in the largest node of one variable's regression tree that is split by
     the other variable.
     """
     weight_other: float
-    """Weight of the edge in the network of class 0; 0 if that network lacks it."""
+    """Weight of the edge in the network learned from class 0; 0 if that network lacks the edge."""
     directed: bool
     """True if one variable precedes the other in all instances; the edge then points from `src` to `dst`."""
     in_tree: bool
@@ -81,7 +82,7 @@ class NetworkEdge(Frozen):
 class NetworkComponent(Frozen):
     """Variables connected with the performance metric in the network of one feature type of one log.
 
-    The network is learned from class 1 or from both classes together, whichever scores higher.
+    The network is learned from class 1 or from both classes together, whichever network scores higher.
     """
 
     rank: int
@@ -107,9 +108,8 @@ class NetworkComponent(Frozen):
     variables_total: int
     edges: tuple[NetworkEdge, ...]
     chain: tuple[int, ...]
-    """Indices in `variables` from the performance metric to the variable where the divergence starts; empty
-    if no variable stands out.
-    """
+    """Indices in `variables` from the performance metric to the earliest variable that diverges; empty if no
+    variable stands out."""
     after: str
     """Name of the last event before the chain's start that diverges less; empty if unknown."""
     trivial: tuple[str, ...]

@@ -105,7 +105,8 @@ class GraphView(Frozen):
 
 
 class GraphDifference(Frozen):
-    """Positions of the nodes of a mutation and of its precursor without a partner in the other graph."""
+    """Nodes that distinguish the graphs of a mutation and of its precursor: positions of nodes without a
+    counterpart in the other graph."""
 
     precursor: str
     only_mutation: tuple[int, ...]
@@ -113,22 +114,24 @@ class GraphDifference(Frozen):
 
 
 class StepRow(Frozen):
-    """One step of the reference beside its counterpart of the problem, or several steps merged into one row.
+    """One step in both periods: the step of the reference, and its counterpart in the problem; or several
+    steps merged into one row.
 
     The time of a step is how long the response waited for it, measured from the previous step on the critical
     path: the mean over all requests, 0 for requests in which the step was not on that path.
     """
 
     before: NodeName | None
-    """Step of the reference; None: it occurs only in the problem, or the row merges several steps."""
+    """Step in the reference; None if the step occurs only in the problem, or the row merges several steps."""
     after: NodeName | None
-    """Step of the problem; None: it occurs only in the reference, or the row merges several steps."""
+    """Step in the problem; None if the step occurs only in the reference, or the row merges several steps."""
     before_us: float
     """Mean time of the step in the reference, µs."""
     after_us: float
     """Mean time of the step in the problem, µs."""
     tested: bool = False
-    """True if the test rejected for an edge into the step; False unless it is a response-time mutation."""
+    """True if the latency of an edge into the step changed significantly; always False for structural
+    mutations."""
     steps: int = 1
     """Number of steps in the row; more than one only for merged steps."""
 
@@ -139,7 +142,7 @@ class StepRow(Frozen):
 
     @staticmethod
     def together(rows: Sequence[StepRow]) -> StepRow:
-        """Merge several rows into one without names: times and numbers of steps are summed."""
+        """Merge several rows into one row without names: times and numbers of steps are summed."""
         return StepRow(
             before=None,
             after=None,
@@ -150,11 +153,14 @@ class StepRow(Frozen):
 
 
 class StepAccount(Frozen):
-    """Mean time of each step before and after. Each period's sum over the steps is its mean response time."""
+    """Mean time of each step before and after.
+
+    In each period the times of the steps add up to the mean response time.
+    """
 
     category0: str
-    """Category compared in the reference: `category1`, or for a structural mutation its precursor, if it has
-    one."""
+    """Category compared in the reference: the precursor of a structural mutation, if there is one; else
+    `category1`."""
     category1: str
     """Category compared in the problem; for a structural mutation the mutation itself."""
     requests0: int
@@ -226,7 +232,7 @@ class ScheduleBar(Frozen):
 
 
 class ScheduleMessage(Frozen):
-    """Call or reply between two lanes; vertical if no recorded time passed in transit."""
+    """Call or reply between two lanes; drawn vertically if no time in transit was recorded."""
 
     source: int
     start_us: float

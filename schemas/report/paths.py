@@ -11,9 +11,8 @@ MoveKind = Literal["replaced", "inserted", "removed", "other-steps", "repeats", 
 
 
 class PathAccountRow(Frozen):
-    """Exact account of the mean's change over whole paths, µs per request: four parts that add up to after -
-    before.
-    """
+    """Exact decomposition of the change of the mean response time over whole paths, µs per request: four
+    parts that add up to after - before."""
 
     before_us: float
     after_us: float
@@ -49,9 +48,9 @@ class PathMoveRow(Frozen):
 
     root: str
     source: PathEnd | None
-    """Path that lost the requests; None: no path lost as many requests."""
+    """Path that lost the requests that moved; None: no path lost as many requests."""
     target: PathEnd | None
-    """Path that gained the requests; None: they are spread over paths without a significant change."""
+    """Path that gained the requests that moved; None: they spread over paths without a significant change."""
     share: float
     """Share of all requests that moved, 0 to 1."""
     contribution_us: float
@@ -60,7 +59,7 @@ class PathMoveRow(Frozen):
 
 
 class DifferenceRow(Frozen):
-    """One step in the difference of two paths, or a run of steps that are not shown."""
+    """One step in the difference of two paths, or several successive steps that are not shown."""
 
     fate: StepFate
     before: NodeName | None
@@ -118,7 +117,7 @@ class RepeatsRow(Frozen):
     roots: tuple[str, ...]
     roots_total: int
     operation: NodeName
-    """Outermost of the operations that repeat together."""
+    """Outermost operation among the operations that repeat together."""
     operations: int
     """Number of operations that repeat together, in the largest family of categories."""
     categories: int
@@ -129,14 +128,16 @@ class RepeatsRow(Frozen):
     requests1: int
     p: float
     q: float
-    """q-value of the most significant family; each family of the row changed significantly."""
+    """q-value of the most significant family of categories; every family in the row changed significantly."""
     contribution_us: float
-    """Estimated contribution, not part of the account, where the same requests are in `structure` or `rest`:
-    share of requests x change of the number x time of an iteration (slope)."""
+    """Estimated contribution to the change of the mean, µs per request: share of requests x change of the
+    number x time of an iteration (slope). Not part of the account, where the same requests count in
+    `structure` or `rest`."""
 
 
 class RarePathsRow(Frozen):
-    """Rare paths of one root type, pooled, whose joint share changed by test."""
+    """All rare paths of one root type together, if their joint share of the requests changed
+    significantly."""
 
     root: str
     expected: float
@@ -148,7 +149,7 @@ class RarePathsRow(Frozen):
 
 
 class PathsSection(Section):
-    """Section on whole paths: it describes changes that the tests of call sites detect, from end to end."""
+    """Section on whole paths: describes, from end to end, the changes that the tests of call sites detect."""
 
     section: Literal["paths"] = "paths"
     account: PathAccountRow
@@ -168,6 +169,5 @@ class PathsSection(Section):
     windows: int
     """Number of blocks of ordinary times from which the noise of shares and times was estimated."""
     no_baseline: bool
-    """True if there were too few windows to estimate the noise: an assumed value is used, so confidence is
-    low.
-    """
+    """True if there were too few windows to estimate the noise, so that an assumed value is used; confidence
+    is then low."""

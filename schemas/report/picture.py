@@ -15,7 +15,8 @@ class FlowStep(Frozen):
     component: str
     operation: str
     above: int | None
-    """Index in `FlowPicture.steps` of the calling or preceding step; None: first step of a request."""
+    """Index in `FlowPicture.steps` of the step that calls or precedes this one; None: first step of a
+    request."""
     skipped: int = 0
     """Number of undrawn steps between `above` and this step."""
     hidden: int = 0
@@ -25,11 +26,11 @@ class FlowStep(Frozen):
     change: ChangeKind | None = None
     """Significant change at the step; None without one."""
     finding: int | None = None
-    """Rank of the finding that the change belongs to; None without a change."""
+    """Rank of the finding to which the change belongs; None without a change."""
     leads: bool = False
     """True if the change is the leading evidence of its finding."""
     where: str = ""
-    """Instance or attribute segment to which the change is limited; empty: it is not limited to one."""
+    """Instance or attribute segment to which the change is limited; empty if the change is not limited."""
     unit: Unit | None = None
     """Unit of `before` and `after`; None without a change."""
     before: float | None = None
@@ -50,7 +51,8 @@ class FlowStep(Frozen):
 
 
 class FlowPicture(Frozen):
-    """Graph of the first findings and the response times of the root types that they occur in."""
+    """Graph of the calls around the first findings, and the response times of the root types in which they
+    occur."""
 
     roots: tuple[str, ...]
     """Root types of the findings, by number of requests, descending."""
@@ -58,8 +60,7 @@ class FlowPicture(Frozen):
     nested: bool
     """True: steps are calls, each inside the call `above`; False: each step follows the step `above`."""
     steps: tuple[FlowStep, ...]
-    """Steps in drawing order, each after its `above`; among siblings, the step on the path to the first
-    finding is last.
-    """
+    """Steps in drawing order, each after its `above`; among siblings, the step that leads to the first
+    finding is last."""
     responses: Histogram
     """Response times of all root types in which the first finding occurs."""

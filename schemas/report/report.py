@@ -1,7 +1,7 @@
-"""The report: a header and typed sections, the only source of every renderer.
+"""The report: a header and typed sections, the only input of every renderer.
 
-The same input gives the same bytes. Version 3 gave the reasons of a verdict kinds and values; version 2 moved
-methods' results into sections. Older versions are not read.
+The same input gives the same bytes. Version 3 added kinds and values to the reasons of a verdict; version 2
+moved methods' results into sections. Older versions are not read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SampleSummary(Frozen):
     end_ns: int
     """End of the sample, exclusive, ns since the epoch."""
     where: str
-    """Filter expression of the sample; empty without a filter."""
+    """Filter expression that selects the requests of the sample; empty without a filter."""
     requests: int
     """Number of recorded flows that were tested."""
     weighted_requests: float
@@ -84,7 +84,7 @@ class Verdict(Frozen):
     """Conclusion of a method."""
 
     outcome: str
-    """Outcome in one word, from the method's own closed list: `mutations`, `no-mutation`."""
+    """Outcome in one word, one of the method's fixed outcomes: `mutations`, `no-mutation`."""
     text: str
     """Outcome in one sentence."""
 
@@ -105,12 +105,13 @@ class Preparation(Frozen):
     level: str
     """Level of detail of the graphs. L0: every node; L3: component boundaries only."""
     refine: dict[str, str]
-    """Refinement settings beside `level`, name -> value as text; nested names as `statistics.slow`."""
+    """Refinement settings except `level`: name -> value as text; names of nested settings like
+    `statistics.slow`."""
 
 
 def _by_tag(value: Any, info: ValidationInfo) -> Any:
-    """Parse a section with the model to which the context maps its tag; as `ForeignSection` if the tag is
-    unknown."""
+    """Parse a section with the model that the validation context has for its tag; as `ForeignSection` if the
+    tag is unknown."""
     if not isinstance(value, dict):
         return value
     known: dict[str, type[Section]] = (info.context or {}).get("sections", {})
@@ -144,7 +145,7 @@ class Report(Frozen):
     """Graph of the calls around the first findings; None without a finding, for methods without one, and in
     reports of older versions."""
     methods: tuple[MethodRun, ...]
-    """Methods in the order requested; a gate uses the first one's verdict."""
+    """Methods in the order in which they were requested; a gate uses the verdict of the first."""
     sections: tuple[AnySection, ...]
     """Sections of all methods in reading order."""
 

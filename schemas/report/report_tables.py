@@ -33,14 +33,14 @@ REQUESTS: Final = (
 )
 """Columns of the table `requests`: one row for each affected request of a finding (at most 50,000 per
 finding, evenly spaced), or for each request of a mutation or precursor. A category with two mutations is
-listed under both ranks; a precursor is listed once, and `precursors` has all mutations that it may belong
-to."""
+listed under both ranks; a precursor is listed once, and the table `precursors` has all mutations whose
+precursor it may be."""
 
 METHOD_COLUMN: Final = pa.field(
     "method", pa.string(), nullable=False, metadata={"doc": "method that found it, as --method names it"}
 )
-"""First column of every stored table, name of the method: several methods may share a table. Filled in when
-the report is stored."""
+"""First column of every stored table: name of the method that made the row, as several methods may share a
+table. Filled in when the report is stored."""
 
 REPORT_TABLES: Final = {
     name: arrow_schema(columns).insert(0, METHOD_COLUMN)

@@ -16,7 +16,7 @@ from schemas.report.parts import Frozen, Histogram, Section
 
 
 class MarkerKind(StrEnum):
-    """Kind of variance by its cause: the three I's of the VarianceFinder paper (§3)."""
+    """Kind of variance, by its cause: intentional, intrinsic or inadvertent (VarianceFinder, §3)."""
 
     INTENTIONAL = "intentional"
     """Variance from a deliberate trade: a cache, a scheduler, a back-off."""
@@ -44,7 +44,7 @@ class MarkerRow(Frozen):
     expires: str | None
     """ISO date of expiry; None: never."""
     state: Literal["holds", "expired", "unused"]
-    """State of the marker: in force, expired, or unused (no edge and no site has its label)."""
+    """State of the marker: `holds` (in force), `expired`, or `unused` (no edge and no site has its label)."""
 
 
 class VariancePart(Frozen):
@@ -58,7 +58,7 @@ class VariancePart(Frozen):
 
 
 class VariableSite(Frozen):
-    """A call site, or edge between trace points, and its contribution to the variance."""
+    """A call site, or an edge between two trace points, with its contribution to the variance."""
 
     label: Annotated[str, column("name", "edge between two trace points, or call")]
     """Label, as used by markers: `a/x -> b/y` for an edge, or the name of a call."""
@@ -126,7 +126,8 @@ class C2Curve(Frozen):
 
 
 class WatchedSource(Frozen):
-    """Source marked inadvertent, listed first until its C² has fallen below 1."""
+    """Source of variance that the user marked as inadvertent; it is listed first until its C² has fallen
+    below 1."""
 
     marker: MarkerRow
     site: str
@@ -244,9 +245,8 @@ class VarianceDetail(Frozen):
     by: Literal["edges", "sites"]
     sd_us: float
     kept: float
-    """Share of the variance that remains if the longest 0.5 % of each part's times are clipped; low: heavy
-    tails.
-    """
+    """Share of the variance that remains if the longest 0.5 % of the times of each part are clipped; a low
+    share means heavy tails."""
     edges: tuple[VariableEdge, ...]
     edges_total: int
     edges_share: float
@@ -284,8 +284,7 @@ class SiteChange(Frozen):
     within1: float
     change: float
     """Change of the site's contribution within and between paths, as a share of the variance before; over all
-    sites it sums to the change of the variance. Sites are ordered by it.
-    """
+    sites these changes sum to the change of the variance. Sites are ordered by this field."""
     ratio: float
     """Variance of the waiting times for the site, after / before: the tested quantity."""
     interval: Interval
@@ -327,7 +326,8 @@ class VarianceChangeSection(Section):
     in the other direction. None if the variance did not change significantly (see `interval`).
     """
     sites: tuple[SiteChange, ...]
-    """Sites that changed significantly and beyond the floor, more variable ones first."""
+    """Sites whose variance changed significantly and by more than the floor; sites that became more variable
+    first."""
     sites_total: int
     sites_tested: int
     categories: tuple[CategoryChange, ...]

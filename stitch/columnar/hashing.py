@@ -1,12 +1,12 @@
-"""Hash whole columns to 64 bits: words by BLAKE2b once a distinct value, then multiply-xor mixing.
+"""Hash whole columns to 64 bits: BLAKE2b for each distinct word, then multiply-xor mixing.
 
-Used to *group* nodes and flows inside a batch and to order branches canonically; values are stable across
-batches, machines and versions. Stored keys are 128-bit BLAKE2b of the whole template
-(`stitch.graph.template`), never these.
+The hashes are used to *group* nodes and flows inside a batch and to order branches canonically; they are
+stable across batches, machines and versions. They are never stored as keys: those are 128-bit BLAKE2b of the
+whole template (`stitch.graph.template`).
 
-The content hash of event rows is equal for rows of equal content, whatever their place in the batch. It is
-used on the few rows whose ids collide, to distinguish a repeated delivery from a contradiction and to choose
-a winner that does not depend on arrival order.
+The content hash of event rows is equal for rows of equal content, wherever they are in the batch. It is used
+on the few rows whose ids collide: it distinguishes a duplicate from another version of the event, and makes
+the choice of the version to keep independent of arrival order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _NULL = np.uint64(0xA24BAED4963EE407)
 
 
 def mix(x: U8) -> U8:
-    """Bijective finaliser (splitmix64): every input bit changes half of the output bits. Shape is kept."""
+    """[any shape] bijective hash of each number (the finaliser of splitmix64): every input bit changes half
+    of the output bits."""
     with np.errstate(over="ignore"):
         z = x + _GOLDEN
         z = (z ^ (z >> np.uint64(30))) * _MULTIPLY_1
@@ -49,12 +50,13 @@ Words = Callable[[pa.Array], U8]
 
 
 def hash_words(words: pa.Array) -> U8:
-    """[words] uint64 `hash_word` of each word."""
+    """[words] uint64 hash of each word, by `hash_word`."""
     return np.array([hash_word(word) for word in words.to_pylist()], dtype=np.uint64)
 
 
 def hash_dictionary(column: pa.ChunkedArray | pa.Array, words: Words = hash_words) -> U8:
-    """[rows] uint64 hash of a dictionary-encoded string column: O(distinct) hashing, O(rows) gather."""
+    """[rows] uint64 hash of each value of a dictionary-encoded string column: O(distinct) hashing, O(rows)
+    gather. words: function that hashes the distinct values."""
     if isinstance(column, pa.ChunkedArray):
         column = whole(column.unify_dictionaries())
     table = np.append(words(column.dictionary), np.uint64(hash_word(None)))
@@ -64,7 +66,7 @@ def hash_dictionary(column: pa.ChunkedArray | pa.Array, words: Words = hash_word
 
 
 def hash_labels(events: pa.Table) -> U8:
-    """[events] uint64 hash of a node's label: component, point, label and kind, never its host."""
+    """[events] uint64 hash of each node's label: component, point, label and kind, but not the host."""
     with np.errstate(over="ignore"):
         h = mix(hash_dictionary(events["component"]))
         h = mix(h ^ hash_dictionary(events["point"]))
@@ -73,7 +75,8 @@ def hash_labels(events: pa.Table) -> U8:
 
 
 def hash_rows(events: pa.Table, words: Words = hash_words) -> U8:
-    """[rows] stable uint64 hash over every column of `events`; null differs from empty. O(rows + values)."""
+    """[rows] stable uint64 hash of each row over all columns of `events`; null differs from empty. words:
+    function that hashes distinct strings. O(rows + values)."""
     if events.schema.equals(EVENT_SCHEMA):
         events = with_text_ids(events)
     total = np.zeros(events.num_rows, dtype=np.uint64)
@@ -85,7 +88,7 @@ def hash_rows(events: pa.Table, words: Words = hash_words) -> U8:
 
 
 def _hash_values(array: pa.Array, words: Words) -> U8:
-    """[values] uint64 hash of each value of a column; any type of EVENT_SCHEMA."""
+    """[values] uint64 hash of each value of a column, which may have any type that EVENT_SCHEMA has."""
     kind = array.type
     is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
     if array.null_count == len(array) and not pa.types.is_dictionary(kind):
@@ -111,7 +114,7 @@ def _hash_values(array: pa.Array, words: Words) -> U8:
 
 
 def _hash_lists(array: pa.Array, words: Words) -> U8:
-    """[lists] uint64 hash of each list, over its length, its values and their positions."""
+    """[lists] uint64 hash of each list, computed from its length, its values and their positions."""
     lengths = list_lengths(array)
     values = _hash_values(pc.list_flatten(array), words)
     ends = np.cumsum(lengths)

@@ -1,4 +1,5 @@
-"""Array operations shared by graph code: ranges, groups, distinct values, sums of runs, components."""
+"""Array operations that graph code shares: ranges, groups, distinct values, sums of runs, connected
+components."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def no_rows() -> I8:
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """Column as one array; without a copy if it is one chunk. Dictionaries must be unified before."""
+    """Combine the chunks of a column to one array, without a copy if there is one chunk. Dictionaries must be
+    unified before."""
     if column.num_chunks == 1:
         return column.chunk(0)  # `combine_chunks` would copy it
     array = column.combine_chunks()
@@ -30,12 +32,13 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def connected_components(a: I8, b: I8, n: int) -> tuple[int, I8]:
-    """`(number of components, component)`: [n] component of each vertex, numbered by smallest vertex.
+    """Find connected components: `(number of components, component)`; component: [n] index of each vertex's
+    component. Components are numbered by their smallest vertex.
 
-    `a`, `b` [edges] are vertices 0 … n - 1; direction, repeats and loops do not matter. Each round makes
-    every root a child of its smallest neighbour and flattens the trees. A root that still has a neighbour
-    after two rounds has absorbed another one, so the number of roots halves: O((n + edges) log n), in
-    practice three or four rounds.
+    a, b: [edges] the two vertices of each edge, in 0 … n - 1; direction, repeats and loops do not matter.
+    Each round makes every root a child of its smallest neighbour and flattens the trees. A root that still
+    has a neighbour after two rounds has absorbed another one, so the number of roots halves: O((n + edges)
+    log n), in practice three or four rounds.
     """
     root = np.arange(n, dtype=np.int64)
     while True:
@@ -53,11 +56,12 @@ def connected_components(a: I8, b: I8, n: int) -> tuple[int, I8]:
 
 
 _DENSE = 1 << 16
-"""Range of values up to which `count_values` counts in an array; wider ranges are sorted."""
+"""Maximum range of values for which `count_values` counts in an array; values with a wider range are
+sorted."""
 
 
 def ranges(first: I8, count: I8) -> I8:
-    """Concatenation of `first[i], …, first[i] + count[i] - 1`. O(result)."""
+    """Concatenate the ranges `first[i], …, first[i] + count[i] - 1`. O(result)."""
     ends = np.cumsum(count)
     total = int(ends[-1]) if len(ends) else 0
     steps: I8 = np.repeat(first - (ends - count), count) + np.arange(total, dtype=np.int64)
@@ -65,15 +69,18 @@ def ranges(first: I8, count: I8) -> I8:
 
 
 def offsets(count: I8) -> I8:
-    """[groups + 1] start of each group, from the group sizes."""
+    """[groups + 1] start of each group when groups are concatenated, from the sizes `count`; last, the
+    total."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(count, dtype=np.int64)))
 
 
 def group_stably(code: npt.NDArray[np.integer], n_groups: int) -> tuple[I8, I8]:
-    """Rows by group: `(rows, first)`, group g is `rows[first[g] : first[g + 1]]`, ascending inside.
+    """Sort rows by group: `(rows, first)`; the rows of group g are `rows[first[g] : first[g + 1]]`,
+    ascending.
 
-    Sorts 16 bits at a time, which numpy does by counting: 5 ns per row, 15 for more than 65,536 groups, where
-    a stable argsort of whole numbers takes 80. `code` [rows] lies in `0 … n_groups - 1`, n_groups below 2^32.
+    Sorts 16 bits at a time, which numpy does by counting: 5 ns per row, 15 for more than 65,536 groups, while
+    a stable argsort of integers takes 80. code: [rows] group of each row, in 0 … n_groups - 1; n_groups must
+    be below 2^32.
     """
     first = offsets(np.bincount(code, minlength=n_groups))
     rows: I8 = np.argsort(code.astype(np.uint16), kind="stable")
@@ -84,29 +91,30 @@ def group_stably(code: npt.NDArray[np.integer], n_groups: int) -> tuple[I8, I8]:
 
 
 def distinct(values: I8) -> I8:
-    """Distinct values, ascending. By sorting: numpy's hash table degrades on keys that lie close together."""
+    """Distinct values, ascending. Sorts, because numpy's hash table is slow for keys that lie close
+    together."""
     ordered = np.sort(values)
     found: I8 = ordered[run_starts(ordered)]
     return found
 
 
 def run_starts(*keys: npt.NDArray[np.generic]) -> B1:
-    """[rows] True at the first row of a run of equal rows: row 0, and rows that differ from the previous one
-    in some key."""
+    """[rows] True at the first row of each run of equal rows, that is at row 0 and where any key differs from
+    the previous row."""
     starts = np.ones(len(keys[0]), dtype=np.bool_)
     starts[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
     return starts
 
 
 def in_long_runs(starts: B1) -> B1:
-    """[rows] True in runs of two or more rows; starts: [rows] True where a run begins."""
+    """[rows] True for rows in runs of two or more rows. starts: [rows] True where a run begins."""
     found: B1 = ~starts
     found[:-1] |= ~starts[1:]
     return found
 
 
 def sum_runs(values: U8, first: I8) -> U8:
-    """[groups] sum modulo 2^64 of `values[first[g] : first[g + 1]]`; 0 for empty groups."""
+    """[groups] sum modulo 2^64 of `values[first[g] : first[g + 1]]`; 0 for an empty group."""
     with np.errstate(over="ignore"):
         running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)))
         total: U8 = running[first[1:]] - running[first[:-1]]
@@ -114,14 +122,15 @@ def sum_runs(values: U8, first: I8) -> U8:
 
 
 def inverse(order: npt.NDArray[np.integer]) -> I8:
-    """[rows] inverse of a permutation: the position of each row in `order`."""
+    """[rows] inverse of the permutation `order`: the position of each row in it."""
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     return place
 
 
 def rank_in_runs(starts: B1) -> I8:
-    """[rows] distance to the start of the run; `starts` marks first rows, `starts[0]` is taken as true."""
+    """[rows] number of rows since the start of the run. starts: [rows] True where a run begins; row 0 always
+    begins one."""
     index = np.arange(len(starts), dtype=np.int64)
     begin = np.where(starts, index, 0)
     if len(begin):
@@ -131,9 +140,10 @@ def rank_in_runs(starts: B1) -> I8:
 
 
 def count_values(values: I8) -> tuple[I8, I8]:
-    """`(distinct values, counts)`, ascending. For times truncated to days or windows.
+    """Count values: `(distinct values, their counts)`, ascending. Meant for times truncated to days or
+    windows.
 
-    O(values), or a sort if their range is wide.
+    O(values), or a sort if their range is wider than _DENSE.
     """
     if not len(values):
         return values, values
@@ -147,7 +157,8 @@ def count_values(values: I8) -> tuple[I8, I8]:
 
 
 def deal(table: pa.Table, codes: npt.NDArray[np.integer], n: int) -> Iterator[pa.Table]:
-    """Yield `n` tables; table i has the rows whose code [rows] is i, order kept. Each row is moved once."""
+    """Split a table into `n` tables: table i has the rows whose code is i, in the same order. codes: [rows] 0
+    … n - 1. Each row is copied once."""
     if n == 1:
         yield table
         return
@@ -157,8 +168,7 @@ def deal(table: pa.Table, codes: npt.NDArray[np.integer], n: int) -> Iterator[pa
 
 
 def own_words(table: pa.Table) -> pa.Table:
-    """Copy of a table in which dictionaries that are longer than their values are reduced to the words in
-    use.
+    """Copy of a table in which every dictionary with more words than values is reduced to the words in use.
 
     This includes dictionaries inside lists and structs.
     """
@@ -178,7 +188,8 @@ def _holds_words(kind: pa.DataType) -> bool:
 
 
 def _with_own_words(array: pa.Array) -> pa.Array:
-    """Array for `own_words`, of one chunk; unchanged if no dictionary in it is longer than its values."""
+    """`own_words` for one array, with one chunk; returned unchanged if no dictionary in it has more words
+    than values."""
     kind = array.type
     if not _holds_words(kind):
         return array
@@ -203,25 +214,27 @@ def _with_own_words(array: pa.Array) -> pa.Array:
 
 
 def struct_arrays(kind: pa.StructType, columns: Mapping[str, pa.Array]) -> pa.StructArray:
-    """Struct array of type `kind`; columns: field name -> values, cast to the field's type."""
+    """Build a struct array of type `kind`. columns: field name -> values, which are cast to the field's
+    type."""
     return pa.StructArray.from_arrays(
         [columns[field.name].cast(field.type) for field in kind], fields=list(kind)
     )
 
 
 def list_lengths(lists: pa.ListArray) -> I8:
-    """[rows] number of values of each list; null counts as empty."""
+    """[rows] number of values in each list; 0 for null."""
     lengths: I8 = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     return lengths
 
 
 def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:
-    """List array with the given list lengths, from flat values."""
+    """Build a list array from list lengths and concatenated values."""
     return pa.ListArray.from_arrays(pa.array(offsets(lengths), pa.int32()), values)
 
 
 def sorted_words(words: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Dictionary array with the words in use only, sorted; values stay equal. O(rows + words log words).
+    """Dictionary array with equal values whose dictionary has only the words in use, sorted. O(rows + words
+    log words).
 
     The bytes of a table then do not depend on the order in which words were added.
     """

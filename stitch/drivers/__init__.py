@@ -1,1 +1,2 @@
-"""Feed the kernel: batch (files to windows), live (streams of a log), repair (late events)."""
+"""Run the stitching kernel on events: from files (batch), from streams of a log (live), or again for late
+events (repair)."""

@@ -1,8 +1,10 @@
-"""The end of a lane whose partitions are gone: what it logged is built, and it holds no seal any more.
+"""End a lane whose partitions are gone: build the windows of its log, and let windows be built without
+waiting for it.
 
-A lane that nobody owns moves no watermark, and windows are built once every lane has passed them. So one
-that is not to come back must be ended, by order. Its positions stay: should its partitions come back after
-all, the lane goes on there, as a new one would; what it brings of windows that are built is late.
+A window is built once the watermark of every lane has passed it, and the watermark of a lane without an owner
+stands still. So an operator must end a lane that will not come back. The lane keeps its offsets: if its
+partitions do come back, a process takes the lane over and resumes there; events of windows already built are
+then late.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from stitch.scratch import Scratch
 
 @dataclass(frozen=True, slots=True)
 class LaneOfPartitions:
-    """State of a lane of partitions by its last commit."""
+    """A lane that reads partitions, as of its last commit."""
 
     lane: int
     commit: int
@@ -37,23 +39,23 @@ class LaneOfPartitions:
 
     @property
     def streams(self) -> tuple[StreamId, ...]:
-        """Every partition that it ever took from, sorted."""
+        """Every partition that the lane ever read, sorted."""
         return tuple(sorted(StreamId(p.topic, p.partition) for p in self.standing.positions))
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Counts of what was built once the lane no longer held it up."""
+    """Result of ending a lane: its streams, and what was built afterwards."""
 
     streams: tuple[StreamId, ...]
     windows: int
-    """Windows built, those of other lanes among them."""
+    """Number of windows built, including ones that only have events of other lanes."""
     events: int
-    """Events in them."""
+    """Number of events in the windows built."""
 
 
 def lanes_of_partitions(store: Store) -> list[LaneOfPartitions]:
-    """Lanes that took from a log, ascending; those that were ended, too. Raises LakeError."""
+    """Lanes that read partitions of a log, ascending, ended ones included. Raises LakeError."""
     found = []
     for number in lanes(store):
         tail = read_tail(store, number)
@@ -63,12 +65,14 @@ def lanes_of_partitions(store: Store) -> list[LaneOfPartitions]:
 
 
 def end_lane(run: UpkeepRun, number: int, scratch: Scratch) -> Ended:
-    """Take a lane over, let it hold no seal, and build what can be built then.
+    """End the lane with this number: take it over, mark it as ended, and build the windows that waited for
+    it.
 
     Whoever owned it is fenced off, and learns it from its next commit; if the lane is still its own by then,
     it takes it back and the lane is ended no more. Raw events that were kept of the lane go. On
     a disk the caller holds `exclusive_lock`. Raises LakeError where the lane is none of a partition or was
-    ended before, CommitTakenError (an owner or a builder went on: run it again), OSError.
+    ended before, CommitTakenError (an owner went on, or builders always committed first: run it again),
+    OSError.
     """
     store, lake = run.store, run.lake
     info = open_manifest(store, lake).info
@@ -82,10 +86,8 @@ def end_lane(run: UpkeepRun, number: int, scratch: Scratch) -> Ended:
     if known[number].standing.ended_to_ns is not None:
         raise LakeError(f"Lane {number} of '{lake}' was ended before.", remedy="There is nothing to do.")
     settings = lane_settings(store, number)
-    builder = Builder(
-        store, run, scratch, BuildSettings(linger_ns=settings.linger_ns, patience_ns=settings.patience_ns)
-    )
-    builder.refuse_lost()
+    building = BuildSettings(linger_ns=settings.linger_ns, patience_ns=settings.patience_ns)
+    run.retry(lambda: Builder(store, run, scratch, building).refuse_lost())
     lane = Lane(store, info, owner=run.owner, created_by=run.created_by, lane=number, fence=True)
     before = lane.standing
     with lane.stage() as staging:
@@ -108,7 +110,13 @@ def end_lane(run: UpkeepRun, number: int, scratch: Scratch) -> Ended:
         config = settings.model_dump(mode="json", include={*RECORDED})
         lane.commit(staging, CommitBody(kind="live", counters=counters, config=config, standing=standing))
     total = Step()
-    while (done := builder.step(run.now_ns, urgent=True)).did_anything:
-        total = total.and_(done)
-    sweep_segments(store, number, builder.built_to(number), ())
+
+    def attempt() -> int:
+        nonlocal total
+        builder = Builder(store, run, scratch, building)
+        while (done := builder.step(run.now_ns, urgent=True)).did_anything:
+            total = total.and_(done)
+        return builder.built_to(number)
+
+    sweep_segments(store, number, run.retry(attempt), ())
     return Ended(known[number].streams, total.built + total.again, total.events)

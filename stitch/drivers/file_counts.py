@@ -18,18 +18,18 @@ from stitch.drivers.inputs import Source
 from stitch.drivers.refusals import DaysSeen
 
 _NAMED: Final = 5
-"""Maximum files named in a message; further files are only counted."""
+"""Maximum number of files named in a message; the others are only counted."""
 
 
 @dataclass(slots=True)
 class FileCounts:
-    """Counts of one input file: its events, their days, its oddities, and its first reject."""
+    """Counts of one input file: events, their days, oddities, and the first reject."""
 
     events: int = 0
     days: DaysSeen = field(default_factory=DaysSeen)
     oddities: Counter[str] = field(default_factory=Counter)
     refusal: tuple[str, str] | None = None
-    """(reason, detail) of the file's first reject."""
+    """(reason, detail) of the first reject of the file; None without one."""
 
     def add(self, decoded: DecodedBatch) -> None:
         """Add a decoded batch of the file to the counts."""
@@ -42,7 +42,8 @@ class FileCounts:
             self.refusal = first["reason"], first["detail"]
 
     def input_file(self, source: Source, settings: ImportSettings, absurd_days: I8) -> InputFile:
-        """Entry of the file for the commit record; absurd_days: days since the epoch with refused events."""
+        """Entry for the file in the commit record. absurd_days: days since the epoch whose events were
+        refused as absurd."""
         return InputFile(
             name=source.name,
             sha256=source.sha256,
@@ -63,8 +64,8 @@ _OF_CSV: Final = (
 def require_events(read: Mapping[Source, FileCounts], format_: str | None) -> None:
     """Refuse an import that read no event, unless its files are all empty. format_: the requested format.
 
-    So a wrong format or file is reported at once, and leaves no trace in the lake. Raises UnknownFormatError,
-    InputError.
+    A wrong format or file is thus reported at once, and nothing is written to the lake. Raises
+    UnknownFormatError, InputError.
     """
     refused = [
         (source.name, *counts.refusal)
@@ -91,10 +92,8 @@ def require_events(read: Mapping[Source, FileCounts], format_: str | None) -> No
 
 
 def refuse_without_events(sources: Sequence[Source], settings: ImportSettings) -> None:
-    """Recognise formats by reading up to the first event, as the import will; the import reads it again.
-
-    Raises as `require_events`.
-    """
+    """Raise as `require_events` if no input has an event: reads each input up to the first event, in the
+    format that the import will recognise; the import reads it again."""
     read = {source: FileCounts() for source in sources}
     for source, counts in read.items():
         for decoded in source.decoded(settings, batch_events=1):

@@ -15,14 +15,14 @@ LEAST_MEMORY_BYTES: Final = 64 * 2**20
 STITCHED_AT_ONCE: Final = 2
 """Number of groups of requests that are stitched concurrently within one memory budget."""
 _BUDGET_PER_PAYLOAD_BYTE: Final = 6
-"""Peak memory of kernel and writer, in bytes per byte of payload of the group they work on; measured
-(docs/internals/performance.md).
-"""
+"""Peak memory, bytes, of kernel and writer per byte of payload in the group of requests that they process;
+measured (docs/internals/performance.md)."""
 DECODERS: Final = 2
-"""Chunks decoded concurrently, each in a thread: DuckDB and Arrow release Python's lock, ptars partly."""
+"""Number of chunks decoded concurrently, each in a thread: DuckDB and Arrow release Python's lock while they
+decode, ptars does so in part."""
 MAX_WINDOWS: Final = 2_016
-"""Maximum windows of an import, a week of five-minute ones: ten seconds of CPU and 8,000 syncs beside the
-data."""
+"""Default maximum number of windows of an import: a week of five-minute windows, which cost ten seconds of
+CPU and 8,000 syncs in addition to the data."""
 
 
 class ImportSettings(Config):
@@ -38,6 +38,10 @@ class ImportSettings(Config):
     """Share of requests, chosen by a hash of the request id, whose parameters are kept."""
     max_windows: int = Field(default=MAX_WINDOWS, ge=1)
     """Maximum number of windows of one import; each costs three files and folders, synced one by one."""
+    keep_events: bool = False
+    """Keep raw events in the lake's log and build windows from it, so that a request is joined whose events
+    come by several imports, or by an import and live topics. Else a request's later parts become late events
+    or a flow of their own."""
     any_time: bool = False
     """Keep records of any time, also those months or years away from most of their file."""
     max_dead_letters_per_file: int = Field(default=MAX_KEPT, ge=0, le=MAX_KEPT)
@@ -59,28 +63,36 @@ class ImportSettings(Config):
         )
 
     def most_workers(self, workers: int) -> int:
-        """Maximum number of workers, up to `workers`, that the memory budget allows."""
+        """Number of workers that the memory budget allows, at most `workers`."""
         return min(workers, STITCHED_AT_ONCE * self.memory_bytes // LEAST_MEMORY_BYTES)
 
     def shared_among(self, workers: int) -> ImportSettings:
-        """Settings of each of `workers` workers, which share the memory budget."""
+        """Settings for each of `workers` workers that share the memory budget."""
         if workers <= STITCHED_AT_ONCE:
             return self
         return self.model_copy(update={"memory_bytes": self.memory_bytes * STITCHED_AT_ONCE // workers})
 
     @property
     def payload_bytes(self) -> int:
-        """Maximum payload of events, bytes, that the budget allows for STITCHED_AT_ONCE groups together."""
+        """Maximum bytes of event payloads that the memory budget allows in STITCHED_AT_ONCE groups
+        together."""
         return self.memory_bytes // _BUDGET_PER_PAYLOAD_BYTE
 
     @property
+    def segment_bytes(self) -> int:
+        """Maximum payload of the events of a log segment, bytes: of two at a time, one is encoded."""
+        return self.payload_bytes // 2
+
+    @property
     def chunk_bytes(self) -> int:
-        """Bytes of text that each of DECODERS decodes at a time: 8 MB by default, at a peak of some 50 MB."""
+        """Bytes of text in a chunk; DECODERS chunks are decoded at a time. 8 MB by default, with a peak of
+        some 50 MB of memory."""
         return min(8 * 2**20, self.memory_bytes // (64 * DECODERS))
 
     @property
     def page_bytes(self) -> int:
-        """Maximum bytes of a Parquet page that is unpacked: Arrow holds the page and its decoded values."""
+        """Maximum bytes of a Parquet page after decompression: Arrow holds the page and its decoded values in
+        memory."""
         return self.memory_bytes // 4
 
 

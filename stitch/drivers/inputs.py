@@ -1,4 +1,5 @@
-"""Open files and parts of topics, known by content, in an order that does not depend on their names."""
+"""Open the inputs of an import, files and parts of topics: identified by content, in an order that does not
+depend on names."""
 
 from __future__ import annotations
 
@@ -26,9 +27,8 @@ from stitch.scratch import Scratch
 
 STDIN: Final = "-"
 _CHUNK_BYTES_PER_EVENT: Final = 160
-"""Typical bytes of an event in a chunk of lines; chunk size divided by it: minimum events of a
-decoded batch.
-"""
+"""Typical bytes of a chunk of lines per event: the chunk size divided by it is the minimum number of events
+in a decoded batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,15 @@ class RemoteFile:
     name: str
 
     def copy(self, out: IO[bytes] | None = None) -> tuple[str, int]:
-        """Download the file into `out`, if given; return (hex SHA-256, bytes). Raises OSError, LakeError."""
+        """Download the file into `out` (None: only hash it); return (SHA-256 in hex, size in bytes). Raises
+        OSError, LakeError."""
         hashed = _Hashed(out)
         remote_store(self.folder).download(self.name, hashed)  # type: ignore[arg-type] # it only writes
         return hashed.sha256.hexdigest(), hashed.size
 
 
 class _Hashed:
-    """Writer that hashes and counts bytes, and passes them on to a file, if given."""
+    """Writer that hashes and counts bytes, and also writes them to a file if one is given."""
 
     def __init__(self, out: IO[bytes] | None) -> None:
         self.sha256 = hashlib.sha256()
@@ -63,17 +64,17 @@ class _Hashed:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Input to read: the name given by the user, and the location of its bytes."""
+    """An input to read: the name given by the user, and where its bytes are."""
 
     name: str
     path: Path | RemoteFile | LogPart
     sha256: str
     size: int
-    """Size in bytes; 0 for a part of a log, where it is unknown before reading."""
+    """Size in bytes; 0 for a part of a log, whose size is not known before it is read."""
     mtime_ns: int
-    """Modification time of a file of this machine, ns since the epoch; 0 for other inputs."""
+    """Modification time of a local file, ns since the epoch; 0 for other inputs."""
     spooled: bool = False
-    """True if `path` is a copy below `scratch` of an input that can be read only once."""
+    """True if `path` is a copy, below `scratch`, of an input that can be read only once (stdin, pipe)."""
 
     def decoded(
         self,
@@ -83,9 +84,10 @@ class Source:
         *,
         batch_events: int | None = None,
     ) -> Iterator[DecodedBatch]:
-        """Yield decoded batches; threads of `pool` decode up to `ahead` chunks in advance.
+        """Decode the input and yield batches; threads of `pool` decode up to `ahead` chunks in advance.
 
-        Raises InputError, also if the input has changed since it was opened.
+        batch_events: minimum number of events in a batch; None: the default. Raises InputError, also if the
+        input has changed since it was opened.
         """
         if batch_events is None:
             batch_events = settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT
@@ -110,9 +112,10 @@ class Source:
 
     @contextmanager
     def at_hand(self) -> Iterator[Path]:
-        """Local path of the input's content during the block; a remote file is downloaded.
+        """Context manager: local path of the input's content; a remote file is downloaded for the duration of
+        the block.
 
-        Raises InputError if the content is gone or no longer has the hash `sha256`, which the commit would
+        Raises InputError if the content is gone or its hash is no longer `sha256`, which the commit would
         record.
         """
         assert not isinstance(self.path, LogPart), "a log is no file"
@@ -144,16 +147,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Inputs of an import: new ones, and ones that the lake has already."""
+    """Inputs of an import, separated into new ones and ones that the lake already has."""
 
     fresh: tuple[Source, ...]
-    """Inputs not in the lake yet, sorted by SHA-256; equal files once."""
+    """Inputs that the lake does not have yet, sorted by SHA-256; files with equal content once."""
     known: tuple[Source, ...]
-    """Inputs that the lake has already, or that were given twice."""
+    """Inputs that the lake already has, or that were given twice."""
 
 
 def open_sources(names: Iterable[str | LogPart], scratch: Path, stdin: BinaryIO) -> list[Source]:
-    """Open inputs: hash every file (about 1 GB/s); a file in a bucket is downloaded for that.
+    """Open the named inputs, and hash every file (about 1 GB/s); a file in a bucket is downloaded for this.
 
     Inputs that can be read only once, `-` (`stdin`) and pipes, are first copied to a file below `scratch`.
     Raises InputError.
@@ -162,7 +165,7 @@ def open_sources(names: Iterable[str | LogPart], scratch: Path, stdin: BinaryIO)
 
 
 def files_named(pattern: str) -> list[str]:
-    """Files matched by an argument, sorted by name: the file itself, or the matches of a glob.
+    """Files that an argument of the command names, sorted by name: the file itself, or all matches of a glob.
 
     Empty without a match. Raises LakeError, ConfigError.
     """
@@ -180,7 +183,7 @@ def files_named(pattern: str) -> list[str]:
 
 
 def input_file(name: str) -> Path | RemoteFile:
-    """Path of a named file of this machine, or folder and name of a file in a remote store."""
+    """Location of the file `name`: a path on this machine, or folder and name in a remote store."""
     path = local_path(name)
     if path is not None:
         return path.absolute()
@@ -194,7 +197,8 @@ def sort_out(
     known: Mapping[str, InputFile],
     settings: ImportSettings,
 ) -> Sources:
-    """Separate new inputs from inputs that the lake has (`InputFile.is_settled`) or that are given twice."""
+    """Separate new inputs from those that the lake has (`known`: SHA-256 -> recorded file, if
+    `InputFile.is_settled`) or that are given twice."""
     fresh: dict[str, Source] = {}
     seen: list[Source] = []
     for source in sources:
@@ -210,7 +214,7 @@ def sort_out(
 
 
 def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
-    """Path of the file `name`; of a copy at `spool` if it can be read only once (stdin, pipe)."""
+    """Path of the file `name`; if it can be read only once (stdin, pipe), path of a copy made at `spool`."""
     if name == STDIN:
         _copy(name, stdin, spool)
         return spool
@@ -227,9 +231,9 @@ def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
 
 
 def _copy(name: str, stream: BinaryIO, spool: Path) -> None:
-    """Copy the input `name`, a pipe, to the new file `spool`.
+    """Copy the pipe `name`, open as `stream`, to the new file `spool`.
 
-    A pipe that cannot be read is an InputError, a full disk an OSError.
+    Raises InputError if the pipe cannot be read, OSError if the disk is full.
     """
     spool.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     with os.fdopen(os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:

@@ -1,4 +1,4 @@
-"""Partition events by request id, so that all events of a request are in one bucket whatever file they came
+"""Partition events by request id, so that all events of a request are in one bucket, whichever files they are
 from."""
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from stitch.columnar.runs import whole
 BITS_PER_LEVEL: Final = 5
 FANOUT: Final = 1 << BITS_PER_LEVEL
 MAX_LEVEL: Final = 3
-"""Last level of partitioning: four levels make a million buckets, so a bucket that is still too large is a
-single request."""
+"""Last level of recursive partitioning: four levels give a million buckets, so a bucket that is still too
+large must be a single request."""
 
 
 def hash_texts(texts: pa.StringArray) -> U8:
@@ -51,30 +51,33 @@ def hash_requests(events: pa.Table) -> U8:
 
 
 def bucket_of(hashes: U8, level: int) -> I8:
-    """[hashes] bucket, 0 … FANOUT-1, at a level of partitioning; every level uses other bits of the hash."""
+    """[hashes] bucket number, 0 to FANOUT - 1, at a level of partitioning; every level uses different bits of
+    the hash."""
     shift = np.uint64(BITS_PER_LEVEL * level)
     return ((hashes >> shift) & np.uint64(FANOUT - 1)).astype(np.int64)
 
 
 def share_of(hashes: U8, share: float) -> B1:
-    """[hashes] True for requests in a sample of all requests; share: size of the sample, in [0, 1].
+    """Select a sample of requests by hash: [hashes] True if in the sample. share: size of the sample as a
+    share of all requests, in [0, 1].
 
-    The same requests are in the sample in every run.
+    The same requests are selected in every run.
     """
     # The top 53 bits are exact as a float, and no bucket reads them.
     return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share
 
 
 def shared_params(params: pa.Table, share: float) -> pa.Table:
-    """Rows of `params` whose request is in the sample of `share` (`share_of`), a share in [0, 1]."""
+    """Rows of `params` whose request is in the sample selected by `share_of`. share: in [0, 1]."""
     return params if share >= 1 else params.filter(pa.array(share_of(hash_requests(params), share)))
 
 
 def payload_bytes(array: pa.Array | pa.ChunkedArray | pa.Table) -> int:
-    """Payload bytes, summed over rows, so that the result does not depend on batch boundaries.
+    """Payload of an array or table in bytes: the sum over rows, so that it does not depend on batch
+    boundaries.
 
-    Dictionaries of whole columns and validity bitmaps are left out. A word inside a list counts by its text:
-    parameters may have as many words as rows.
+    Validity bitmaps, and dictionaries of whole columns, are not counted. A dictionary word inside a list
+    counts with its text, as parameters may have as many words as rows.
     """
     if isinstance(array, pa.Table):
         return sum(payload_bytes(column) for column in array.columns)
@@ -98,7 +101,8 @@ def payload_bytes(array: pa.Array | pa.ChunkedArray | pa.Table) -> int:
 
 
 def _text_bytes(values: pa.Array) -> int:
-    """Text bytes of a column, nested words included, counted once for each row that has them."""
+    """Bytes of all text in a column, nested text included; a dictionary word is counted in every row that has
+    it."""
     if pa.types.is_struct(values.type):
         return sum(_text_bytes(column) for column in values.flatten())
     if not pa.types.is_dictionary(values.type) or not len(values.dictionary):

@@ -1,8 +1,8 @@
 """Refuse events of an import with absurd times or in retired windows, and store their dead letters.
 
-An absurd time comes from a clock ten years ahead, or one that starts in 1970. The rule considers the days
-(UTC) of all events of one file together, so it depends neither on the order of events nor on the memory
-budget, and files of January and of March may be imported together:
+An absurd time comes from a clock that is, for example, ten years ahead or starts in 1970. The rule considers
+the days (UTC) of all events of one file together. So the result depends neither on the order of events nor on
+the memory budget, and files of January and of March may be imported together:
 
 * Days with events, with no more than MAX_GAP_DAYS between one and the next, are an *island*.
 * Islands with at least BULK_SHARE of the events each are the *bulk*; if the bulk has more than half of all
@@ -16,8 +16,8 @@ A span has two times, either of which may be absurd: its end must lie on an isla
 not count for the size of islands. The rest of the request is stitched without it. (Live ingestion compares
 with the clock: a start or an end in its future is absurd, `stitch.drivers.live.arrivals`.)
 
-Requests that began in windows retired by `flowdiff retain` would never be visible, and a sweep would remove
-them: they are refused, whole and with a reason. All dead letters are counted; a bounded number per file is
+Requests that began in windows retired by `flowdiff retain` would never be visible, and a sweep would delete
+them: all their events are refused, with a reason. All dead letters are counted; a bounded number per file is
 stored, and at most one file of them is in memory.
 """
 
@@ -46,39 +46,39 @@ from stitch.lake.staging import Staging
 from stitch.structures import StructureMemo
 
 MAX_GAP_DAYS: Final = 31
-"""Maximum days without events inside an island: a recording may pause for a month; wrong clocks are off by
-years.
-"""
+"""Maximum number of days without events inside an island: a recording may pause for a month; wrong clocks are
+off by years."""
 BULK_SHARE: Final = 0.1
-"""Minimum share, in [0, 1], of a file's events in an island of the bulk."""
+"""Minimum share, in [0, 1], of a file's events that an island must have to belong to the bulk."""
 ABSURD_DETAIL: Final = (
     "far away from the bulk of its file: a wrong clock, or a wrong unit; --any-time keeps it"
 )
 
 
 class DaysSeen:
-    """Counts of a file's events by day (UTC, days since the epoch); int64 ns allow 213,504 days."""
+    """Number of a file's events per day (UTC, days since the epoch; int64 ns allow 213,504 days)."""
 
     def __init__(self) -> None:
         self._events: Counter[int] = Counter()
-        """Day -> number of events that start on it; 0 for a day on which events only end."""
+        """Day -> number of events that start on it; a day on which events only end has the value 0."""
         self._ends: Counter[int] = Counter()
-        """Day -> events that end on the day but start on another."""
+        """Day -> number of events that end on it but start on another day."""
 
     @classmethod
     def of(cls, events: Mapping[int, int], ends: Mapping[int, int]) -> DaysSeen:
-        """Instance from the two mappings that `counts` returns."""
+        """Make an instance from the two mappings that `counts` returns."""
         seen = cls()
         seen._events.update(events)
         seen._ends.update(ends)
         return seen
 
     def counts(self) -> tuple[dict[int, int], dict[int, int]]:
-        """(day -> events that start on the day; day -> events that end on the day but start on another)."""
+        """(day -> number of events that start on it; day -> number of events that end on it but start on
+        another day)."""
         return dict(self._events), dict(self._ends)
 
     def add(self, events: pa.Table) -> None:
-        """Count a batch; events without a time are ignored. O(events)."""
+        """Count the events of a batch; events without a time are ignored. O(events)."""
         start, end = (_days(events[name]) for name in ("ts_ns", "end_ns"))
         timed = events["ts_ns"].is_valid().to_numpy()
         elsewhere = events["end_ns"].is_valid().to_numpy() & (~timed | (end != start))
@@ -87,13 +87,12 @@ class DaysSeen:
         self._events.update(dict.fromkeys(self._ends, 0))
 
     def count(self, absurd_days: I8) -> int:
-        """Number of starts and ends of events on the given days; a start and an end on the same day count
-        once.
-        """
+        """Number of starts and ends of events on the given days; a start and an end of one event on the same
+        day count once."""
         return sum(self._events[day] + self._ends[day] for day in absurd_days.tolist())
 
     def judged(self) -> tuple[set[int], set[int]]:
-        """(absurd days, other days) of this file, by the rule of the module docstring."""
+        """Apply the rule of the module docstring to this file: (absurd days, other days)."""
         days = np.array(sorted(self._events), dtype=np.int64)
         if not len(days):
             return set(), set()
@@ -113,7 +112,7 @@ def absurd_days(files: Iterable[DaysSeen]) -> I8:
 
 
 def is_absurd(events: pa.Table, absurd_days: I8) -> B1:
-    """[events] True if an event starts or ends on one of the days."""
+    """[events] True if an event starts or ends on one of `absurd_days` (days since the epoch)."""
     found: B1 = np.zeros(events.num_rows, dtype=np.bool_)
     for name in ("ts_ns", "end_ns"):
         found |= np.isin(_days(events[name]), absurd_days) & events[name].is_valid().to_numpy()
@@ -121,7 +120,7 @@ def is_absurd(events: pa.Table, absurd_days: I8) -> B1:
 
 
 def _days(time_ns: pa.ChunkedArray) -> I8:
-    """[events] days since the epoch; arbitrary for an event without the time."""
+    """[events] day of each time, in days since the epoch; undefined for null."""
     days: I8 = pc.fill_null(time_ns, 0).to_numpy() // NS_PER_DAY
     return days
 
@@ -130,10 +129,10 @@ RETIRED_DETAIL: Final = "its request began in a window that `flowdiff retain` to
 
 
 def of_retired(events: pa.Table, retired_to_ns: int, config: StitchConfig, memo: StructureMemo) -> B1:
-    """[events] True for events of flows that start before `retired_to_ns`. events: whole requests, each with
-    its id.
+    """[events] True for events of flows that start before `retired_to_ns`. events: all events of whole
+    requests, each with its request id.
 
-    Only requests with an event before that time are stitched to find out.
+    Only requests with an event before that time are stitched for this.
     """
     old = pc.fill_null(pc.less(events["ts_ns"], retired_to_ns), True)
     none: B1 = np.zeros(events.num_rows, dtype=np.bool_)
@@ -156,9 +155,8 @@ def of_retired(events: pa.Table, retired_to_ns: int, config: StitchConfig, memo:
 def refuse_all_retired(
     counters: Counters, sources: Sequence[Source], retired_to_ns: int | None, window_length_ns: int
 ) -> None:
-    """Raise InputError if all requests of an import were refused as retired: its files must not count as
-    known.
-    """
+    """Raise InputError if all requests of an import were refused because their windows are retired: otherwise
+    the files would be recorded as imported."""
     retired = counters.rejects.get(Reason.RETIRED.value, 0)
     if not retired or retired_to_ns is None:
         return
@@ -173,11 +171,12 @@ def refuse_all_retired(
 
 
 FLUSH_BYTES: Final = 32 * 2**20
-"""Maximum bytes of dead letters in memory; more are written to a file in the stage folder."""
+"""Maximum bytes of dead letters in memory; when reached, they are written to a file in the stage folder."""
 FLUSH_ROWS: Final = 100_000
-"""Maximum number of dead letters in memory; more are written to a file in the stage folder."""
+"""Maximum number of dead letters in memory; when reached, they are written to a file in the stage folder."""
 KERNEL_SOURCE: Final = "(stitched)"
-"""Value of `source` in dead letters found when events of several files are stitched."""
+"""Value of the column `source` in dead letters that the kernel makes while it stitches events of several
+files."""
 _ORDER: Final = [(name, "ascending") for name in ("source", "position", "item", "sha256", "detail")]
 
 
@@ -191,16 +190,16 @@ class DeadLetters:
         self._held: list[pa.Table] = []
         self._parts = 0
         self.counts: Counter[str] = Counter()
-        """Reason -> number of dead letters, kept or not."""
+        """Reason -> number of dead letters, including those that are only counted."""
         self.not_kept = 0
 
     def room(self, source: str) -> int:
-        """Number of dead letters that may still be kept for a source."""
+        """Number of dead letters that may still be stored for a source."""
         return max(0, self._max_per_file - self._kept[source])
 
     def add(self, letters: pa.Table, source: str, refused: Mapping[str, int]) -> None:
-        """Add rows of REJECT_SCHEMA of one source, under the source's name; the first ones are kept while
-        there is room.
+        """Add dead letters (REJECT_SCHEMA) of one source, under the source's name; they are stored up to the
+        limit per source.
 
         refused: reason -> number of refused items, in total at least the number of rows. Raises OSError.
         """

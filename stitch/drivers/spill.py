@@ -1,12 +1,13 @@
-"""Buffer events between the codecs and the kernel: in memory while they fit, else in buckets on disk.
+"""Buffer events between the codecs and the kernel: in memory while they fit, otherwise partitioned into
+buckets on disk.
 
 A request is never split: all its events reach the kernel in one group. Buckets on disk are Arrow IPC streams
-below a scratch folder; they are not part of the lake, need no sync and are swept with the stage.
+below a scratch folder; they are not part of the lake, need no sync, and are removed with the stage.
 
-The kernel names records without a request id by the linked activity records of its batch
-(`stitch.records.components`); a batch here is a bucket by request id, so the name must be known before. Only
-the columns that link records are held in memory: bounded by the number of records *without* a request id
-(about 300 bytes each) and of records linked to them.
+The kernel assigns records without a request id to requests by the records they are linked to
+(`stitch.records.components`). Here events are partitioned by request id, so such a record must get its
+request id before it is partitioned. Only the columns that link records stay in memory: about 300 bytes for
+each record *without* a request id and for each record linked to one.
 """
 
 from __future__ import annotations
@@ -31,59 +32,56 @@ from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 from stitch.records.components import assign_requests, flat_list
 
 _SMALL_BYTES: Final = 16 * 2**20
-"""Payload bytes up to which all events form one group: a second core would not repay the cost of
-splitting."""
+"""Payload bytes up to which all events form one group, as splitting would cost more than a second core
+gains."""
 _MAX_GROUP_BYTES: Final = 2**29
 """Maximum payload of a group, whatever the budget: Arrow's offsets of a text column have 31 bits."""
 _LEAST_GROUPS: Final = 2
-"""Minimum number of groups, doubled while groups are too large: a power of two, like the number of buckets,
-makes groups of equal size, and leaves none for one core alone.
-"""
+"""Minimum number of groups, doubled while groups are too large: as a power of two, like the number of
+buckets, it gives groups of equal size, and never leaves a last group for one core alone."""
 _ROUNDS: Final = 4
-"""Divisor of the memory limit that gives the payload gathered before it is partitioned, at most
-`_SMALL_BYTES`; larger is better, as writing a piece of a bucket takes 2 ms however small it is.
-"""
+"""The memory limit divided by this is the payload gathered before it is partitioned, at most `_SMALL_BYTES`;
+more is better, as writing a piece of a bucket takes at least 2 ms."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _LINKING = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
 
 
 @dataclass(slots=True)
 class Group:
-    """Requests to be stitched together: their events, in memory and in streams on disk, until they are
-    loaded.
-    """
+    """Requests that are stitched together: their events in memory, and in files on disk until they are
+    loaded."""
 
     held: list[pa.Table] = field(default_factory=list)
     paths: list[HandedFile] = field(default_factory=list)
 
     def load(self) -> pa.Table:
-        """Read the events, in any thread or process. Events in memory are released by the group, streams stay
-        on disk."""
+        """Read all events, in any thread or process. Events in memory are then released by the group; files
+        stay on disk."""
         held, self.held = self.held, []
         streams = (batch for path in self.paths for batch in read_stream(path))
         return concat_events([*held, *streams])
 
     def forget(self) -> None:
-        """Remove the streams on disk."""
+        """Delete the files on disk."""
         for path in self.paths:
             path.unlink()
 
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """Events that one process partitioned into buckets on disk, for the process that collects them."""
+    """Events that one process has partitioned into buckets on disk, to be collected by another process."""
 
     sizes: list[int]
     """[FANOUT] payload bytes of each bucket."""
     paths: list[list[HandedFile]]
-    """[FANOUT] streams on disk, a list for each bucket."""
+    """[FANOUT] for each bucket, the files with its events (Arrow IPC streams)."""
     loose: list[HandedFile]
-    """Streams on disk with the activity records without a request id."""
+    """Files with the activity records that have no request id."""
     n_loose: int
     """Number of activity records without a request id."""
 
     def handed_on(self, exchange: Exchange) -> Dealt:
-        """Copy whose streams were handed on to other tasks through `exchange`, all at once.
+        """Copy whose files were handed on to other tasks through `exchange`, all in one call.
 
         Raises OSError.
         """
@@ -94,10 +92,10 @@ class Dealt:
 
 
 class _Pile:
-    """Batches of events in order of arrival, in memory or in streams on disk."""
+    """Batches of events in order of arrival, in memory or in files on disk (Arrow IPC streams)."""
 
     def __init__(self, path: Path, *, on_disk: bool = False) -> None:
-        """path: prefix of the streams' file names, to which numbers are appended."""
+        """path: prefix of the names of the files, to which numbers are appended."""
         self._path = path
         self._on_disk = on_disk
         self._held: list[pa.Table] = []
@@ -105,15 +103,15 @@ class _Pile:
         self._paths: list[HandedFile] = []
         self.n_events = 0
         self.size = 0
-        """Payload bytes in the pile."""
+        """Payload bytes of all events in the pile."""
 
     @property
     def on_disk(self) -> bool:
-        """True if events are on disk, or the next batch goes there."""
+        """True if events are on disk, or the next batch will be written to disk."""
         return self._on_disk or bool(self._paths)
 
     def add(self, events: pa.Table) -> None:
-        """Append a batch (one chunk per column)."""
+        """Append a batch (each column in one chunk)."""
         if not events.num_rows:
             return
         self.n_events += events.num_rows
@@ -123,9 +121,10 @@ class _Pile:
             self.move_to_disk()
 
     def move_to_disk(self) -> None:
-        """Write the batches in memory, and all later ones, to disk.
+        """Write the batches in memory to disk, and all later batches too.
 
-        Dictionaries are reduced to the words in use: 32 copies of a long one would outweigh the events.
+        Dictionaries are reduced to the words in use: 32 copies of a long dictionary would be larger than the
+        events.
         """
         self._on_disk = True
         for batch in self._held:
@@ -137,34 +136,36 @@ class _Pile:
         self._held = []
 
     def adopt(self, paths: list[HandedFile], size: int, n_events: int) -> None:
-        """Append streams written by another process: files, payload bytes, number of events."""
+        """Append files written by another process. size: payload bytes; n_events: number of events in
+        them."""
         self._paths += paths
         self.size += size
         self.n_events += n_events
 
     def close(self) -> list[HandedFile]:
-        """Finish the stream, so that it can be read, and return all paths; later batches go to a new
-        stream."""
+        """Finish the current file, so that it can be read, and return the paths of all files; later batches
+        go to a new file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
         return self._paths
 
     def batches(self) -> Iterator[pa.Table]:
-        """Yield every batch. Finishes the stream."""
+        """Yield every batch. Finishes the current file."""
         yield from self._held
         for path in self.close():
             yield from read_stream(path)
 
     def given_away(self) -> Group:
-        """Return all events as a group, and empty the pile. Finishes the stream."""
+        """Return all events as a group, and leave the pile empty. Finishes the current file."""
         group = Group(self._held, self.close())
         self._held, self._paths = [], []
         return group
 
 
 class Buckets:
-    """FANOUT buckets, partitioned by one set of bits of the request's hash, in memory or on disk."""
+    """FANOUT buckets of events, in memory or on disk, partitioned by the bits of the request's hash that
+    belong to `level`."""
 
     def __init__(self, folder: Path, level: int, *, on_disk: bool, pool: Executor | None = None) -> None:
         """pool: its threads write buckets concurrently."""
@@ -175,7 +176,7 @@ class Buckets:
         self._piles = [_Pile(folder / f"{bucket:02d}", on_disk=on_disk) for bucket in range(FANOUT)]
 
     def add(self, events: pa.Table) -> None:
-        """Partition a batch into the buckets. O(events)."""
+        """Partition the events of a batch into the buckets. O(events)."""
         # As small numbers, which numpy sorts by counting.
         codes = bucket_of(hash_requests(events), self._level).astype(np.uint8)
         parts = deal(events.unify_dictionaries(), codes, FANOUT)
@@ -183,18 +184,18 @@ class Buckets:
             pass
 
     def move_to_disk(self) -> None:
-        """Write the events in memory, and all later ones, to the folder."""
+        """Write the events in memory to disk, and all later events too."""
         self.on_disk = True
         for _ in self._for_each(_Pile.move_to_disk, self._piles):
             pass
 
     def adopt(self, dealt: Dealt) -> None:
-        """Append events that another process partitioned by the same bits of the hash and wrote to disk."""
+        """Append events that another process partitioned at the same level and wrote to disk."""
         for pile, paths, size in zip(self._piles, dealt.paths, dealt.sizes, strict=True):
             pile.adopt(paths, size, 0)
 
     def dealt(self) -> tuple[list[int], list[list[HandedFile]]]:
-        """Finish all streams; return ([FANOUT] payload bytes, [FANOUT] lists of streams)."""
+        """Finish all files; return ([FANOUT] payload bytes, [FANOUT] files) of the buckets."""
         return [pile.size for pile in self._piles], [pile.close() for pile in self._piles]
 
     def batches(self) -> Iterator[pa.Table]:
@@ -202,9 +203,10 @@ class Buckets:
         return chain.from_iterable(pile.batches() for pile in self._piles)
 
     def groups(self, limit_bytes: int) -> Iterator[Group]:
-        """Yield all events in groups of whole requests, none over `limit_bytes` unless a single request is.
+        """Yield all events in groups of whole requests, each of at most `limit_bytes` unless it is a single
+        request.
 
-        Small adjacent buckets are joined; a large one is partitioned again by other bits of the hash.
+        Adjacent small buckets are combined; a large bucket is partitioned again, at the next level.
         """
         pending: list[_Pile] = []
         for bucket, pile in enumerate(self._piles):
@@ -236,14 +238,14 @@ def _group(piles: list[_Pile]) -> Group:
 
 
 class EventSpill:
-    """Collector of batches of events, which yields them in groups small enough for the kernel.
+    """Collector of batches of events, which it returns in groups small enough for the kernel.
 
-    Activity records without a request id are buffered apart until all is read; then they get a name, and join
-    the other events.
+    Activity records without a request id are buffered separately until all events are added; then they get a
+    request id and join the other events.
     """
 
     def __init__(self, scratch: Path, limit_bytes: int, pool: Executor | None = None) -> None:
-        """limit_bytes: maximum payload in memory; one group has at most half of the limit.
+        """limit_bytes: maximum payload bytes in memory; one group has at most half of it.
 
         pool: its threads write to disk while events are added.
         """
@@ -258,7 +260,7 @@ class EventSpill:
 
     @property
     def spilled(self) -> bool:
-        """True if events went to disk."""
+        """True if any events were written to disk."""
         return self._loose.on_disk or (self._buckets is not None and self._buckets.on_disk)
 
     def add(self, events: pa.Table) -> None:
@@ -285,13 +287,13 @@ class EventSpill:
                 self._deal(self._buckets)
 
     def _deal(self, buckets: Buckets) -> None:
-        """Partition the batches in memory, all at once."""
+        """Partition all batches in memory into `buckets`, in one step."""
         if self._held:
             buckets.add(concat_events(self._held))
         self._held, self._held_size = [], 0
 
     def dealt(self) -> Dealt:
-        """Write all events to disk, and return their streams. Nothing may be added after."""
+        """Write all events to disk, and return their files. No events may be added afterwards."""
         buckets = self._buckets or Buckets(self._scratch / "events", level=0, on_disk=True)
         buckets.move_to_disk()
         self._deal(buckets)
@@ -299,7 +301,7 @@ class EventSpill:
         return Dealt(*buckets.dealt(), self._loose.close(), self._loose.n_events)
 
     def adopt(self, dealt: Dealt) -> None:
-        """Add events that another process partitioned to disk."""
+        """Add events that another process partitioned and wrote to disk."""
         self._size += sum(dealt.sizes)
         if self._buckets is None:
             self._buckets = Buckets(self._scratch / "events", level=0, on_disk=True)
@@ -307,7 +309,7 @@ class EventSpill:
         self._loose.adopt(dealt.loose, 0, dealt.n_loose)
 
     def groups(self) -> Iterator[Group]:
-        """Yield every event once, in groups of whole requests. Nothing may be added after.
+        """Yield every event once, in groups of whole requests. No events may be added afterwards.
 
         Which requests share a group depends on the events alone, not on their order or batches.
         """
@@ -322,9 +324,8 @@ class EventSpill:
             yield Group(held)
 
     def _group_bytes(self) -> int:
-        """Maximum payload of a group, bytes: an even part of the total, at most half of the limit, as two
-        groups are stitched at once.
-        """
+        """Maximum payload bytes of a group: the total divided into equal groups, at most half of the limit,
+        as two groups are stitched concurrently."""
         if self._size <= min(_SMALL_BYTES, self._limit_bytes):
             return self._size
         most = min(self._limit_bytes // 2, _MAX_GROUP_BYTES)
@@ -334,32 +335,39 @@ class EventSpill:
             groups *= 2
         return min(max(even, _SMALL_BYTES), most)
 
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield every event, without removing it: in the order of requests' buckets, and records without a
+        request id last, which stay without one. Nothing may be added after."""
+        if self._buckets is not None:
+            self._deal(self._buckets)
+        yield from self._named()
+        yield from self._loose.batches()
+
     def _named(self) -> Iterator[pa.Table]:
-        """Yield every event that came with a request id, without removing it."""
+        """Yield all events that had a request id when they were added, without removing them."""
         yield from self._held
         if self._buckets is not None:
             yield from self._buckets.batches()
 
 
 def new_stream(path: Path, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
-    """Writer of an Arrow IPC stream in a new file; creates its folders. All are readable by the owner
-    only.
-    """
+    """Create a file, and its folders, for an Arrow IPC stream; return the stream's writer. Only the owner can
+    read them."""
     path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
     return pa.ipc.new_stream(str(path), schema, options=_OPTIONS)
 
 
 def read_stream(path: HandedFile) -> Iterator[pa.Table]:
-    """Batches of an Arrow IPC stream. Raises LakeError for other content, OSError."""
+    """Yield the batches of an Arrow IPC stream. Raises LakeError if the file is none, OSError."""
     with refused_if_broken(path), opened(path) as file, pa.ipc.open_stream(file) as stream:
         for batch in stream:
             yield pa.Table.from_batches([batch])
 
 
 def _touching(named: Iterator[pa.Table], loose: _Pile) -> Iterator[pa.Table]:
-    """Linking columns of activity records with a request id that share a breadcrumb or id with a record in
-    `loose`.
+    """Yield the linking columns of activity records with a request id that share a breadcrumb or id with a
+    record in `loose`, the records without one.
 
     O(records).
     """
@@ -380,7 +388,8 @@ def _touching(named: Iterator[pa.Table], loose: _Pile) -> Iterator[pa.Table]:
 
 
 def _name_records(loose: _Pile, touched: list[pa.Table]) -> Iterator[pa.Table]:
-    """Batches of `loose`, each activity record with the request id that the kernel would give it."""
+    """Yield the batches of `loose`, in which each activity record gets the request id that the kernel would
+    give it."""
     columns = [batch.select(_LINKING) for batch in loose.batches()]
     requests = assign_requests(pa.concat_tables([*columns, *touched]).combine_chunks())
     start = 0
@@ -392,7 +401,7 @@ def _name_records(loose: _Pile, touched: list[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _words(loose: _Pile) -> pa.StringArray:
-    """All breadcrumbs and ids named by the activity records of `loose`."""
+    """All breadcrumbs and ids in the activity records of `loose`."""
     found = [pa.array([""], pa.string())]  # the breadcrumb of records that have none
     for batch in loose.batches():
         found += [whole(batch[name]).drop_null().cast(pa.string()) for name in ("breadcrumb", "id")]

@@ -4,19 +4,20 @@ L0 folds exactly equal parts. L1 rounds the counts of the folded L0 form up to p
 made equal by that, L2 drops the counts of L1 and folds again. So each level is a function of the one before:
 equal L0 implies equal L1 implies equal L2, and folded positions of L2 are unions of those of L1.
 
-Within a sequence: smallest period first (1 ... MAX_PERIOD) and again from 1 after each fold, of one period
-the longest repeat in total first, until nothing folds or loops nest MAX_DEPTH deep. With small periods first,
-a loop whose body has an inner loop of varying count becomes one loop at L2.
+Within a sequence the smallest period is folded first (1 ... MAX_PERIOD), starting again from 1 after each
+fold; among repeats of one period the longest in total is folded first. This ends when nothing folds any more
+or loops are nested MAX_DEPTH deep. As small periods are first, a loop whose body has an inner loop of varying
+count becomes one loop at L2.
 
 Example, the sequence a b b b a b b b b:
 
 1. L0, period 1: b b b and b b b b are repeats; the longer one is taken first, then the other, for they do not
-   overlap. Left is a (b)*3 a (b)*4; the two loops have other counts, so other symbols: nothing else folds.
+   overlap. The result is a (b)*3 a (b)*4; the loops differ in count, so in symbol: nothing else folds.
 2. L1 shows 3 as 4: both loops have one symbol, and period 2 finds a (b)*4 twice: ( a (b)*4 )*2.
 3. L2 shows every count as 2+: ( a (b)*2+ )*2+, also for any other number of b and of rounds.
-4. Folded positions at L1: a is 0 and b is 1, whatever round: 0 1 1 1 0 1 1 1 1.
+4. Folded positions at L1: a is 0 and b is 1 in every iteration: 0 1 1 1 0 1 1 1 1.
 
-Branches fold alike without an order: { b | b | b } is gathered to { b *3 }.
+Identical parallel branches fold too, in any order: { b | b | b } becomes { b *3 }.
 """
 
 from __future__ import annotations
@@ -61,17 +62,18 @@ from stitch.graph.series_parallel import Block, Item, SeriesParallel
 from stitch.graph.template import Template, digest
 
 _MAX_PERIOD = 16
-"""Maximum length of a loop body, in symbols; a span or a parallel block counts as one."""
+"""Maximum length of a loop body, in symbols; a span or a parallel block counts as one symbol."""
 _MAX_DEPTH = 3
-"""Maximum nesting depth of loops; deeper ones stay unrolled."""
+"""Maximum nesting depth of loops; a loop nested deeper is not folded."""
 _MAX_OPEN, _MAX_WIRED = 64, 4096
-"""Bounds of a piece with references that may be folded: open joins, nodes after folding."""
+"""Bounds of a piece that may be folded although it contains references: maximum joins with open references,
+maximum nodes after folding."""
 _NEVER = -2
 """Key in `StructurePiece.open` that marks a piece as never closed."""
 
 
 class Repeat(NamedTuple):
-    """Run of `copies` equal blocks of `period` symbols each, from index `start`."""
+    """Run of `copies` equal consecutive blocks of `period` symbols each, starting at index `start`."""
 
     start: int
     period: int
@@ -115,19 +117,20 @@ def _equal_runs(symbols: Sequence[int], period: int) -> Iterator[tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A structure folded at one level."""
+    """A structure with its loops and identical branches folded, at one of the levels L0, L1, L2."""
 
     pieces: Pieces
     key: str
     """Category key at this level: 32 hex digits, equal iff the folded forms are equal."""
     wiring: bytes = field(repr=False)
-    """Serialised links from references to joins; empty without any."""
+    """Serialised links from references to joins that no folded piece contains; empty without such links."""
     made: list[StructurePiece] = field(repr=False)
     """Composite pieces of the structure, inner before outer."""
 
 
 def fold_levels(tree: SeriesParallel, words: list[Word]) -> tuple[Folded, Folded, Folded]:
-    """Fold the structure of `words` [nodes] at L0, L1 and L2. Levels share `pieces` where nothing folds."""
+    """Fold a structure at L0, L1 and L2. words: [nodes] symbol and text of each node. Two levels share
+    `pieces` if the higher one folds nothing more."""
     l0 = _fold_exact(tree, words)
     l1 = _relax(l0, tree, POWER_OF_TWO)
     return l0, l1, _relax(l1, tree, AT_LEAST_TWO)
@@ -199,7 +202,8 @@ def _fold_exact(tree: SeriesParallel, words: list[Word]) -> Folded:
 
 
 def _relax(folded: Folded, tree: SeriesParallel, level: int) -> Folded:
-    """Fold a structure at the next level: coarsen counts, and fold parts that become equal by that."""
+    """Fold an already folded structure at the next `level`: show counts more coarsely, and fold parts that
+    this makes equal."""
     if all(piece.depth == 0 for piece in folded.pieces):
         key = _level_key(level, folded.pieces, folded.wiring)
         return Folded(folded.pieces, key, folded.wiring, folded.made)
@@ -240,8 +244,8 @@ def _relax(folded: Folded, tree: SeriesParallel, level: int) -> Folded:
 
 
 def _gather(branches: list[Pieces], level: int, made: list[StructurePiece]) -> list[tuple[bytes, Pieces]]:
-    """Branches with their symbols, sorted as in the text (first word, symbol); identical ones gathered in
-    COPIES."""
+    """Gather identical branches in COPIES pieces: (symbol, pieces) of each distinct branch, sorted as in the
+    text, by (first word, symbol)."""
     groups: dict[bytes | int, list[tuple[bytes, Pieces]]] = {}
     for i, branch in enumerate(branches):
         symbol = sequence_symbol(branch)
@@ -262,7 +266,7 @@ def _gather(branches: list[Pieces], level: int, made: list[StructurePiece]) -> l
 
 
 def _fold_series(pieces: Pieces, level: int, made: list[StructurePiece]) -> Pieces:
-    """Fold the repeats in a sequence of pieces; appends the composite pieces that this makes to `made`."""
+    """Fold all repeats in a sequence of pieces. made: list to which each new composite piece is appended."""
     if level != EXACT and any(piece.kind == LOOP for piece in pieces):
         pieces = _absorb(pieces, level, made)
     if len(pieces) < 2 or len({piece.symbol for piece in pieces}) == len(pieces):
@@ -280,7 +284,8 @@ def _fold_series(pieces: Pieces, level: int, made: list[StructurePiece]) -> Piec
 
 
 def _codes(pieces: Pieces) -> list[int]:
-    """[pieces] integers, equal iff the pieces are interchangeable; open references make a piece unique."""
+    """[pieces] integer codes, equal iff two pieces are interchangeable; a piece with open references has a
+    unique code."""
     seen: dict[bytes | int, int] = {}
     return [
         seen.setdefault(piece.symbol if piece.open is None else i, len(seen))
@@ -291,7 +296,8 @@ def _codes(pieces: Pieces) -> list[int]:
 def _fold_period(
     pieces: Pieces, codes: list[int], period: int, level: int, made: list[StructurePiece]
 ) -> Pieces:
-    """Replace the repeats of one period by loops; returns `pieces` itself if there is none."""
+    """Replace repeats with a body of `period` pieces by loops; return `pieces` itself if there are none.
+    codes: [pieces] result of `_codes`."""
     result: Pieces = []
     done = 0
     for start, _, count in repeats(codes, period):
@@ -309,7 +315,8 @@ def _fold_period(
 
 
 def _absorb(pieces: Pieces, level: int, made: list[StructurePiece]) -> Pieces:
-    """Merge loops with neighbours that have become further iterations: equal loops, and equal bodies."""
+    """Merge adjacent loops of equal body, and a loop with adjacent pieces that equal its body. made: list to
+    which each new piece is appended."""
     result: Pieces = []
     at = 0
     while at < len(pieces):
@@ -342,10 +349,11 @@ def _absorb(pieces: Pieces, level: int, made: list[StructurePiece]) -> Pieces:
 
 
 def _close(piece: StructurePiece, referenced: dict[int, int]) -> StructurePiece:
-    """Count the open references inside a piece; when the last one is closed, add their wiring to its symbol.
+    """Update `piece.open`; when no reference in the piece is open any more, add their wiring to its symbol.
+    referenced: position of a join -> number of references to it.
 
-    Beyond the bounds a piece is treated as never closed: it is not folded, and its wiring goes into the key
-    of the level. Without bounds a ladder of n rungs would cost n walks of n nodes.
+    A piece beyond the bounds is treated as never closed: it is not folded, and the key of the whole structure
+    includes its wiring. Without bounds a ladder of n rungs would cost n walks of n nodes.
     """
     missing: dict[int, int] = {}
     for position in (piece.start, piece.end):
@@ -373,7 +381,8 @@ def _close(piece: StructurePiece, referenced: dict[int, int]) -> StructurePiece:
 
 
 def _wiring(pieces: Pieces) -> bytes:
-    """Serialised links from references to joins, as folded positions relative to the first node."""
+    """Serialise the links from references to joins within `pieces`, as folded positions relative to the first
+    node."""
     places: dict[int, int] = {}
     references = []
     for piece, base in walk(pieces):

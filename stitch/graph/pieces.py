@@ -1,7 +1,7 @@
-"""Pieces of a decomposed structure with its loops folded, at one level, and their symbols.
+"""Pieces: items of a decomposed structure whose loops are folded at one level, each with a symbol.
 
-Equal symbols mean equal folded form, so symbols stand for pieces in the search for repeats, and the symbol of
-the whole is the key of the level.
+A symbol is a digest of the folded form. The search for repeats compares symbols instead of pieces, and the
+symbol of the whole structure is the category key at that level.
 
 A node reads `component/point[/label]` with flags before it – `~` deferred, `!` a response that the deferred
 flags do not imply, or a missing one – and its side after it: `>` the start of a span, `<` its end. Outside
@@ -26,19 +26,20 @@ class Word(NamedTuple):
     """Symbol and text of one node, for folding and for display."""
 
     symbol: bytes
-    """[16] digest of name, kind, side and flags."""
+    """[16] digest of the node's name, kind, side and flags."""
     name: str
-    """Quoted name without flags and side."""
+    """Name of the node as in texts (quoted if necessary), without flags and side."""
     flags: str
     text: str
 
 
 @lru_cache(maxsize=65_536)
 def quote(component: str, point: str, label: str | None) -> str:
-    """Name as text: in double quotes if it has white space, grammar or unprintable characters.
+    r"""Name of a node as text, `component/point[/label]`; in double quotes if it has white space, grammar or
+    unprintable characters.
 
     Inside quotes `"` and backslash are escaped by a backslash, unprintable characters and white space other
-    than the blank as `\\u{hex}`. Slashes inside the parts are kept, so the text names a node for people; the
+    than the blank as `\u{hex}`. Slashes inside the parts are kept, so the text names a node for people; the
     key distinguishes nodes.
     """
     name = f"{component}/{point}" if label is None else f"{component}/{point}/{label}"
@@ -54,9 +55,9 @@ def quote(component: str, point: str, label: str | None) -> str:
 def word(
     component: str, point: str, label: str | None, kind: int, side: int, deferred: bool, marked: bool
 ) -> Word:
-    """Symbol and texts of a node.
+    """Make the symbol and the text of a node.
 
-    marked: True if the node's being a response differs from what the deferred flags imply.
+    marked: True if the node is a response although its deferred flags imply that it is not, or the reverse.
     """
     flags = ("~" if deferred else "") + ("!" if marked else "")
     symbol = digest(b"n", bytes([kind, side, deferred, marked]), name_bytes(component, point, label))
@@ -67,7 +68,7 @@ def word(
 NODE, SPAN, PARALLEL, SPAWN, LOOP, COPIES, REFERENCE = range(7)
 
 EXACT, POWER_OF_TWO, AT_LEAST_TWO = 0, 1, 2
-"""Levels L0, L1 and L2, by how they show a count."""
+"""Levels L0, L1 and L2, named after how each shows the count of a loop."""
 
 Pieces = list["StructurePiece"]
 
@@ -94,22 +95,21 @@ class StructurePiece:
     ) -> None:
         self.kind = kind
         self.symbol = symbol
-        """[16] digest of the folded form."""
+        """[16] digest of the piece's folded form."""
         self.branches = branches
         self.start = start
         self.end = end
         self.words = words
-        """Words of the piece: NODE has one, SPAN two (of its start and end), other kinds none."""
+        """Words of the piece's nodes: one for NODE, two for SPAN (its start and end), none for other
+        kinds."""
         self.size = len(words)
         """Number of folded positions in the piece."""
         self.depth = 0
-        """Nesting depth of loops in the piece, itself included."""
+        """Nesting depth of loops in the piece; a loop counts itself."""
         self.open: dict[int, int] | None = None
-        """Join -> number of open references to it: outside of the piece, if the join is inside; else minus
-        the number inside.
-
-        None: all references are closed.
-        """
+        """Position of a join -> count of open references to it. If the join is in the piece: number of
+        references outside, positive. If it is not: minus the number of references inside. None: no reference
+        is open."""
         if branches and branches[0]:  # a span without anything inside has one empty branch
             repeated = kind in (LOOP, COPIES)
             size = depth = 0
@@ -128,51 +128,52 @@ def node_piece(position: int, name: Word) -> StructurePiece:
 
 
 def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) -> StructurePiece:
-    """Piece of a span: start, inner items, end."""
+    """Make the piece of a span from its start, the inner items and its end. words: those of start and end."""
     symbol = digest(b"S", words[0].symbol, words[1].symbol, symbols_of(items))
     return StructurePiece(SPAN, symbol, [items], words=words, start=start, end=end)
 
 
 def reference_piece(target: int, name: Word) -> StructurePiece:
-    """Piece that refers, by name only, to a join printed elsewhere; the wiring says which join."""
+    """Make the piece for an edge to a join printed elsewhere: its symbol depends on the join's name only, the
+    wiring identifies the join."""
     return StructurePiece(REFERENCE, digest(b"R", name.symbol), [], start=target)
 
 
 def branching_piece(kind: int, branches: list[tuple[bytes, Pieces]]) -> StructurePiece:
-    """PARALLEL or SPAWN piece; branches: (symbol, pieces) of each, in the order of the text."""
+    """Make a PARALLEL or SPAWN piece. branches: (symbol, pieces) of each branch, in the order of the text."""
     tag = b"P" if kind == PARALLEL else b"W"
     symbol = digest(tag, *[symbol for symbol, _ in branches])
     return StructurePiece(kind, symbol, [branch for _, branch in branches])
 
 
 def repeat_piece(kind: int, iterations: list[Pieces], level: int) -> StructurePiece:
-    """Piece of kind LOOP or COPIES, of two or more iterations with one folded form."""
+    """Make a LOOP or COPIES piece from two or more iterations with the same folded form."""
     count = shown_count(len(iterations), level).to_bytes(4, "little")
     tag = b"L" if kind == LOOP else b"C"
     return StructurePiece(kind, digest(tag, count, symbols_of(iterations[0])), iterations)
 
 
 def shown_count(count: int, level: int) -> int:
-    """Number of iterations as shown at a level: exact, rounded up to a power of two, or 2 for two and
-    more.
-    """
+    """Number of iterations as shown at a level: exact (L0), rounded up to a power of two (L1), or 2 for any
+    number from two (L2)."""
     if level == EXACT:
         return count
     return 1 << (count - 1).bit_length() if level == POWER_OF_TWO else 2
 
 
 def symbols_of(pieces: Iterable[StructurePiece]) -> bytes:
-    """Concatenated symbols of a sequence; injective, as each is 16 bytes long."""
+    """Concatenate the symbols of pieces; injective, as every symbol has 16 bytes."""
     return b"".join([piece.symbol for piece in pieces])
 
 
 def sequence_symbol(pieces: Pieces) -> bytes:
-    """[16] symbol of a sequence; of a single piece, the piece's symbol."""
+    """[16] symbol of a sequence of pieces: that of its only piece, or a digest of all symbols."""
     return pieces[0].symbol if len(pieces) == 1 else digest(b"s", symbols_of(pieces))
 
 
 def first_word(pieces: Pieces) -> str:
-    """Text of the first node of a sequence; a reference, which is no node, sorts last."""
+    """Text of the first node of a sequence; a text that sorts last if the sequence begins with a
+    reference."""
     piece = pieces[0]
     while not piece.words and piece.branches:
         piece = piece.branches[0][0]
@@ -180,10 +181,11 @@ def first_word(pieces: Pieces) -> str:
 
 
 def walk(pieces: Sequence[StructurePiece]) -> Iterator[tuple[StructurePiece, int]]:
-    """Yield pieces in the order of the text, outer before inner, with the folded position of their first
-    node.
+    """Yield (piece, folded position of its first node) in the order of the text, outer pieces before inner
+    ones.
 
-    Every iteration of a loop is walked, all from the same position. Iterative: nesting has no bound.
+    Every iteration of a loop is visited, each from the same position. Iterative, so nesting depth has no
+    bound.
     """
     # The last piece goes onto the stack first, so positions are counted down from the end of the parent.
     stack: list[tuple[StructurePiece, int]] = []

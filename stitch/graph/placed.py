@@ -1,7 +1,8 @@
-"""Hand placed flows from the two graph builders to the kernel (numpy, canonical order, no strings).
+"""Placed flows: request-flow graphs as arrays in canonical order, without strings; both graph builders return
+them.
 
 `stitch.spans.span_graphs` (trees of spans) and `stitch.records.record_graphs` (DAGs of activity records)
-both end here; later steps (keys, text, loops, tables) do not depend on the source of a graph.
+build them; later steps (keys, text, loops, tables) do not depend on which of the two did.
 
 Labels of a batch are coded: one small integer for each distinct (component, point, label, kind).
 """
@@ -30,39 +31,43 @@ SPAN_UNSPECIFIED) in flows of spans, a POINT of kind EVENT in flows of activity 
 
 @dataclass(frozen=True, slots=True)
 class PlacedNodes:
-    """Nodes and edges of flows, concatenated flow by flow.
+    """Nodes and edges of flows in arrays, concatenated flow by flow, the nodes of each flow in canonical
+    order.
 
-    Order of nodes inside a flow: canonical. Canonical means: it depends on the labelled graph alone, up to
-    interchangeable branches, which go by start time; the node list is a topological order (src < dst on every
-    edge); node 0 is the only source. So two flows have the same structure iff their node labels, `side`,
-    `mate`, `parent`, `deferred`, edges and responses are equal position by position.
+    Canonical: the order depends on the labelled graph alone, except that interchangeable branches are ordered
+    by start time. It is topological (src < dst on every edge), and node 0 is the only source. So two flows
+    have the same structure iff their node labels, `side`, `mate`, `parent`, `deferred`, edges and responses
+    are equal position by position.
     """
 
     first_node: I8
-    """[flows + 1] offsets into the node arrays."""
+    """[flows + 1] index of each flow's first node; last, the number of nodes."""
     first_edge: I8
-    """[flows + 1] offsets into the edge arrays."""
+    """[flows + 1] index of each flow's first edge; last, the number of edges."""
     event: I8
-    """[nodes] row in the event batch, or MISSING_EVENT / ROOT_EVENT."""
+    """[nodes] row in the event batch, or MISSING_EVENT or ROOT_EVENT for a synthetic node."""
     side: U1
     """[nodes] POINT, START or END."""
     point_code: I4
-    """[nodes] for a node of a span event: index into `mark_names`, its point (component, label and kind are
-    those of the span); -1 for other nodes."""
+    """[nodes] index into `mark_names` for a node that is a span event (a mark): its point name; component,
+    label and kind are those of the span. -1 for other nodes."""
     ts_ns: I8
     """[nodes] time, ns since the epoch."""
     mate: I4
-    """[nodes] position, in the flow, of the other side of the span; -1 for points."""
+    """[nodes] position, within the flow, of the span's other node (its end for a start, its start for an
+    end); -1 for points."""
     parent: I4
-    """[nodes] position of the parent span's start, for spans and marks; -1 for roots and activity records."""
+    """[nodes] position, within the flow, of the start of the parent span; -1 for roots and activity
+    records."""
     deferred: B1
-    """[nodes] True if the response does not wait for the node."""
+    """[nodes] True if the response to the caller does not wait for the node."""
     response: B1
-    """[nodes] True if the response may leave from the node."""
+    """[nodes] True if the response to the caller may leave from the node."""
     src: I4
-    """[edges] position of the source in its flow; edges sorted by (flow, dst, src), transitively reduced."""
+    """[edges] position of the source within its flow; edges are sorted by (flow, dst, src) and transitively
+    reduced."""
     dst: I4
-    """[edges] position of the destination in its flow."""
+    """[edges] position of the destination within its flow."""
 
     def flow_of(self, nodes: I8) -> I8:
         """[nodes] index of the flow to which each of `nodes` belongs."""
@@ -95,36 +100,39 @@ class PlacedNodes:
 
 @dataclass(frozen=True, slots=True)
 class PlacedFlows(PlacedNodes):
-    """Flows of one batch, by ascending request code."""
+    """Flows of one event batch, sorted by request code."""
 
     request: I8
     """[flows] request code, an index into `request_names`."""
     quality: U4
-    """[flows] quality flags, bits of `Quality`."""
+    """[flows] quality flags: bits of `Quality`."""
     code: I8
-    """[events] code of the request of each row; -1 for rows left out before requests were distinguished."""
+    """[event rows] code of the row's request; -1 for rows that were dropped before they were assigned to
+    requests."""
     request_names: pa.StringArray
-    """[request codes] request id of each code."""
+    """[request codes] request id for each code."""
     conflicts: I8
-    """Rows of the event batch dropped because a row of the same id with other content was kept."""
+    """Rows of the event batch that were dropped because another row with the same id and different content
+    was kept."""
     copies: I8
     """Rows of the event batch dropped as exact duplicates."""
     timeless: I8
-    """Rows of the event batch left out because no event of their request has a time."""
+    """Rows of the event batch that were dropped because no event of their request has a time."""
     mark_names: tuple[str, ...] = ()
     """Names of span-event nodes (marks), indexed by `point_code`."""
     merged: tuple[I8, I8] = field(default_factory=lambda: (no_rows(), no_rows()))
-    """(Event rows of partial reports of spans, event rows of the spans they were merged into)."""
+    """(Event rows of partial reports of spans, event rows of the spans into which these were merged): two
+    int64 arrays of equal length."""
 
     @classmethod
     def of_nodes(cls, nodes: PlacedNodes, **more: Any) -> PlacedFlows:
-        """Make placed flows from their nodes. more: values of the other fields of PlacedFlows."""
+        """Make placed flows from `nodes` and the fields that PlacedFlows adds, passed as keywords."""
         return cls(**{each.name: getattr(nodes, each.name) for each in fields(PlacedNodes)}, **more)
 
     @property
     def of_spans(self) -> B1:
-        """[flows] True if made of spans (the root has two sides, even if synthetic); False if of activity
-        records."""
+        """[flows] True if the flow was made of spans (its root has a start and an end, even if synthetic);
+        False if of activity records."""
         result: B1 = self.side[self.first_node[:-1]] != POINT
         return result
 
@@ -135,8 +143,8 @@ class PlacedFlows(PlacedNodes):
 
 
 def rows_of_nodes(event: I8, rows: I8) -> I8:
-    """[nodes] rows in the whole batch of nodes whose `event` counts rows in the part `rows`; synthetic nodes
-    unchanged."""
+    """Map `event` [nodes] from rows of a part of the batch to rows of the whole batch; synthetic nodes keep
+    their codes. rows: [rows of the part] row in the batch."""
     return np.where(event >= 0, np.append(rows, [0, 0])[event], event)
 
 
@@ -148,7 +156,8 @@ LABEL_SCHEMA = pa.schema([("component", _word), ("point", _word), ("label", _wor
 
 @dataclass(frozen=True, slots=True)
 class LabelCodes:
-    """Labels of events, or of the nodes of placed flows, as codes into a table of distinct labels.
+    """Label of each event, or of each node of placed flows, as a code: an index into a table of distinct
+    labels.
 
     Codes are local to the batch; hashes are stable everywhere.
     """
@@ -156,14 +165,14 @@ class LabelCodes:
     code: I8
     """[events or nodes] index into `hashes` and `words`."""
     hashes: U8
-    """[codes] `stitch.columnar.hashing.hash_labels` of each label."""
+    """[codes] stable 64-bit hash of each distinct label, by `stitch.columnar.hashing.hash_labels`."""
     words: pa.Table
-    """[codes] distinct labels, columns of LABEL_SCHEMA."""
+    """[codes] distinct labels, a table with LABEL_SCHEMA."""
 
 
 def encode_labels(events: pa.Table) -> LabelCodes:
-    """Labels of `events` (one chunk per column, unified dictionaries). O(rows) gathers, O(distinct)
-    hashing."""
+    """Code the labels of `events` (each column in one chunk, with unified dictionaries). O(rows) gathers,
+    O(distinct) hashing."""
     parts: list[I8] = []
     sizes: list[int] = []
     for name in ("component", "point", "label"):
@@ -204,12 +213,12 @@ def synthetic_hash(event: int, kind: int) -> int:
 
 
 def is_made_up(component: str, point: str) -> bool:
-    """True if an operation's name is that of a synthetic node, which stands for missing spans or records."""
+    """True if component and point name a synthetic node, which stands for missing spans or records."""
     return component == NO_COMPONENT and point in SYNTHETIC_POINTS.values()
 
 
 def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
-    """Rows of LABEL_SCHEMA for synthetic nodes, given as (event, kind)."""
+    """Labels of synthetic nodes, given as (event code, kind): one row of LABEL_SCHEMA for each."""
     columns = {
         "component": [NO_COMPONENT] * len(nodes),
         "point": [SYNTHETIC_POINTS[event] for event, _ in nodes],
@@ -220,10 +229,10 @@ def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
 
 
 def label_nodes(placed: PlacedFlows, labels: LabelCodes) -> LabelCodes:
-    """Labels of the nodes of placed flows, from the labels of events.
+    """Code the labels of the nodes of placed flows. labels: those of the event batch.
 
-    A node has its event's label. Synthetic nodes are `?/missing` and `?/root`. A mark has its span's label,
-    with the mark's name as point.
+    A node has its event's label. Synthetic nodes are `?/missing` and `?/root`. A mark (span event) has the
+    label of its span, but the mark's name as point.
     """
     # Synthetic nodes have the kind of their surroundings: spans have sides, records are points.
     n = len(labels.hashes)

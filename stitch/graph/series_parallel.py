@@ -1,32 +1,35 @@
-"""Decompose a structure, series-parallel, into the nesting that its text shows.
+"""Decompose a DAG into nested series and parallel blocks, as its canonical text shows them.
 
-A sequence is a list of items, each a node, a `Block` or a reference. An item's *open ends* are the nodes at
-which the strand goes on; the next item hangs on all of them.
+A sequence is a list of items, each a node, a `Block` or a reference. An item's *open ends* are the nodes that
+the next item of the sequence follows: each of its first nodes has an edge from every open end.
 
 * `Block(SPAN)`: the start of a span, inner items, its end.
-* `Block(PARALLEL)`: branches that all start at the open ends before and whose open ends are pooled.
-* `Block(SPAWN)`: branches that start there too, but nothing waits for them; the strand goes on beside them.
+* `Block(PARALLEL)`: branches that all follow the open ends of the previous item; its open ends are those of
+  all branches.
+* `Block(SPAWN)`: branches that follow the open ends of the previous item too, but nothing waits for them: the
+  next item follows the same open ends.
 * reference: an edge to a join that is printed elsewhere. Joins that do not nest (an N among four nodes is
   the smallest case) keep the in-edges that do, and every other one becomes a reference.
 
-A chain is a longest run of nodes of which each is the only way out of the one before and the only way into
-the next. Of 30 records of a request some 12 chains remain, and whatever a pass does, it does once per chain.
+A chain is a maximal path whose inner edges are the only edge out of their source and the only edge into their
+destination. A request with 30 records has about 12 chains, and every pass works on chains instead of nodes.
 
-Method: chains become one vertex each, and joins with equal predecessor lists of two or more are tied to one
-dummy each (`{ a | b } { c | d }` is four edges and no node between). Then bottom-up over the dominator tree:
-a join nests if all of its in-edges come from regular blocks, those whose every open end goes to this join.
-Where one does not, its other in-edges are cut into references and the decomposition is done again; after
-`_MAX_PASSES` what is left becomes a tree. O(passes * edges log chains), one pass for series-parallel graphs.
+Method: chains become one vertex each, and joins with the same two or more predecessors get a common dummy
+vertex before them (`{ a | b } { c | d }` has four edges and no node between the blocks). Then bottom-up over
+the dominator tree: a join nests if all of its in-edges come from regular blocks, that is, blocks whose open
+ends all lead to this join. If a join does not nest, its other in-edges are replaced by references, and the
+decomposition starts again; after `_MAX_PASSES` each remaining such join keeps one in-edge. O(passes * edges
+log chains), one pass for series-parallel graphs.
 
 Example, an N between r and e: 0 r, 1 a, 2 b, 3 c, 4 d, 5 e with r→a, r→b, a→c, b→c, b→d, c→e, d→e. The
-dominator of c and of e is r, for one gets there by a and by b; that of d is b.
+immediate dominator of c and of e is r, as paths lead there by a and by b; that of d is b.
 
-1. Bottom-up, c and d become strands that go on at e; b is a fork with d below and an edge out to c, so it
-   goes on at two places: irregular. a goes on at c.
-2. At r, the children in the tree are a, b, c, e. c expects a and b; only the strand of a goes on there with
-   every open end. c fails and keeps its edge from a; what hangs behind it waits for the next pass.
-3. b → c is cut into a reference: second pass. Now a and c are put in series, b goes on at e with d behind it
-   and the reference beside; both strands go on at e alone, so e joins them in parallel.
+1. Bottom-up, c and d become strands that lead to e; b is a fork with d below it and an edge out to c, so it
+   leads to two joins: irregular. a leads to c.
+2. At r, the children in the dominator tree are a, b, c, e. c has in-edges from a and b, but only the strand
+   of a leads to c with all its open ends. So c does not nest and keeps only its in-edge from a.
+3. Second pass, with b → c replaced by a reference: a and c are in series; b is followed by d and spawns the
+   reference. Both strands lead to e alone, so e joins them in parallel.
 4. Items: 0, PARALLEL([1, 3], [2, SPAWN([~3]), 4]), 5, which reads `r { a c | b &{ ^3 } d } e`.
 """
 
@@ -37,22 +40,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _MAX_PASSES = 16
-"""Maximum passes, each of which cuts in-edges of joins that do not nest; then every remaining such join keeps
-one in-edge only."""
+"""Maximum passes that cut in-edges of joins that do not nest; after the last, every remaining such join keeps
+only one in-edge."""
 PARALLEL, SPAWN, SPAN = 1, 2, 3
 _NO_EXIT, _IRREGULAR = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Chains of a DAG, in the sense of the module docstring, numbered in topological order."""
+    """Chains (see the module docstring) of a DAG, numbered in topological order."""
 
     positions: list[list[int]]
-    """[chains] positions of the chain's nodes, ascending."""
+    """[chains] topological positions of the chain's nodes, ascending."""
     of_node: list[int]
     """[nodes] index of the chain that contains the node."""
     predecessors: list[list[int]]
-    """[chains] chains before the chain's first node, in the order of the edges."""
+    """[chains] chains with an edge to the chain's first node, in the order of the edges."""
 
 
 def _find_chains(n_nodes: int, edges: Sequence[tuple[int, int]]) -> Chains:
@@ -77,23 +80,25 @@ def _find_chains(n_nodes: int, edges: Sequence[tuple[int, int]]) -> Chains:
 
 @dataclass(frozen=True, slots=True)
 class ChainGraph:
-    """Graph whose vertices are chains and dummies, numbered in a topological order."""
+    """Graph whose vertices are chains and dummy vertices (see `_with_dummies`), numbered in a topological
+    order."""
 
     chain: list[int]
-    """[vertices] chain of the vertex; -1 for a dummy."""
+    """[vertices] chain of the vertex; -1 for a dummy vertex."""
     vertex: list[int]
-    """[chains] vertex of the chain."""
+    """[chains] vertex that stands for the chain."""
     predecessors: list[list[int]]
     successors: list[list[int]]
     bottom_up: list[int]
-    """Vertices by their last position, descending; a dummy comes after the first join it precedes."""
+    """Vertices sorted by their last node's position, descending; a dummy is sorted by the first join after
+    it."""
 
 
 def _with_dummies(
     chains: Chains, predecessors: list[list[int]], dissolved: set[tuple[int, ...]]
 ) -> ChainGraph:
-    """Build the graph in which joins with equal predecessors get a common dummy vertex before the first such
-    join, unless their predecessors are in `dissolved`.
+    """Build the graph in which joins with the same predecessors share a dummy vertex that precedes them,
+    except for the sets of predecessors in `dissolved`.
 
     predecessors: [chains] `chains.predecessors` without the in-edges already cut.
     """
@@ -146,7 +151,7 @@ class Dominators:
     jump: list[int]
 
     def child_towards(self, ancestor: int, vertex: int) -> int:
-        """Child of `ancestor` in the dominator tree that is `vertex` or an ancestor of it."""
+        """Child of `ancestor` in the dominator tree that dominates `vertex` (possibly `vertex` itself)."""
         depth, jump, parent = self.depth, self.jump, self.parent
         wanted = depth[ancestor] + 1
         while depth[vertex] > wanted:
@@ -155,7 +160,8 @@ class Dominators:
 
 
 def _dominators(predecessors: Sequence[Sequence[int]]) -> Dominators:
-    """Dominator tree; `predecessors[v]` holds lower numbers only and is empty for vertex 0 alone.
+    """Compute the dominator tree; `predecessors[v]` contains only lower numbers and is empty only for vertex
+    0.
 
     O(edges log vertices): in topological order the immediate dominator is the lowest common ancestor of the
     predecessors (Cooper, Harvey & Kennedy 2001, without their iteration).
@@ -186,18 +192,18 @@ def _dominators(predecessors: Sequence[Sequence[int]]) -> Dominators:
 
 @dataclass(slots=True)
 class Block:
-    """Composite item of a sequence.
+    """Item of a sequence that contains other items: a span, parallel branches or spawned branches (`kind`).
 
     `branches`: several for PARALLEL, one or more for SPAWN, exactly one for SPAN. A branch is a list of
-    items: a node is its position >= 0, a reference `~position`, else a `Block`.
+    items: a node is its position >= 0, a reference is `~position` of the join, anything else is a `Block`.
     """
 
     kind: int
     branches: list[list[Item]]
     start: int = -1
-    """Position of the span's start, for SPAN; -1 otherwise."""
+    """Position of the span's start node if the block is a SPAN; else -1."""
     end: int = -1
-    """Position of the span's end, for SPAN; -1 otherwise."""
+    """Position of the span's end node if the block is a SPAN; else -1."""
 
 
 Item = int | Block
@@ -205,22 +211,23 @@ Item = int | Block
 
 @dataclass(frozen=True, slots=True)
 class SeriesParallel:
-    """Structure of a flow as one sequence of items."""
+    """Structure of a flow as one sequence of nested items."""
 
     items: list[Item]
     blocks: list[Block]
-    """Every block of `items`, inner before outer."""
+    """All blocks in `items`, at any depth, inner blocks before outer ones."""
     referenced: dict[int, int]
-    """Position of a join -> number of references that name it."""
+    """Position of a join -> number of references to it."""
 
 
 def decompose(
     n_nodes: int, edges: Sequence[tuple[int, int]], mate: Sequence[int], deferred: Sequence[bool]
 ) -> SeriesParallel:
-    """Nesting of the DAG `edges` (topological positions, node 0 the only source).
+    """Decompose the DAG `edges` (pairs of topological positions; node 0 is the only source) into nested
+    items.
 
-    mate: [nodes] position of the other side of a span, or -1. deferred: [nodes] selects the main branch of a
-    fork whose branches are never joined.
+    mate: [nodes] position of the span's other node, or -1. deferred: [nodes] True if the response does not
+    wait for the node; it selects the main branch of a fork whose branches are never joined.
     """
     chains = _find_chains(n_nodes, edges)
     predecessors = list(chains.predecessors)
@@ -251,21 +258,21 @@ def decompose(
 
 @dataclass(slots=True)
 class _Strand:
-    """A dominator subtree in progress: a sequence of items, last item first, and its exit."""
+    """Sequence built from a dominator subtree so far: items, last one first, and the join to which it
+    leads."""
 
     items: list[Item]
     exit: int
-    """Join that all open ends lead to, _NO_EXIT or _IRREGULAR."""
+    """Join to which all open ends lead; _NO_EXIT if they end, _IRREGULAR if they lead to several joins."""
     opens: int
-    """Number of open ends of the strand."""
+    """Number of open ends of the sequence."""
     leaving: int
     """Number of edges that leave the subtree."""
     ends: list[int]
-    """Indices into `items` of span ends whose start was not met yet, outermost first."""
+    """Indices into `items` of span ends whose start is not yet prepended, outermost span first."""
     heads: list[int]
-    """Children, in the dominator tree, of the fork above that belong to this strand: one, or several merged
-    by a join. Set when the strands of that fork are combined.
-    """
+    """Children of the enclosing fork in the dominator tree that this strand includes: one, or several merged
+    by a join. Set when the strands of that fork are combined."""
 
 
 class _Regions:
@@ -284,16 +291,17 @@ class _Regions:
         self.mate = mate
         self.deferred = deferred
         self.references = references
-        """[chains] positions of the joins whose in-edge from the chain's last node was cut."""
+        """[chains] positions of the joins for which the edge from the chain's last node was cut."""
         self.has_spans = max(mate) >= 0
         self.tree = _dominators(graph.predecessors)
         self.blocks: list[Block] = []
         self.failed: dict[int, list[int]] = {}
-        """Join that does not nest -> its predecessors whose edges into it remain; the other in-edges will be
-        cut. Numbers of vertices until `name_failures`, of chains afterwards."""
+        """Join that does not nest -> predecessors whose edges into it are kept; the other in-edges will be
+        cut. Joins and predecessors are vertices until `name_failures` runs, chains afterwards."""
 
     def run(self) -> list[Item]:
-        """Sequence of the whole structure; correct iff `failed` is empty."""
+        """Decompose the whole graph into a sequence of items, which is correct iff `failed` is empty
+        afterwards."""
         parent, chain_of, successors = self.tree.parent, self.graph.chain, self.graph.successors
         n_vertices = len(chain_of)
         children: list[list[int]] = [[] for _ in range(n_vertices)]
@@ -328,7 +336,8 @@ class _Regions:
         return root.items[::-1]
 
     def _put_before(self, strand: _Strand, positions: list[int]) -> None:
-        """Prepend a chain's nodes to a strand; a span whose start meets its end becomes a block."""
+        """Prepend the nodes of a chain, at `positions`, to a strand; a span whose start and end are both in
+        it becomes a block."""
         items, ends, mates = strand.items, strand.ends, self.mate
         for position in reversed(positions):
             mate = mates[position]
@@ -351,7 +360,7 @@ class _Regions:
         outward: list[int],
         cut: Sequence[int],
     ) -> _Strand:
-        """Assemble the strands of `fork`'s children to one strand; the caller prepends `fork` itself."""
+        """Combine the strands of `fork`'s children into one strand; the caller prepends `fork` itself."""
         parent, predecessors = self.tree.parent, self.graph.predecessors
         waiting: dict[int, list[_Strand]] = {}  # join under the fork -> strands that go on there
         loose: list[_Strand] = []
@@ -398,14 +407,17 @@ class _Regions:
         return result
 
     def _join(self, arriving: list[_Strand], strand: _Strand) -> None:
-        """Prepend strands that all lead to the head of `strand`, in parallel."""
+        """Prepend a parallel block of the strands `arriving`, which all lead to the first node of
+        `strand`."""
         strand.heads.extend(head for s in arriving for head in s.heads)
         strand.items.append(self._block(PARALLEL, arriving))
 
     def _arrange(self, fork: int, going: list[_Strand], closed: list[_Strand], *, continues: bool) -> _Strand:
-        """Combine the branches of `fork` that no join below has merged into one strand, without `fork`.
+        """Combine the branches of `fork` that no join has merged into one strand, which does not include
+        `fork`.
 
-        going: branches that lead to a join. closed: branches that end. continues: True if any edge leaves.
+        going: branches that lead to a join further down. closed: branches that end. continues: True if any
+        edge leaves the subtree of `fork`.
         """
         if not continues:
             main = self._main(fork, closed)
@@ -425,8 +437,8 @@ class _Regions:
         return result
 
     def _main(self, fork: int, closed: list[_Strand]) -> _Strand | None:
-        """Main branch among branches that are never joined: the branch with the end of span `fork`, else the
-        only awaited one; None if there is none."""
+        """Main branch among branches that are never joined: the branch with the end of the span `fork`
+        starts, else the only branch for which the response waits; None if there is no such branch."""
         if len(closed) == 1:
             return closed[0]
         chain = self.graph.chain[fork]
@@ -450,15 +462,15 @@ class _Regions:
         return block
 
     def _fail(self, fork: int, join: int, arriving: list[_Strand]) -> None:
-        """Record the in-edges that a non-nesting join keeps: the regular ones; the first if none is
-        regular."""
+        """Record in `failed` which in-edges of `join`, which does not nest, are kept: those of regular
+        strands; the first in-edge if no strand is regular."""
         predecessors = self.graph.predecessors[join]
         regular = {head for s in arriving for head in s.heads}
         kept = [src for src in predecessors if src != fork and self.tree.child_towards(fork, src) in regular]
         self.failed[join] = kept if 0 < len(kept) < len(predecessors) else predecessors[:1]
 
     def name_failures(self, dissolved: set[tuple[int, ...]]) -> None:
-        """Convert `failed` from vertices to chains; a dummy that failed is dissolved instead."""
+        """Convert `failed` from vertices to chains; a failed dummy vertex is added to `dissolved` instead."""
         chain = self.graph.chain
         named: dict[int, list[int]] = {}
         for join, kept in self.failed.items():

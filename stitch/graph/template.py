@@ -1,9 +1,9 @@
 """Template: labelled DAG of a structure in canonical positions; its hash is the category key.
 
-The key, which is stored, is the 128-bit BLAKE2b of an injective serialisation of the template. The design's
-key is a multiset of refinement colours; a template is already canonical, so its exact bytes serve, and
-refinement-equivalent graphs that are not isomorphic cannot share a key. The fingerprint, which is not stored,
-groups the flows of a batch and finds known structures: two sums over arrays, with no Python a structure.
+The key, which is stored, is the 128-bit BLAKE2b of an injective serialisation of the template. As a template
+is canonical, its exact bytes identify the structure: two graphs that colour refinement cannot distinguish but
+that are not isomorphic have different keys. The fingerprint, which is not stored, groups the flows of a batch
+and finds known structures: two sums over arrays, without a Python loop over structures.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ KEY_BYTES = 16
 
 
 def digest(*parts: bytes) -> bytes:
-    """[16] BLAKE2b-128 of the concatenated parts; callers make the concatenation injective."""
+    """[16] BLAKE2b-128 digest of the concatenated parts; callers must make the concatenation injective."""
     return blake2b(b"".join(parts), digest_size=KEY_BYTES).digest()
 
 
 @lru_cache(maxsize=65_536)
 def name_bytes(component: str, point: str, label: str | None) -> bytes:
-    """Injective bytes of a node's name: each part with its length; a null label differs from an empty one."""
+    """Encode a node's name injectively: each part after its length; a null label differs from an empty
+    one."""
     parts = [component.encode(), point.encode()]
     if label is not None:
         parts.append(label.encode())
@@ -44,19 +45,22 @@ def name_bytes(component: str, point: str, label: str | None) -> bytes:
 
 
 def structure_key(sizes: tuple[int, int, int], numbers: Iterable[bytes], names: Iterable[bytes]) -> str:
-    """L0 category key, 32 hex digits. Equal iff every column of the structure is equal (2^-128).
+    """Category key at level L0, 32 hex digits: equal iff every column of the structure is equal (collision:
+    2^-128).
 
-    sizes: nodes, edges, responses. numbers: kind, side, deferred (one byte per node), mate, parent (int32),
-    src and dst of each edge in turn, responses (uint32), little endian. names: `name_bytes` of the nodes.
+    sizes: numbers of nodes, edges, responses. numbers: kind, side, deferred (one byte per node), mate, parent
+    (int32), src and dst of each edge in turn, responses (uint32), little endian. names: `name_bytes` of the
+    nodes.
     """
     return digest(b"flowdiff L0\0", struct.pack("<3I", *sizes), *numbers, *names).hex()
 
 
 def fingerprint_flows(placed: PlacedFlows, labels: LabelCodes) -> U8:
-    """[flows, 2] uint64 fingerprint of each flow's structure: equal iff the structures are, up to collisions.
+    """[flows, 2] uint64 fingerprint of each flow's structure: equal iff the structures are equal, up to
+    collisions.
 
-    Sum and sum of squares over mixed terms, one for each node (position, label, side, mate, parent, deferred,
-    response) and each edge (src, dst). Stable everywhere. O(nodes + edges).
+    Sum, and sum of squares, of one hash for each node (position, label, side, mate, parent, deferred,
+    response) and each edge (src, dst). The same in every process and on every machine. O(nodes + edges).
     """
     result = np.zeros((placed.n_flows, 2), dtype=np.uint64)
     if placed.n_flows == 0:
@@ -97,17 +101,18 @@ class Template:
     kind: tuple[int, ...]
     """[nodes] EventKind of the node's event."""
     side: tuple[int, ...]
-    """[nodes] 0 a point, 1 the start of a span, 2 its end."""
+    """[nodes] 0 for a point, 1 for the start of a span, 2 for the end of a span."""
     mate: tuple[int, ...]
-    """[nodes] position of the other side of the span; -1 if there is none or it is unknown."""
+    """[nodes] position of the span's other node (end for a start, start for an end); -1 for points, or if
+    unknown."""
     parent: tuple[int, ...]
-    """[nodes] position of the parent's start; -1 for the root and for activity records."""
+    """[nodes] position of the start of the parent span; -1 for the root and for activity records."""
     deferred: tuple[bool, ...]
-    """[nodes] True if the response does not wait for the node."""
+    """[nodes] True if the response to the caller does not wait for the node."""
     edges: tuple[tuple[int, int], ...]
     """Edges as (source, destination) positions, sorted by (destination, source), transitively reduced."""
     responses: tuple[int, ...]
-    """Positions of the nodes from which the response may leave, ascending."""
+    """Positions, ascending, of the nodes from which the response to the caller may leave."""
 
     @property
     def n_nodes(self) -> int:
@@ -130,10 +135,11 @@ class Template:
         mate: Sequence[int] | None = None,
         deferred: Sequence[bool] | None = None,
     ) -> Template:
-        """A template of a bare labelled DAG, for refined graphs: `names[i]` is (component, point, label).
+        """Make a template from a labelled DAG without events, for refined graphs: `names[i]` is (component,
+        point, label) of node i.
 
-        Kinds are 0 and parents unknown. Mates, where known, let a leaf span print as one word and a span
-        count as one symbol of a loop. Positions must be topological; edges are sorted here.
+        All kinds are 0 and all parents -1. Known mates let a leaf span print as one word, and let a span
+        count as one symbol of a loop. Node indices must be a topological order; edges may be in any order.
         """
         n = len(names)
         return cls(

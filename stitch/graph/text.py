@@ -10,12 +10,13 @@
     revisit   = "^" k                                            an edge to the k-th node of the text
     count     = digits [ "+" ]                                   L0 exact, L1 a power of two, L2 "2+"
 
-Every item hangs on the open ends of what stands before it: a node has itself, a parallel block those of its
-branches, a spawn those before it, a revisit none. Nodes are counted as printed, from 1; `op<>` counts as two,
-a loop's body once. A revisit inside a loop means the same iteration.
+Every item follows the open ends of the item before it (edges lead from there): the open end of a node is the
+node, those of a parallel block are those of its branches, those of a spawn are those of the item before it; a
+revisit has none. Nodes are counted as printed, from 1; `op<>` counts as two, a loop's body once. A revisit
+inside a loop means the same iteration.
 
-Texts are made once per distinct structure, never once per flow; its key is made where it is stored
-(`stitch.structures`).
+A text is made once per distinct structure, never once per flow; `stitch.structures` computes the structure's
+key.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ from stitch.graph.pieces import (
 from stitch.graph.series_parallel import decompose
 
 MAX_TEXT_CHARS = 65_536
-"""Maximum characters of a text; a longer one is cut at a word and ends in `…+<nodes left out>`. Keys and
-folding are not affected.
-"""
+"""Maximum characters of a text; a longer text is cut between words and ends in `…+<nodes left out>`. Keys and
+folding are not affected."""
 _REVISIT_CHARS = 8
-"""Characters reserved for a revisit, whose number is known only at the end."""
+"""Characters reserved for a revisit (`^k`), as k is known only when the text is complete."""
 _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 
 
 def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
-    """Text of a folded sequence, with counts as shown at `level`; no longer than MAX_TEXT_CHARS."""
+    """Write the canonical text of a folded sequence, with counts as shown at `level`; at most MAX_TEXT_CHARS
+    long."""
     words, order, revisits = _spell(pieces, level, n_words=sys.maxsize)
     n_chars = sum(map(len, words)) + len(words)
     if n_chars + _REVISIT_CHARS * len(revisits) > MAX_TEXT_CHARS:
@@ -70,9 +71,8 @@ def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
 
 
 def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
-    """(First `n_words` words, positions of the nodes they print, revisits as `(index of the word,
-    position)`).
-    """
+    """Spell out `pieces`: (first `n_words` words, positions of the nodes that they print, revisits as `(index
+    of the word, position of the join)`)."""
     words: list[str] = []
     order: list[int] = []
     revisits: list[tuple[int, int]] = []
@@ -122,7 +122,7 @@ def _open_branches(
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """Words of a canonical text; a quoted name is part of one word."""
+    """Split a canonical text into words; a quoted name is part of one word."""
     return tuple(_WORD.findall(text))
 
 
@@ -139,7 +139,8 @@ class Reading:
 def read_graph(
     edges: Sequence[tuple[int, int]], mate: Sequence[int], deferred: Sequence[bool], words: list[Word]
 ) -> Reading:
-    """Texts and keys of a graph of `words` [nodes] in topological positions. Linear, 7 to 10 µs per node."""
+    """Write the texts and compute the keys of a graph. words: [nodes] in topological order; edges, mate,
+    deferred: as in `decompose`. Linear, 7 to 10 µs per node."""
     n_nodes = len(words)
     tree = decompose(n_nodes, edges, mate, deferred)
     l0, l1, l2 = fold_levels(tree, words)

@@ -1,7 +1,9 @@
-"""Table of the stores that a lake can lie in beside a folder of this machine: one row each, no other list.
+"""Table of the kinds of remote stores in which a lake can be, one row each; a lake can also be a folder of
+this machine.
 
-To add one: a file with its settings and its store under `stitch/lake`, and a row here. All else asks
-`stitch.lake.place`. The store's module is imported when a lake is opened: its client is an extra.
+To add a kind of store: write a module with its settings and its store under `stitch/lake`, and add a row
+here. All other code uses `stitch.lake.place`. The store's module is imported only when a lake is opened, as
+its client library is an optional dependency.
 """
 
 from __future__ import annotations
@@ -21,23 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """Kind of remote store that can have lakes."""
+    """Kind of remote store that can contain lakes."""
 
     scheme: str
-    """Scheme of the names of lakes in such a store: `s3://`."""
+    """Scheme with which the names of lakes in such a store begin: `s3://`."""
     form: str
     """Form of a lake's name, for help and messages: `s3://BUCKET/PREFIX`."""
     settings_maker: str
-    """`module:function` that makes hashable settings from a lake's name and the environment; equal settings
-    mean the same lake. Needs no client. Raises ConfigError.
-    """
+    """`module:function` that makes hashable settings from a lake's name and the environment; lakes with equal
+    settings are the same lake. Works without the client library. Raises ConfigError."""
     store_class: str
     """`module:class` of the store (`RemoteStore`), constructed from the settings."""
     hint: str = ""
-    """Remark on other stores that this backend can reach, for messages; empty: none."""
+    """Remark, for messages, on other stores that this backend can reach; empty: none."""
 
     def settings(self, name: str, environ: Mapping[str, str]) -> Hashable:
-        """Settings of a lake, credentials included. Raises ConfigError for a wrong name or setting."""
+        """Settings of the lake called `name`, including credentials. Raises ConfigError for an invalid name
+        or setting."""
         return cast("Callable[[str, Mapping[str, str]], Hashable]", _loaded(self.settings_maker))(
             name, environ
         )
@@ -57,14 +59,14 @@ BACKENDS: Final = (
     ),
 )
 LAKE_FORMS: Final = ", or ".join(["a folder", *(backend.form for backend in BACKENDS)])
-"""Names of lakes, for help: `a folder, or s3://BUCKET/PREFIX`."""
+"""Forms of a lake's name, for help texts: `a folder, or s3://BUCKET/PREFIX`."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def backend_of(name: str) -> Backend | None:
-    """Backend of a lake or file by its name; None for a folder of this machine.
+    """Backend of the lake or file called `name`; None for a path on this machine.
 
-    Raises ConfigError for a scheme without a row (`gs://…`).
+    Raises ConfigError for a scheme without a backend (`gs://…`).
     """
     scheme = _SCHEME.match(name)
     if scheme is None:

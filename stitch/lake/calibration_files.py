@@ -1,6 +1,8 @@
-"""Keep calibration records under `calibration/`, one small file each; the newest intact one counts.
+"""Store calibration records under `calibration/`, one small file each; the newest intact record is the valid
+one.
 
-A name is `<number>-<content>.json` (`stitch.lake.kept_files`), so that damaged ones are recognized.
+A name is `<number>-<hash of the content>.json` (`stitch.lake.kept_files`), so that damaged records are
+recognised.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ CALIBRATION: Final = "calibration"
 
 
 def put_record(store: Store, data: bytes) -> str:
-    """Store a record as the newest and return its name. Raises OSError where nothing can be written."""
+    """Store a record as the newest one, and return its name. Raises OSError if it cannot be written."""
     last = max(map(_number, store.names(CALIBRATION)), default=0)
     return kept_files.keep(store, f"{CALIBRATION}/{last + 1:06d}", data, "json")
 
 
 def records(store: Store) -> Iterator[bytes]:
-    """Contents of the intact calibration records, the newest first. Raises OSError."""
+    """Contents of the intact calibration records, newest first. Raises OSError."""
     for name in sorted(store.names(CALIBRATION), key=lambda name: (_number(name), name), reverse=True):
         if (data := kept_files.read_whole(store, f"{CALIBRATION}/{name}")) is not None:
             yield data.to_pybytes()

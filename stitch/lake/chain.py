@@ -1,12 +1,13 @@
-"""Chain of a lane's commits, each with its own hash and the previous one's, and checkpoints of the chain.
+"""Chain of a lane's commits, in which each contains its own hash and that of the previous commit; and
+checkpoints of the chain.
 
-A commit record is stored as `{"sha256": "…", "record": {…}}`: the hash is over the bytes of the inner object,
-so that it can be checked without knowing what they mean.
+A commit record is stored as `{"sha256": "…", "record": {…}}`: the hash covers the bytes of the inner object,
+so that it can be checked without interpreting them.
 
-A checkpoint has tables of all files that a lane published and imported so far. The next commit refers to it,
-so a reader verifies that record, the tables and the few records behind it instead of the whole chain. A
-checkpoint can always be rebuilt from the chain: where its tables are missing or damaged, readers go back to
-the checkpoint before, or to the first commit.
+A checkpoint has tables of all files that a lane has published and imported so far. The next commit refers to
+it, so a reader verifies that commit, the tables and the few commits after it instead of the whole chain. A
+checkpoint can always be rebuilt from the chain: if its tables are missing or damaged, readers use the
+previous checkpoint, or start at the first commit.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _BODY: Final = b'", "record": '
 _TAIL: Final = b"}\n"
 _HASH_LENGTH: Final = 64
 _PROBED: Final = 64
-"""Number of commit records whose existence is checked at once, 3 µs each on a disk."""
+"""Number of commit records whose existence is checked in one batch, at 3 µs each on a disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class Chained:
 
 
 class CommitTakenError(LakeError):
-    """Another writer committed under the same number first: starting over may succeed."""
+    """Another writer committed first under the same number: the operation may succeed if it is started
+    again."""
 
     slug = "commit-taken"
     exit_code = TRY_AGAIN
@@ -78,7 +80,7 @@ def encode_record(record: CommitRecord) -> tuple[bytes, str]:
 
 
 def read_record(store: Store, lane: int, seq: int) -> Chained:
-    """Read a commit record, and verify its hash and that its name is its lane and number. Raises
+    """Read a commit record; verify its hash, and that its lane and number are those in its name. Raises
     LakeError."""
     name = commit_name(lane, seq)
     try:
@@ -105,9 +107,11 @@ def read_record(store: Store, lane: int, seq: int) -> Chained:
 
 
 def last_number(store: Store, lane: int, above: int = 0) -> int:
-    """Number of the last commit record above `above`; `above` if there is none. Raises LakeError at a gap.
+    """Number of the last commit record, given that record `above` exists; `above` if it is the last. Raises
+    LakeError at a gap.
 
-    On a disk O(records above); a gap of more than _PROBED is then left to `fsck`, which lists all names.
+    On a disk O(records after `above`); there a gap of more than _PROBED numbers is found only by `fsck`,
+    which lists all names.
     """
     if above and store.concurrency == 1:
         return _probed(store, lane, above)
@@ -121,7 +125,8 @@ def last_number(store: Store, lane: int, above: int = 0) -> int:
 
 
 def _probed(store: Store, lane: int, above: int) -> int:
-    """Number of the last commit record above `above`, by probing: on a disk a listing takes O(all names)."""
+    """Number of the last commit record after `above`, found by checking successive names, as a listing on a
+    disk takes O(all names)."""
     while True:
         wanted = range(above + 1, above + 1 + _PROBED)
         # In descending order: a commit made meanwhile is never seen without the one before it.
@@ -144,9 +149,10 @@ def read_records(store: Store, lane: int, seqs: Sequence[int]) -> Iterator[Chain
 
 
 def read_chain(store: Store, lane: int) -> Iterator[Chained]:
-    """Yield every commit of a lane in order, verified: no gap, each naming the hash of the one before.
+    """Yield every commit of a lane in order, verified: no number is missing, and each contains the hash of
+    the previous commit.
 
-    Raises LakeError at the first violation. O(commit records of the lane's life).
+    Raises LakeError at the first violation. O(all commit records of the lane).
     """
     previous = NO_COMMIT
     for link in read_records(store, lane, range(1, last_number(store, lane) + 1)):
@@ -156,8 +162,8 @@ def read_chain(store: Store, lane: int) -> Iterator[Chained]:
 
 
 def verify_links(chain: Sequence[Chained], previous: str) -> None:
-    """Raise LakeError unless each commit record names the hash of the previous one, and the first record the
-    hash `previous`."""
+    """Raise LakeError unless each commit record contains the hash of the previous one, and the first record
+    the hash `previous`."""
     for link in chain:
         if link.record.previous != previous:
             name = commit_name(link.record.lane, link.record.seq)
@@ -166,17 +172,17 @@ def verify_links(chain: Sequence[Chained], previous: str) -> None:
 
 
 def broken(name: str, why: str) -> LakeError:
-    """Error for a commit chain with a missing or damaged commit record; name: the record, why: its defect."""
+    """Error for a commit chain in which the commit record `name` is missing or damaged; why: the defect."""
     return LakeError(
         f"The commit chain is broken at '{name}': {why}.", remedy="Restore control/commits from a backup."
     )
 
 
 def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
-    """Commit a record: store it under its number, unless that number is taken.
+    """Commit: store a record under its number, unless that number is taken.
 
-    `stage` is the writer's own folder, for drafts. Raises CommitTakenError: the caller's staged files are
-    then garbage. OSError as `Store.put_if_absent`.
+    stage: the writer's stage folder, for drafts. Raises CommitTakenError if the number is taken, so that the
+    caller's staged files are garbage; OSError as `Store.put_if_absent`.
     """
     data, sha256 = encode_record(record)
     name = commit_name(record.lane, record.seq)
@@ -193,7 +199,8 @@ def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
 
 
 def unknown_commit(name: str, lane: int, head: int) -> LakeError:
-    """Error for a data file whose commit is not in its lane's chain up to `head`."""
+    """Error for the data file `name`, whose commit is not in its lane's chain, which ends at commit
+    `head`."""
     return LakeError(
         f"'{name}' belongs to a commit that the chain does not have: lane {lane} ends at {head}.",
         remedy="Restore control/commits from a backup; `flowdiff fsck` lists all such files.",
@@ -201,31 +208,31 @@ def unknown_commit(name: str, lane: int, head: int) -> LakeError:
 
 
 def taken(lane: int, seq: int) -> CommitTakenError:
-    """Error for a commit number taken by another writer."""
+    """Error for a commit number that another writer took first."""
     return CommitTakenError(
         f"Another writer took commit {seq} of lane {lane}.", remedy="Run the command again."
     )
 
 
 CHECKPOINT_EVERY: Final = 64
-"""Maximum commits of a lane from one checkpoint to the next."""
+"""Maximum number of commits of a lane between two checkpoints."""
 BEHIND_BYTES: Final = 128 * 2**10
-"""Maximum bytes of commit records after a checkpoint that is small itself. Reading them costs 0.5 ms at 4 µs
-a KB: ten small records, or four of a live lane that names 120 segments.
-"""
+"""Maximum bytes of commit records after a small checkpoint. Reading them takes 0.5 ms at 4 µs per KB: ten
+small records, or four of a live lane that names 120 segments."""
 RECORD_BYTES: Final = 10 * 2**10
-"""Fixed cost of reading a commit record, in equivalent bytes: 0.04 ms."""
+"""Fixed cost of reading one commit record, expressed in bytes: 0.04 ms."""
 BEHIND_SHARE: Final = 4
-"""Divisor of a large checkpoint's size: commit records after it may cost that many bytes to read, so that
-rewriting stays a fixed share of all writing.
-"""
+"""The size of a large checkpoint divided by this is the maximum of bytes of commit records after it: so
+rewriting checkpoints is a fixed share of all writing."""
 KEPT: Final = 4
-"""Number of checkpoints kept: a checkpoint can be read until two more are made after a reader listed it."""
+"""Number of checkpoints that are kept: a checkpoint listed by a reader stays readable until two newer ones
+are written."""
 
 
 @lru_cache(maxsize=4096)
 def _start_ns(window: str | None, length_ns: int) -> int | None:
-    """Start of the window with this name, ns since the epoch; cached, as many files share one."""
+    """Start of the window with this name, ns since the epoch; None for None. Cached, as many files share a
+    window."""
     return None if window is None else Window.from_name(window, length_ns).start_ns
 
 
@@ -244,30 +251,29 @@ _FILE_COLUMNS: Final[dict[str, tuple[pa.DataType, Callable[[Publish, CommitRecor
     "seq": (pa.int64(), lambda _, commit: commit.seq),
 }
 FILES_SCHEMA: Final = pa.schema([(name, type_) for name, (type_, _) in _FILE_COLUMNS.items()])
-"""Schema of published files, one row per file; `window_ns` is the start of the file's window, null for late
-events and dead letters.
-"""
+"""Schema of a list of published files, one row per file; `window_ns`: start of the file's window, null for
+late events and dead letters."""
 _ROW_GROUP: Final = 8192
-"""Maximum files (rows) in a row group of a checkpoint: more than a day has."""
+"""Maximum number of files (rows) in a row group of a checkpoint: more than a day's files."""
 
 INPUTS_SCHEMA: Final = pa.schema(arrow_types(InputFile))
-"""Schema of imported files, one row each, in the order of commits."""
+"""Schema of a list of imported files, one row per file, in the order of commits."""
 _LAZY_COLUMNS: Final = ("name", "sha256", "footer_size", "footer_sha256", "counts")
-"""Names of large columns that are read for few files only, and stay in the checkpoint until then."""
+"""Names of large columns that are needed for few files, and are read from the checkpoint only then."""
 _EAGER_COLUMNS: Final = [name for name in FILES_SCHEMA.names if name not in _LAZY_COLUMNS]
 _NO_FILES: Final = FILES_SCHEMA.empty_table()
 PLACE: Final = "place"
-"""Column of `Listing.table`: row number of a file, by which its lazy columns are looked up."""
+"""Name of a column of `Listing.table`: row number of a file, by which its `_LAZY_COLUMNS` are found."""
 
 
 class Listing:
-    """Files listed by the commits of several lanes, from checkpoints and later commit records, in order.
+    """Files that the commits of several lanes list, from checkpoints and later commit records, in order.
 
-    For 100,000 windows it takes 14 MB, not 57: names and hashes are read on demand.
+    For 100,000 windows it takes 14 MB of memory instead of 57, as names and hashes are read on demand.
     """
 
     def __init__(self, parts: Sequence[pa.Table | pa.Buffer]) -> None:
-        """parts: tables of FILES_SCHEMA, or checkpoint files with one."""
+        """parts: tables with FILES_SCHEMA, or the content of checkpoint files with such a table."""
         tables = [
             part.select(_EAGER_COLUMNS) if isinstance(part, pa.Table) else _opened(part).read(_EAGER_COLUMNS)
             for part in parts
@@ -279,8 +285,8 @@ class Listing:
         """Table with the columns of FILES_SCHEMA except the large `_LAZY_COLUMNS`, and PLACE."""
 
     def whole(self, some: pa.Table, columns: Sequence[str] = FILES_SCHEMA.names) -> pa.Table:
-        """Complete rows for `some` rows of `table`, in the same order, with the given columns; lazy columns
-        are read from the checkpoints."""
+        """Rows of `table` completed with the large columns, which are read from the checkpoints. some: rows
+        to complete, in any order; columns: names of the resulting columns."""
         of_few = [name for name in columns if name in _LAZY_COLUMNS]
         places = some[PLACE].to_numpy()
         found = [_NO_FILES.select(of_few)]
@@ -293,7 +299,8 @@ class Listing:
 
 
 def _rest(part: pa.Table | pa.Buffer, rows: I8, columns: Sequence[str]) -> pa.Table:
-    """Lazy columns of the given rows (ascending); reads only the row groups that contain them."""
+    """Read the lazy columns of the given rows (ascending) of a part; reads only row groups that contain
+    them."""
     if isinstance(part, pa.Table):
         return part.select(columns).take(rows)
     file = _opened(part)
@@ -311,23 +318,23 @@ def _opened(data: pa.Buffer) -> pq.ParquetFile:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """End of a lane's chain: the last checkpoint, if any, and every commit record after it."""
+    """End of a lane's chain: the last checkpoint, if there is one, and every commit record after it."""
 
     lane: int
     checkpoint: CheckpointRef | None
     records: tuple[Chained, ...]
-    """Commit records after the checkpoint, ascending; empty for a lane without commits."""
+    """Commit records after the checkpoint, ascending; empty if the lane has no commits."""
     published: pa.Buffer | None
-    """The checkpoint's table of published files, in Parquet; None without a checkpoint."""
+    """The checkpoint's table of published files, as Parquet; None without a checkpoint."""
 
     @property
     def head(self) -> int:
-        """Number of the last commit, 0 without commits."""
+        """Number of the last commit; 0 if there is none."""
         return self.records[-1].record.seq if self.records else 0
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the last commit's record, hex; NO_COMMIT without commits."""
+        """SHA-256 of the last commit's record, hex; NO_COMMIT if there is none."""
         return self.records[-1].sha256 if self.records else NO_COMMIT
 
     @property
@@ -337,16 +344,16 @@ class Tail:
 
     @property
     def last_files(self) -> tuple[Publish, ...]:
-        """Files of the last commit and files carried over by it; files of earlier commits are surely
-        published.
-        """
+        """Files of the last commit, and files that it carries over from the previous one; all other files are
+        certainly published."""
         if not self.records:
             return ()
         last = self.records[-1].record
         return (*last.carried, *last.publish)
 
     def parts(self) -> list[pa.Table | pa.Buffer]:
-        """Parts of a `Listing` with every file that the lane published."""
+        """Parts from which `Listing` lists all files that the lane has published: the checkpoint's table, and
+        a table of the later commits' files."""
         behind = files_table(link.record for link in self.records)
         return [behind] if self.published is None else [self.published, behind]
 
@@ -375,15 +382,15 @@ def read_tail(store: Store, lane: int) -> Tail:
 
 
 def _floor(store: Store, lane: int) -> int:
-    """Commit number of the last checkpoint but one, so that the commit of the last checkpoint is above it; 0
-    if there is none."""
+    """Number of the commit before which a search for the last checkpoint's commit can start: that of the last
+    checkpoint but one; 0 if there is none."""
     throughs = sorted({name.partition("-")[0] for name in store.names(checkpoint_folder(lane))})
     known = [int(name) for name in throughs if name.isdecimal()]
     return known[-2] if len(known) > 1 else 0
 
 
 def read_verified(store: Store, name: str, sha256: str) -> pa.Buffer | None:
-    """Content of a checkpoint's table; None where it is missing or its hash differs from the chain's."""
+    """Content of a checkpoint's table; None if it is missing or its hash is not the one in the chain."""
     try:
         data = store.read(name)
         if hashlib.sha256(data).hexdigest() != sha256:
@@ -396,7 +403,7 @@ def read_verified(store: Store, name: str, sha256: str) -> pa.Buffer | None:
 
 
 def verify_window_length(tail: Tail, window_length_ns: int) -> None:
-    """Raise LakeError if commits have another window length than LAKE_FILE."""
+    """Raise LakeError if commits have another window length than `flowdiff.json`."""
     others = {link.record.window_length_ns for link in tail.records} - {window_length_ns}
     if others:
         raise LakeError(
@@ -407,7 +414,7 @@ def verify_window_length(tail: Tail, window_length_ns: int) -> None:
 
 
 def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:
-    """SHA-256 of a file's bytes -> last entry of that file, for every file that a lane imported."""
+    """Files that a lane imported: SHA-256 of the file's bytes -> last entry of the file."""
     records: Iterable[Chained] = tail.records
     known: dict[str, InputFile] = {}
     reference = tail.checkpoint
@@ -423,16 +430,15 @@ def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:
 
 
 def files_table(records: Iterable[CommitRecord]) -> pa.Table:
-    """Table of FILES_SCHEMA with the files that `records` publish, in order."""
+    """Table with FILES_SCHEMA of the files that commit records publish, in order."""
     rows = [(item, record) for record in records for item in record.publish]
     columns = [pa.array([of(*row) for row in rows], type_) for type_, of in _FILE_COLUMNS.values()]
     return pa.table(columns, schema=FILES_SCHEMA)
 
 
 def is_due(store: Store, tail: Tail) -> bool:
-    """True if the next commit should refer to a new checkpoint: the commit records since the last one are
-    many or large.
-    """
+    """True if the next commit should refer to a new checkpoint, because many or large commit records follow
+    the last one."""
     most, cost = BEHIND_BYTES, sum(RECORD_BYTES + link.size for link in tail.records)
     if cost >= most and tail.checkpoint is not None and tail.published is not None:
         both = tail.published.size + (store.size(tail.checkpoint.inputs) or 0)
@@ -445,9 +451,9 @@ def write_checkpoint(
 ) -> tuple[CheckpointRef, pa.Buffer]:
     """Write a checkpoint of the files published and imported up to the tail's last commit, durably.
 
-    It is not read before a commit refers to it. `files` (FILES_SCHEMA): those of the tail's files that are
-    still part of the lake; `stage`: the writer's own folder. Returns the reference and the table of files as
-    written. The same chain gives the same bytes, so a checkpoint left by a writer that died is reused.
+    Readers ignore it until a commit refers to it. files: the lane's files (FILES_SCHEMA) that are still part
+    of the lake. stage: the writer's stage folder. Returns (reference for the next commit, table of files as
+    written). The same chain gives the same bytes, so a checkpoint left by a writer that died is reused.
     """
     listed = pa.Table.from_pylist([file.model_dump() for file in inputs], schema=INPUTS_SCHEMA)
     moves, hashes = [], []
@@ -484,7 +490,7 @@ def _encoded(table: pa.Table) -> pa.Buffer:
 
 
 def sweep_checkpoints(store: Store, lane: int) -> None:
-    """Remove all but the last KEPT checkpoints."""
+    """Delete all checkpoints of a lane except the last KEPT."""
     names = store.names(checkpoint_folder(lane))
     kept = sorted({name.partition("-")[0] for name in names})[-KEPT:]
     for name in names:
@@ -493,7 +499,8 @@ def sweep_checkpoints(store: Store, lane: int) -> None:
 
 
 def tail_after(tail: Tail, link: Chained, made: tuple[CheckpointRef, pa.Buffer] | None = None) -> Tail:
-    """Tail after one more commit, which may refer to a new checkpoint."""
+    """Tail of the chain after one more commit, `link`. made: checkpoint to which this commit refers, from
+    `write_checkpoint`; None: none."""
     if made is None:
         return Tail(tail.lane, tail.checkpoint, (*tail.records, link), tail.published)
     return Tail(tail.lane, made[0], (link,), made[1])

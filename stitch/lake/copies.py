@@ -1,12 +1,12 @@
-"""Copy files of a remote store to this machine on demand, in a bounded cache that processes share.
+"""Copy files of a remote store to this machine on demand, into a cache of limited size that processes share.
 
-Published files never change and are identified by their SHA-256, so a copy is as good as the file: it is
-verified when it is made, and again by each process that takes it from the cache. Every file is found at `root
-/ name`, as in a lake that is a folder.
+Published files never change and are identified by their SHA-256, so a copy can replace the file: it is
+verified when it is made, and again by each process that takes it from the cache. A copy's path is `root /
+name`, as in a lake that is a folder.
 
-The cache's `objects/` has the contents by hash; the least recently used ones are evicted above the bound. A
-process uses names of its own in a folder below `sessions/` (`stitch.scratch`), hard links to the same files,
-which stay readable when another process evicts them.
+The folder `objects/` of the cache has the contents by hash; above the maximum size the least recently used
+ones are evicted. Each process has a folder below `sessions/` (`stitch.scratch`) with hard links to these
+files, which stay readable when another process evicts the files.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ from stitch.lake.store import Listed, RemoteStore, map_concurrently
 from stitch.scratch import Scratch
 
 _DOWNLOADS: Final = 2
-"""Attempts to download a file whose content differs from its hash: a second one excludes transport errors."""
+"""Number of attempts to download a file: if the content differs from its hash twice, it was not a
+transmission error."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _DEFAULT_BYTES: Final = 10 * 2**30
 _LEAST_BYTES: Final = 64 * 2**20
 
 
 class Copies:
-    """Local copies of files of one remote store; threads may share it.
+    """Local copies of files of one remote store. Thread-safe.
 
-    Raises LakeError where a file cannot be fetched.
+    Raises LakeError if a file cannot be fetched.
     """
 
     def __init__(self, store: RemoteStore, cache: FileCache) -> None:
@@ -50,9 +51,9 @@ class Copies:
         self._cache = cache
         self._lock = threading.Lock()
         self._there: set[str] = set()
-        """Names of copies verified by this process; for tables of reports, name and version."""
+        """Names of the copies that this process has verified; for tables of reports, name and version."""
         self._tables: dict[str, Listed] = {}
-        """Name -> entry of a report's table in the last listing."""
+        """Name of a report's table -> its entry in the last listing of the store."""
         # The last part of its name is that of the lake in messages and reports. Two lakes may have the same.
         short_name = store.url.rpartition("/")[2]
         self.root = cache.session / hashlib.sha256(store.url.encode()).hexdigest()[:16] / short_name
@@ -64,7 +65,7 @@ class Copies:
         return self.store.url
 
     def fetch(self, files: Iterable[tuple[str, str]]) -> None:
-        """Fetch the files (name, SHA-256 in hex) that are missing, concurrently, and verify them."""
+        """Fetch those of the files (name, SHA-256 in hex) that are missing, concurrently, and verify them."""
         with self._lock:
             wanted = {name: sha256 for name, sha256 in files if name not in self._there}
             fetched = map_concurrently(
@@ -82,7 +83,8 @@ class Copies:
         return mapped(inside(self.root, name))
 
     def report_files(self) -> list[Path]:
-        """Local paths of the finished reports' tables, as in the store now; `fetch_tables` fetches them."""
+        """Local paths of the tables of all finished reports that are in the store now; `fetch_tables` fetches
+        their content."""
         try:
             listed = [entry for entry in self.store.listed(REPORTS) if "/." not in entry.name]
         except OSError as error:
@@ -101,16 +103,16 @@ class Copies:
         return [inside(self.root, name) for name in tables]
 
     def fetch_tables(self, names: Iterable[str]) -> None:
-        """Fetch tables of reports; names that `report_files` did not list are skipped."""
+        """Fetch tables of reports; skips names that `report_files` did not list."""
         with self._lock:
             wanted = [self._tables[name] for name in names if name in self._tables]
             if any(map_concurrently(self.store, self._table, wanted)):
                 self._cache.evict()
 
     def _table(self, entry: Listed) -> bool:
-        """Fetch a table of a report; True if it was downloaded.
+        """Fetch a table of a report; return True if it was downloaded, False if it was in the cache.
 
-        No commit has a hash of the table: its ETag identifies the version.
+        Commits contain no hash of these tables: the ETag identifies the version.
         """
         key = hashlib.sha256(f"{self.store.url} {entry.name} {entry.size} {entry.tag}".encode()).hexdigest()
         if f"{entry.name} {key}" in self._there:
@@ -120,9 +122,10 @@ class Copies:
         return fresh
 
     def _got(self, name: str, key: str, is_whole: Callable[[Path], bool]) -> bool:
-        """Put a copy of the file `name` below the root; True if downloaded, False if taken from the cache.
+        """Put a copy of the file `name` below the root; return True if it was downloaded, False if it was in
+        the cache.
 
-        key: key of the content in the cache. is_whole: checks a copy.
+        key: key of the content in the cache. is_whole: function that checks a copy.
         """
         target = inside(self.root, name)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -150,9 +153,8 @@ class Copies:
 
 
 class FileCache:
-    """Cache folder shared by processes. Raises LakeError where it cannot be used; every method may raise
-    OSError.
-    """
+    """Cache folder that processes share. Raises LakeError if it cannot be used; every method may raise
+    OSError."""
 
     def __init__(self, folder: Path, limit_bytes: int = _DEFAULT_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -169,7 +171,7 @@ class FileCache:
             ) from error
 
     def take(self, key: str, target: Path, is_whole: Callable[[Path], bool]) -> bool:
-        """Link a cached file to `target`, below `session`; False where it is not cached.
+        """Link a cached file to `target`, a path below `session`; return False if it is not cached.
 
         key: key of the content. A file that `is_whole` refuses is removed from the cache.
         """
@@ -189,9 +191,8 @@ class FileCache:
     def add(
         self, key: str, target: Path, write: Callable[[BinaryIO], None], is_whole: Callable[[Path], bool]
     ) -> bool:
-        """Write a file to `target`, below `session`, and cache it under `key`; if `is_whole` refuses it,
-        discard it and return False.
-        """
+        """Write a file to `target`, a path below `session`, with the function `write`, and cache it under
+        `key`; if `is_whole` refuses the file, delete it and return False."""
         draft = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
         try:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as out:
@@ -208,7 +209,7 @@ class FileCache:
         return True
 
     def evict(self) -> None:
-        """Remove the least recently used files until the rest is within the bound. O(files)."""
+        """Remove the least recently used files until the cache is within its maximum size. O(files)."""
         found = []
         for path in self._objects.glob("*/*"):
             with suppress(FileNotFoundError):
@@ -222,7 +223,7 @@ class FileCache:
             size -= n_bytes
 
     def close(self) -> None:
-        """End the session and remove its files."""
+        """Remove the hard links of this process."""
         self._scratch.close()
 
     def _object(self, key: str) -> Path:
@@ -230,8 +231,8 @@ class FileCache:
 
 
 def cache_at(environ: Mapping[str, str]) -> FileCache:
-    """The user's cache, the same object for the whole process: in `FLOWDIFF_CACHE`, else in the XDG cache
-    folder; `FLOWDIFF_CACHE_SIZE` bounds it.
+    """The user's cache, in the folder `FLOWDIFF_CACHE`, else in the XDG cache folder; `FLOWDIFF_CACHE_SIZE`
+    is its maximum size. Every call in a process returns the same object.
 
     Raises ConfigError, LakeError.
     """

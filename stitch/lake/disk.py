@@ -1,11 +1,11 @@
-"""File system operations that a store on this machine needs.
+"""File system operations that `LocalStore` needs.
 
-Names are relative to the root of the lake and use `/`. `LocalDisk` is minimal on purpose: tests replace it by
-a disk that stops after any single operation and forgets everything not synced.
+Names are relative to the root of the lake and use `/`. `LocalDisk` is minimal because tests replace it by a
+simulated disk that stops after any single operation and loses everything that is not synced.
 
 Durability is explicit: `create` and `rename` promise nothing until `sync_file` on the file *and*
-`sync_folder` on its folder have returned. A sync that failed must not be tried again on the same file (Linux
-drops the dirty pages): write another file.
+`sync_folder` on its folder have returned. After a failed sync, do not sync the same file again (Linux drops
+the dirty pages), but write another file.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ from schemas.errors import BusyLakeError, LakeError
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
-"""Permissions of a lake's files and folders: owner only, whatever the umask, as they contain
-requests' data.
-"""
+"""Permissions of a lake's files and folders: for the owner only, whatever the umask, as they contain
+requests' data."""
 MAPPED_FROM: Final = 2**16
-"""Size, bytes, from which files are memory-mapped; smaller ones are copied, which is faster."""
+"""Size in bytes from which files are memory-mapped; smaller files are read, which is faster."""
 
 
 def mapped(path: Path) -> pa.Buffer:
-    """Content of a file, memory-mapped if large. Raises OSError where the system cannot read it.
+    """Content of a file, memory-mapped if it is large. Raises OSError if the system cannot read it.
 
-    A large file is read once before mapping: touching a mapped page that a damaged disk does not deliver ends
-    the process (SIGBUS).
+    A large file is read once before it is mapped: accessing a mapped page that a damaged disk cannot read
+    would kill the process (SIGBUS).
     """
     try:
         with path.open("rb", buffering=0) as file:
@@ -54,9 +53,11 @@ def mapped(path: Path) -> pa.Buffer:
 
 
 def inside(root: Path, name: str) -> Path:
-    """Path of a name of the lake below `root`. Raises LakeError for a name that leads out of `root`.
+    """Path below `root` of the file that has this name in the lake. Raises LakeError for a name that leads
+    out of `root`.
 
-    Names come from commits and tables of the lake, which anyone with write access may have written.
+    Names come from commits and tables of the lake, which anyone with write access to the lake may have
+    written.
     """
     if (".." in name or name.startswith("/")) and (name.startswith("/") or ".." in name.split("/")):
         raise LakeError(
@@ -81,7 +82,7 @@ class LocalDisk:
         return mapped(self.path(name))
 
     def size(self, name: str) -> int | None:
-        """Size of a file in bytes; None where it is missing; any number for a folder."""
+        """Size of a file in bytes; None if it does not exist; an arbitrary number for a folder."""
         if ".." in name:
             inside(self.root, name)
         try:
@@ -90,16 +91,16 @@ class LocalDisk:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """Sorted names in a folder (last parts only); empty where the folder is missing."""
+        """Names in a folder (last path parts), sorted; empty if the folder does not exist."""
         try:
             return sorted(os.listdir(self.path(folder)))  # noqa: PTH208 - a third of iterdir's time
         except FileNotFoundError:
             return []
 
     def written(self, folder: str) -> dict[str, int]:
-        """Time at which each file in a folder (last parts of names) was written, ns since the epoch.
+        """Last part of the name of each file in a folder -> time at which it was written, ns since the epoch.
 
-        A rename does not change it; a copy may.
+        A rename does not change the time; a copy may.
         """
         try:
             with os.scandir(self.path(folder)) as entries:
@@ -108,7 +109,7 @@ class LocalDisk:
             return {}
 
     def make_folder(self, name: str) -> None:
-        """Make one folder below an existing one, unless it exists."""
+        """Create one folder below an existing one; an existing folder is left alone."""
         make_private_folder(self.path(name))
 
     def create(self, name: str, data: pa.Buffer | bytes) -> None:
@@ -119,25 +120,24 @@ class LocalDisk:
             file.write(data)
 
     def sync_file(self, name: str) -> None:
-        """Make the content of a file durable (not its name). A write-back error since the file was made is
-        reported here (Linux >= 4.13).
-        """
+        """Make the content of a file (not its name) durable. A write error since the file was created is
+        raised here (Linux >= 4.13)."""
         sync(self.path(name))
 
     def sync_folder(self, name: str) -> None:
-        """Make the names in a folder durable; `""` is the root."""
+        """Make the names in a folder durable; `""` is the lake's root."""
         sync(self.path(name))
 
     def link(self, source: str, target: str) -> None:
-        """Give a file a second name (hard link). Raises FileExistsError if the name exists."""
+        """Give a file a second name, a hard link. Raises FileExistsError if the name exists."""
         os.link(self.path(source), self.path(target))
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file or folder, replacing a file of that name."""
+        """Rename a file or folder, replacing a file that has the new name."""
         self.path(source).rename(self.path(target))
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder with its content; missing ones are ignored."""
+        """Remove a file, or a folder with its content; does nothing if it is missing."""
         path = self.path(name)
         while True:
             try:
@@ -157,7 +157,7 @@ def file_sha256(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Make a file's content, or a folder's names, durable."""
+    """Make the content of a file, or the names in a folder, durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -166,7 +166,7 @@ def sync(path: Path) -> None:
 
 
 def make_private_folder(path: Path) -> None:
-    """Make one folder for its owner alone; an existing one is left as it is."""
+    """Create one folder with access for its owner only; an existing folder is left alone."""
     try:
         path.mkdir(mode=FOLDER_MODE)
     except FileExistsError:
@@ -178,10 +178,11 @@ def make_private_folder(path: Path) -> None:
 
 @contextmanager
 def exclusive_lock(root: Path, name: str = "lock") -> Iterator[None]:
-    """Hold a lock file (flock) in the lake's `control/` while writing; it is released when the process ends.
+    """Context manager that holds a lock (flock) on a file in the lake's `control/`; it is released at the
+    latest when the process ends.
 
-    Raises BusyLakeError where another process holds it. The lock only saves wasted work: put-if-absent in the
-    commit protocol is what excludes a second writer.
+    Raises BusyLakeError if another process holds the lock. It only saves wasted work: put-if-absent in the
+    commit protocol excludes a second writer.
     """
     path = root / "control" / name
     make_private_folder(path.parent)

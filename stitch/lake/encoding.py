@@ -1,10 +1,10 @@
-"""Write and read Parquet as the lake wants it: zstd, one encoding per column chosen by measurement,
-checksums.
+"""Write and read the lake's Parquet files: zstd, checksums, and an encoding per column that was chosen by
+measurement.
 
-The choice of encodings and its figures are in `docs/internals/performance.md`; readers need not know them.
+The measurements are in `docs/internals/performance.md`; readers of the files need not know the encodings.
 
-Every failure to read a file (a flipped bit, a truncated file, a missing permission) is one `LakeError` that
-names it.
+Every failure to read a file (a flipped bit, a truncated file, a missing permission) becomes a `LakeError`
+that names the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from stitch.lake.layout import ASIDE
 from stitch.lake.structure_form import nested, unnested
 
 _ROWS_AT_ONCE: Final = 1 << 14
-"""Rows of flows read per step, before rows outside the time bounds are dropped: 6 MB at 30 nodes."""
+"""Number of rows of flows read per step, before rows outside the time bounds are dropped: 6 MB at 30 nodes
+per flow."""
 
 
 def read_rows(
@@ -50,12 +51,12 @@ def read_rows(
     among: Mapping[str, pa.Array] | None = None,
     started: tuple[int, int] | None = None,
 ) -> pa.Table:
-    """Rows of one file, with the given or all columns, optionally filtered.
+    """Read the rows of one file, optionally filtered. columns: names of the columns; None: all.
 
     name: the file's name for messages, if `source` is its content. as_codes: Parquet column paths to read as
-    dictionaries instead of text. among: column -> texts of which a row must have one; row groups without
-    such a row are skipped. started: bounds [first, end) of `start_ns`, ns; of other rows at most a batch is
-    in memory. Raises LakeError where the file is missing, cut or damaged.
+    dictionaries instead of text. among: column -> texts of which a row must have one; row groups without such
+    a row are skipped. started: bounds [first, end) on `start_ns`, ns; of rows outside at most one batch is in
+    memory. Raises LakeError if the file is missing, truncated or damaged.
     """
 
     def read(source: Path | pa.BufferReader) -> pa.Table:
@@ -79,11 +80,11 @@ def _whole(
     among: Mapping[str, pa.Array] | None,
     started: tuple[int, int] | None,
 ) -> pa.Table:
-    """Rows of a file, filtered as in `read_rows`, columns in the given order. Raises OSError and
-    ArrowException.
+    """Read the rows of a file, filtered as in `read_rows`, with columns in the given order. Raises OSError
+    and ArrowException.
 
-    Not by `pq.read_table`, which takes longer to set up a dataset than to read a small file. By row group, as
-    each has its own dictionary and one array of lists cannot have several.
+    Does not use `pq.read_table`, which takes longer to set up a dataset than to read a small file. Reads one
+    row group at a time, as each has a dictionary and an array of lists cannot have several.
     """
     names = None if columns is None else list(columns)
     try:
@@ -112,7 +113,8 @@ def _whole(
 def _chosen(
     file: pq.ParquetFile, group: int, names: list[str] | None, among: Mapping[str, pa.Array]
 ) -> pa.Table:
-    """Rows of a row group that have one of the texts in each column of `among`. Each column is read once."""
+    """Rows of a row group that, in each column of `among`, have one of the given texts. Each column is read
+    once."""
     asked = file.read_row_group(group, list(among))
     mine = np.ones(asked.num_rows, dtype=np.bool_)
     for name, texts in among.items():
@@ -137,12 +139,13 @@ def _within(batch: pa.RecordBatch, started: tuple[int, int]) -> pa.Table:
 
 
 def aside(path: Path) -> Path:
-    """Path to which a replaced data file is renamed for a grace period."""
+    """Path to which the data file at `path` is renamed when it is replaced, for a grace period."""
     return path.with_name(f"{path.name}{ASIDE}")
 
 
 def still_at(path: Path) -> Path:
-    """Current path of a file of a snapshot: `path`, or `aside(path)` if the file was replaced since."""
+    """Current path of a file that a snapshot of the lake lists: `path`, or `aside(path)` if the file was
+    replaced since."""
     return path if path.exists() or not aside(path).exists() else aside(path)
 
 
@@ -154,7 +157,7 @@ def read_structures(
     name: str | None = None,
     categories: pa.Array | None = None,
 ) -> pa.Table:
-    """Rows of a file of structures, with the given or all columns of STRUCTURES_SCHEMA.
+    """Read the rows of a file of structures. columns: names of columns of STRUCTURES_SCHEMA; None: all.
 
     categories: keys of the structures to read; None: all. Raises as `read_rows`.
     """
@@ -166,9 +169,9 @@ def read_structures(
 def unreadable(
     lake: Path | str, name: Path | str, why: str = "", *, error: Exception | None = None
 ) -> LakeError:
-    """Error for a file of a lake that is missing, cut or damaged; `why` adds details.
+    """Error for a file of a lake that is missing, truncated or damaged; why: details.
 
-    UnreachableError if `error` is temporary: it says nothing about the file.
+    The result is an UnreachableError if `error` is temporary, as the file itself may then be intact.
     """
     shown = name if str(name).startswith(f"{lake}/") else f"{lake}/{name}"
     if isinstance(error, OSError) and is_passing(error):
@@ -179,10 +182,11 @@ def unreadable(
 
 ZSTD_LEVEL: Final = 3
 ZSTD_LEVEL_SMALL: Final = 15
-"""zstd level of files below SMALL_BYTES: 5 % smaller for five times the CPU; fixed costs exceed both."""
+"""zstd level of files below SMALL_BYTES: files get 5 % smaller for five times the CPU time, which is little
+compared with the fixed cost of a file."""
 SMALL_BYTES: Final = 384 * 2**10
 VALUES_PER_GROUP: Final = 4_000_000
-"""Maximum nodes (or rows, if more) in a row group: a reader needs 32 MB for the offsets."""
+"""Maximum number of nodes (or rows, if more) in a row group: a reader needs 32 MB for their offsets."""
 
 SCHEMAS: Final[dict[str, pa.Schema]] = {
     **TABLES,
@@ -233,10 +237,10 @@ _STATISTICS: Final[dict[str, list[str]]] = {
     "dead_letters": ["source", "reason"],
 }
 """Table -> columns with Parquet statistics, by which readers skip row groups; statistics of other columns
-would only enlarge footers."""
+would only make footers larger."""
 
 _END: Final = struct.Struct("<I4s")
-"""Last bytes of a Parquet file: length of the footer, magic word."""
+"""Layout of the last bytes of a Parquet file: length of the footer, magic number."""
 
 META_VERSION: Final = b"flowdiff.layout_version"
 META_TABLE: Final = b"flowdiff.table"
@@ -245,11 +249,11 @@ META_ROWS: Final = b"flowdiff.rows"
 
 
 def encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer:
-    """Parquet bytes of one file; the same rows in the same order always give the same bytes.
+    """Encode a table as a Parquet file; the same rows in the same order always give the same bytes.
 
-    `table` must have the columns of the contract; structures have the columns of STRUCTURES_SCHEMA. Chunks
-    and dictionaries of the input do not matter: they are unified first. `window`: for tables of windows.
-    Raises pa.ArrowInvalid, KeyError or ValueError where the table breaks the contract (a bug).
+    table: columns as in the schema of `table_name` (for structures STRUCTURES_SCHEMA), in any chunks and with
+    any dictionaries. window: window of the rows; None for tables without windows. Raises pa.ArrowInvalid,
+    KeyError or ValueError if the table does not have its schema (a bug).
     """
     schema = _plain(table_name)
     if table_name == "structures":
@@ -282,14 +286,15 @@ def encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer
 
 
 def footer_size(data: pa.Buffer) -> int:
-    """Size of a Parquet file's footer, bytes, including its length field and the magic word at the end."""
+    """Size of the footer of a Parquet file, bytes, including the length field and the magic number at the
+    end."""
     length, magic = _END.unpack(data.slice(data.size - _END.size).to_pybytes())
     assert magic == b"PAR1"
     return int(length) + _END.size
 
 
 def decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -> pa.Table:
-    """Rows of a file made by `encode`, with the given or all columns."""
+    """Decode a file made by `encode`. columns: names of the columns; None: all."""
     schema = SCHEMAS[table_name]
     structures = table_name == "structures"
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
@@ -308,9 +313,8 @@ def _plain(table_name: str) -> pa.Schema:
 
 
 def _canonical_words(table: pa.Table) -> pa.Table:
-    """Combine the chunks of each column; dictionaries have the used words only, sorted, however rows were
-    batched.
-    """
+    """Copy with one chunk per column, and dictionaries that contain the used words only, sorted, so that the
+    bytes do not depend on how rows were batched."""
     columns = [_sorted_words(whole(column.unify_dictionaries())) for column in table.columns]
     return pa.table(columns, schema=table.schema)
 

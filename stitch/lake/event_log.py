@@ -1,10 +1,11 @@
-"""Log of a live lane: the events that it decoded, one segment per commit, each with an index of its requests.
+"""Log of a live lane: the events that it decoded, in one segment per commit, each with an index of its
+requests.
 
-A segment is an Arrow IPC file (zstd) under a name unique to its writer, and durable before the commit that
-names it; a segment that no commit names is garbage. Its footer holds an index of requests and of record
-batches, so that planning windows, or looking for a few requests, reads no event. Rows set *aside*, in record
-batches of their own, were late or duplicates when they were read: their commit has handled them already.
-Segments of older lakes have neither an index nor rows set aside.
+A segment is an Arrow IPC file (zstd) whose name is unique to its writer; it is made durable before the commit
+that names it, and is garbage if no commit names it. Its footer contains an index of requests and of record
+batches, so that planning windows, or looking for a few requests, reads no event. Rows set *aside*, which are
+in separate record batches, were late or duplicates when they were read, and their own commit has handled
+them. Segments of older lakes have neither an index nor rows set aside.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from schemas.events import EVENT_SCHEMA
 from stitch.closing import NEVER, event_times
 from stitch.columnar.runs import run_starts
 from stitch.lake.chain import read_tail
-from stitch.lake.layout import segment_folder, segment_seq
+from stitch.lake.layout import segment_folder, segment_part, segment_seq
 from stitch.lake.store import Store
 
 BATCH_ROWS: Final = 16_384
-"""Maximum number of rows in a record batch, the unit in which readers decode."""
+"""Maximum number of rows in a record batch; readers decode whole record batches."""
 INDEX_TYPE: Final = np.dtype([("key", "<u8"), ("first_ns", "<i8"), ("last_ns", "<i8"), ("rows", "<i4")])
-"""Entry of an index, one per request: key (64-bit hash), first and last event time in ns (NEVER and -NEVER
-without times), number of events."""
+"""Type of an entry of an index, one per request: key (64-bit hash), first and last event time in ns (NEVER
+and -NEVER if no event has a time), number of events."""
 BATCH_TYPE: Final = np.dtype([("first_ns", "<i8"), ("last_ns", "<i8"), ("aside", "?")])
-"""Entry per record batch of a segment: first and last event time in ns, and True if its rows are set aside
-(handled by the segment's own commit)."""
+"""Type of an entry per record batch of a segment: first and last event time in ns, and True if the rows are
+set aside (handled by the commit that wrote them)."""
 Index = npt.NDArray[np.void]
 """Structured array [requests] of INDEX_TYPE, ascending by key."""
 
@@ -45,31 +46,31 @@ _INDEX: Final = b"flowdiff.index"
 _BATCHES: Final = b"flowdiff.batches"
 _LOOSE: Final = b"flowdiff.loose"
 _END_BYTES: Final = 2**18
-"""Number of bytes read from the end of a segment for its index: enough for 9,000 requests; a larger index
+"""Number of bytes read from the end of a segment to get its index: enough for 9,000 requests; a larger index
 takes a second read."""
 _MARK_BYTES: Final = 10
-"""Size of the trailer of an Arrow file: four bytes with the size of the footer, and `ARROW1`."""
+"""Size in bytes of the trailer of an Arrow file: four bytes with the size of the footer, and `ARROW1`."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1), use_threads=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogRows:
-    """Events of one commit with the keys of their requests: input of `encode_segment`."""
+    """Events of one commit with the keys of their requests, from which `encode_segment` makes a segment."""
 
     events: pa.Table
-    """Events (EVENT_SCHEMA, one chunk a column); metadata of the schema is stored."""
+    """Events (EVENT_SCHEMA, each column in one chunk); the segment also stores the metadata of the schema."""
     key: U8
-    """[events] key of the request; any value where `loose` is True."""
+    """[events] key of the event's request; arbitrary where `loose` is True."""
     loose: B1 | None
-    """[events] True for records without a request id; None: every event has one."""
+    """[events] True for records without a request id; None: every event has a request id."""
     n_aside: int = 0
-    """Number of rows, at the end, that are set aside: handled by this commit already."""
+    """Number of rows, at the end of `events`, that are set aside: this commit itself handles them."""
 
 
 def index_requests(key: U8, first_ns: I8, last_ns: I8) -> Index:
     """Build an index: group events by request key. O(events log events).
 
-    key, first_ns, last_ns: [events] request key, first and last time.
+    key: [events] request key. first_ns, last_ns: [events] first and last time, ns.
     """
     order = np.argsort(key, kind="stable")
     keys = key[order]
@@ -82,13 +83,15 @@ def index_requests(key: U8, first_ns: I8, last_ns: I8) -> Index:
     return found
 
 
-def segment_name(lane: int, seq: int) -> str:
-    """New unique path for the segment of commit `seq` of a lane; each attempt at the commit needs its own."""
-    return f"{segment_folder(lane)}/{seq:012d}-{secrets.token_hex(8)}.arrow"
+def segment_name(lane: int, seq: int, part: int = 0) -> str:
+    """New unique path for segment `part` of commit `seq` of a lane; each attempt at the commit needs its
+    own."""
+    return f"{segment_folder(lane)}/{seq:012d}-{part:05d}-{secrets.token_hex(8)}.arrow"
 
 
 def encode_segment(name: str, rows: LogRows) -> tuple[pa.Buffer, Segment]:
-    """(bytes of the segment, entry of the segment in the commit). name: path of the segment in the lake."""
+    """Encode events as a segment: (its bytes, its entry for the commit). name: path of the segment in the
+    lake."""
     events, n = rows.events, rows.events.num_rows
     first, last = event_times(events) if n else (np.zeros(0, np.int64), np.zeros(0, np.int64))
     named = slice(None) if rows.loose is None else ~rows.loose
@@ -116,20 +119,19 @@ def encode_segment(name: str, rows: LogRows) -> tuple[pa.Buffer, Segment]:
 
 
 def _batches(n: int, n_aside: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield, for each record batch of a segment of `n` rows, its (first row, end of the part that contains
-    it, True if set aside)."""
+    """Divide the `n` rows of a segment into record batches: yield (first row, end of the part of the segment
+    that contains the batch, True if set aside) for each."""
     for begin, end, aside in ((0, n - n_aside, False), (n - n_aside, n, True)):
         for at in range(begin, end, BATCH_ROWS):
             yield at, end, aside
 
 
 class SegmentReader:
-    """Open segment: the index is read at once, record batches are decoded on demand."""
+    """An open segment: its index is read immediately, record batches are decoded on demand."""
 
     def __init__(self, data: pa.Buffer, columns: Sequence[str] | None = None) -> None:
-        """data: bytes of the segment; columns: to decode, None: all. Raises pa.ArrowException if `data` is no
-        Arrow file.
-        """
+        """data: bytes of the segment. columns: names of the columns to decode; None: all. Raises
+        pa.ArrowException if `data` is no Arrow file."""
         options = None
         if columns is not None:
             fields = [EVENT_SCHEMA.get_field_index(name) for name in columns]
@@ -139,7 +141,7 @@ class SegmentReader:
         self.schema: pa.Schema = self._reader.schema
         self.has_index = _INDEX in footer
         self.index: Index = np.frombuffer(footer.get(_INDEX, b""), INDEX_TYPE)
-        """Index of all requests with an id; empty for a segment of an older lake."""
+        """Index of all requests that have a request id; empty for a segment of an older lake."""
         self.batch_times = np.frombuffer(footer[_BATCHES], BATCH_TYPE) if self.has_index else None
         """Structured array [record batches] of BATCH_TYPE; None for a segment of an older lake."""
         self.n_loose = int(footer.get(_LOOSE, b"0"))
@@ -149,19 +151,28 @@ class SegmentReader:
             **(self.schema.metadata or {}),
             **{key: value for key, value in footer.items() if key not in own},
         }
-        """Metadata of the schema of the events that were written."""
+        """Metadata of the schema of the events, as written."""
+
+    @property
+    def last_ns(self) -> int:
+        """Latest time of an event, ns; -NEVER if no event has one. Needs an index, NEVER without one."""
+        if self.batch_times is None:
+            return int(NEVER)
+        # An event without any time lets a batch reach to NEVER.
+        times = self.index["last_ns"] if not self.n_loose else self.batch_times["last_ns"]
+        return int(times.max(initial=-NEVER))
 
     def read(self, *, aside: bool | None = None) -> pa.Table:
-        """Events, with the metadata of the writer's schema.
+        """Decode the events, with the metadata of the writer's schema.
 
-        aside: True: only rows set aside; False: only the others; None: all.
+        aside: True: only rows set aside; False: only other rows; None: all rows.
         """
         batches = [self._reader.get_batch(place) for place in self._places(aside)]
         return pa.Table.from_batches(batches, self.schema).replace_schema_metadata(self.metadata or None)
 
     def batches(self, first_ns: int, last_ns: int) -> Iterator[pa.Table]:
-        """Yield, as tables, the record batches that may hold an event in [first_ns, last_ns], rows set aside
-        included."""
+        """Yield, as tables, the record batches that may contain an event in [first_ns, last_ns], including
+        batches of rows set aside."""
         for place in range(self._reader.num_record_batches):
             if self.batch_times is None or (
                 self.batch_times["first_ns"][place] <= last_ns
@@ -177,23 +188,25 @@ class SegmentReader:
 
 
 def open_segment(store: Store, segment: Segment, columns: Sequence[str] | None = None) -> SegmentReader:
-    """Read and verify a segment. columns: to decode, None: all. Raises LakeError if it is missing or its hash
-    differs from the commit's.
-    """
+    """Read a segment and verify its hash. columns: names of the columns to decode; None: all. Raises
+    LakeError if the segment is missing or its hash differs from the commit's."""
     try:
         data = store.read(segment.name)
     except FileNotFoundError as error:
         raise _damaged(segment, "is missing") from error
     if data.size != segment.size or hashlib.sha256(data).hexdigest() != segment.sha256:
         raise _damaged(segment, "is not what was committed")
-    found = SegmentReader(data, columns)
+    try:
+        found = SegmentReader(data, columns)
+    except (pa.ArrowException, ValueError) as error:
+        raise _damaged(segment, "is no log segment") from error
     if columns is None and found.schema.names != EVENT_SCHEMA.names:
         raise _damaged(segment, "is of another version")
     return found
 
 
 def open_index(store: Store, segment: Segment) -> SegmentReader:
-    """Open a segment for its index only, with at most two reads of the end of the file.
+    """Read only the index of a segment, with at most two reads from the end of the file.
 
     The hash is not verified, and events cannot be read. Raises LakeError if the segment is missing, has
     another size than its commit says, or is no Arrow file.
@@ -211,15 +224,35 @@ def open_index(store: Store, segment: Segment) -> SegmentReader:
     whole[segment.size - end.size :] = np.frombuffer(end, np.uint8)
     try:
         return SegmentReader(pa.py_buffer(whole), [])
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError) as error:
         raise _damaged(segment, "is not what was committed") from error
 
 
 def read_segment(store: Store, segment: Segment) -> pa.Table:
     """Events of a segment (EVENT_SCHEMA, with the writer's metadata) except rows set aside. Raises LakeError
-    if the segment is missing or differs from its commit.
+    if the segment is missing or differs from its commit, or its index is not of its events.
     """
-    return events_of(open_segment(store, segment), segment)
+    opened = open_segment(store, segment)
+    _verify_index(opened, segment)
+    try:
+        return events_of(opened, segment)
+    except (pa.ArrowException, ValueError) as error:
+        raise _damaged(segment, "cannot be decoded") from error
+
+
+def _verify_index(opened: SegmentReader, segment: Segment) -> None:
+    """Raise LakeError unless the index of a segment lists each request once, with at least one event each,
+    and has as many events as the segment; segments of older lakes have no index."""
+    index = opened.index
+    rows = index["rows"].astype(np.int64)
+    is_sound = (
+        bool((index["key"][1:] > index["key"][:-1]).all())
+        and bool((rows > 0).all())
+        and int(rows.sum()) + opened.n_loose == segment.rows
+        and opened.n_loose >= 0
+    )
+    if opened.has_index and not is_sound:
+        raise _damaged(segment, "has an index that is not of its events")
 
 
 def events_of(opened: SegmentReader, segment: Segment) -> pa.Table:
@@ -242,29 +275,35 @@ def _damaged(segment: Segment, what: str) -> LakeError:
 
 
 class KeptSegments:
-    """Retention of a lane's segments, which builders and repairs need.
+    """Decides which segments of a lane are kept, as builders and repairs need them, and deletes the others.
 
     A commit records the first commit whose segment is retained, and only afterwards earlier segments are
     deleted, so a missing retained segment was lost. The age of a segment is measured by this process's clock
-    from its commit; segments of earlier owners age from this process's first commit.
+    from its commit; that of a segment of an earlier owner from the time at which the store wrote it.
     """
 
     def __init__(self, store: Store, lane: int, keep_ns: int, head: int, kept_from: int | None) -> None:
         """keep_ns: minimum time for which segments are retained; head: number of the lane's last commit;
-        kept_from: `Standing.kept_from` of that commit."""
+        kept_from: `Standing.kept_from` of that commit. Raises OSError."""
         self._store = store
         self._lane = lane
         self._keep_ns = keep_ns
         self._aged_to = 0 if kept_from is None else kept_from - 1
-        """Number of the last commit whose segment, like all earlier ones, may be deleted."""
+        """Commit number n such that the segments of commits 1 to n are old enough to be deleted."""
         self._promised = head + 1 if kept_from is None else kept_from
         self._commits: deque[tuple[int, int]] = deque()
-        """(time in ns, number) of this process's commits whose segments must still be retained, ascending."""
+        """(time in ns, number) of commits whose segments must still be retained, ascending."""
+        written_ns = 0
+        for file, at_ns in sorted(store.written(segment_folder(lane)).items()):  # by number of the commit
+            seq = segment_seq(file)
+            if seq is not None and self._aged_to < seq <= head:
+                written_ns = max(written_ns, at_ns)
+                self._commits.append((written_ns, seq))
 
     def kept_from(self, seq: int, now_ns: int, built_to: int) -> int:
-        """Number of the first commit whose segment is retained after commit `seq`, the next one.
+        """Number of the first commit whose segment is retained once commit `seq`, the next one, is made.
 
-        built_to: last commit whose segment is not needed for windows still to be built.
+        built_to: commit number n such that windows still to be built need no segment of commits 1 to n.
         """
         if not self._commits or self._commits[-1][1] != seq:
             self._commits.append((now_ns, seq))
@@ -277,30 +316,33 @@ class KeptSegments:
         return max(self._promised, self._aged_to + 1)
 
     def sweep(self, needed: Iterable[Segment]) -> None:
-        """Delete segments that are no longer retained, except `needed` ones. Call it after the commit. Raises
-        OSError; the next call deletes the rest.
-        """
+        """Delete the segments that are no longer retained, except `needed` ones. Call it after the commit.
+        Raises OSError; the next call then deletes the rest."""
         sweep_segments(self._store, self._lane, self._aged_to, needed)
 
 
-def sweep_segments(store: Store, lane: int, to_seq: int, needed: Iterable[Segment]) -> None:
-    """Delete a lane's segments of commits up to and including `to_seq`, except `needed` ones. Raises
-    OSError."""
+def sweep_segments(store: Store, lane: int, to_seq: int, needed: Iterable[Segment]) -> int:
+    """Delete a lane's segments of commits up to and including `to_seq`, except `needed` ones; returns their
+    number. Raises OSError."""
+    n_removed = 0
     names, folder = {segment.name for segment in needed}, segment_folder(lane)
     for file in store.names(folder):
         seq, name = segment_seq(file), f"{folder}/{file}"
         if seq is not None and seq <= to_seq and name not in names:
             store.remove(name)
+            n_removed += 1
+    return n_removed
 
 
 def named_segments(commits: Iterable[CommitRecord]) -> dict[str, Segment]:
-    """Name -> segment, of all segments that `commits` (of one lane, ascending) name, in order of their first
-    commit."""
+    """Segments named by `commits` (of one lane, ascending): name -> segment, in the order in which they are
+    first named."""
     return {segment.name: segment for record in commits for segment in record.standing.segments}
 
 
 def lost_segments(store: Store, lane: int, commits: Sequence[CommitRecord]) -> list[Segment]:
-    """Missing segments that a lane should retain according to the last of `commits` (ascending).
+    """Segments that are missing although the last of `commits` (ascending, of one lane) says that the lane
+    retains them.
 
     If several segments have the number of one commit, the last one has replaced the others. Raises LakeError,
     OSError.
@@ -309,11 +351,12 @@ def lost_segments(store: Store, lane: int, commits: Sequence[CommitRecord]) -> l
     if standing is None or standing.kept_from is None or standing.ended_to_ns is not None:
         return []
     kept_from: int | None = standing.kept_from
-    by_seq = {segment_seq(name.rpartition("/")[2]): one for name, one in named_segments(commits).items()}
+    files = {name.rpartition("/")[2]: one for name, one in named_segments(commits).items()}
+    by_place = {(segment_seq(file), segment_part(file)): one for file, one in files.items()}
     there = {*store.names(folder := segment_folder(lane))}
     lost = [
         (seq, segment)
-        for seq, segment in by_seq.items()
+        for (seq, _), segment in by_place.items()
         if seq is not None
         and seq >= standing.kept_from
         and segment.name.removeprefix(f"{folder}/") not in there

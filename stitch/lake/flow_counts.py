@@ -1,8 +1,8 @@
-"""Count the flows of a file when it is written, and sum counts by window: listings then read no file.
+"""Count the flows of a file when it is written, and sum the counts by window, so that listings read no file.
 
 For the number of distinct structures each file keeps its smallest hashes (k minimum values, Bar-Yossef et al.
-2002). The number in any union of files follows: exact below K, else an estimate with a standard error of
-about 1 / sqrt(K).
+2002). The number in any union of files can be computed from these: exactly if below K, else as an estimate
+with a relative standard error of about 1 / sqrt(K).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from schemas.quality import Quality
 from stitch.columnar.runs import whole
 
 K: Final = 64
-"""Maximum hashes of structures kept per file; counts are exact for fewer structures than that."""
+"""Maximum number of structure hashes stored per file; numbers of structures below this are exact."""
 _DIGITS: Final = 8
 """Number of leading hex digits of a category key that serve as the hash of the structure."""
 _HASHES: Final = 16**_DIGITS
 
 COUNTED_COLUMNS: Final = ("weight", "status", "quality", "response_ns", "category")
-"""Columns of flows that `count_flows` reads."""
+"""Names of the columns of flows that `count_flows` reads."""
 
 COUNTS_TYPE: Final = pa.struct(arrow_types(FlowCounts).items())
 
 FILE_COUNTS_SCHEMA: Final = pa.schema({"window_ns": pa.int64(), "rows": pa.int64(), "counts": COUNTS_TYPE})
-"""Schema of the counts of flow files, one row per file; `window_ns`: start of the file's window."""
+"""Schema of the counts of files of flows, one row per file; `window_ns`: start of the file's window."""
 
 WINDOW_COUNTS_SCHEMA: Final = pa.schema(
     [
@@ -48,13 +48,12 @@ WINDOW_COUNTS_SCHEMA: Final = pa.schema(
         pa.field("flagged", pa.int64()),
     ]
 )
-"""Schema of counts of windows, one row per window, in order of time; columns as in the view `windows`, which
-counts all categories.
-"""
+"""Schema of counts per window, one row per window, in order of time; columns as in the view `windows`, which
+counts all categories."""
 
 
 def count_flows(flows: pa.Table) -> FlowCounts:
-    """Counts of the flows of a file: independent of their order and of the machine."""
+    """Count the flows of a file; the result does not depend on their order."""
     weight = flows["weight"].to_numpy()
     failed = pc.not_equal(flows["status"].cast(pa.string()), "ok").to_numpy()
     quality = flows["quality"].to_numpy()
@@ -73,7 +72,7 @@ def count_flows(flows: pa.Table) -> FlowCounts:
 
 
 def by_window(files: pa.Table) -> pa.Table:
-    """Counts of files (FILE_COUNTS_SCHEMA) summed by window: WINDOW_COUNTS_SCHEMA. O(files log files)."""
+    """Sum counts of files (FILE_COUNTS_SCHEMA) by window: WINDOW_COUNTS_SCHEMA. O(files log files)."""
     starts, codes = np.unique(files["window_ns"].to_numpy(), return_inverse=True)
     counts = whole(files["counts"])
 
@@ -98,7 +97,7 @@ def by_window(files: pa.Table) -> pa.Table:
 
 
 def flags_of(items: Iterable[Publish]) -> dict[str, int]:
-    """Quality flag name -> number of flows in the given files; only flags that occur."""
+    """Quality flag name -> number of flows with it in the given files; only flags that occur."""
     counts: Counter[Quality] = Counter()
     for item in items:
         if item.counts is not None:
@@ -107,7 +106,7 @@ def flags_of(items: Iterable[Publish]) -> dict[str, int]:
 
 
 def by_flag(files: pa.Table) -> dict[Quality, int]:
-    """Quality flag -> number of flows in the given files (FILE_COUNTS_SCHEMA); only flags that occur."""
+    """Quality flag -> number of flows with it in files (FILE_COUNTS_SCHEMA); only flags that occur."""
     flags = whole(files["counts"]).field("flags")
     lengths = flags.value_lengths().to_numpy()
     place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -116,7 +115,8 @@ def by_flag(files: pa.Table) -> dict[Quality, int]:
 
 
 def _distinct(codes: I8, categories: pa.ListArray, n: int) -> I8:
-    """[windows] number of distinct structures; an estimate from K on."""
+    """[windows] number of distinct structures; an estimate if it is K or more. codes: window of each file;
+    categories: hashes stored per file; n: number of windows."""
     lengths = categories.value_lengths().to_numpy()
     hashes = categories.flatten().to_numpy()
     of_window, hashes = np.divmod(np.unique(np.repeat(codes, lengths) * _HASHES + hashes), _HASHES)

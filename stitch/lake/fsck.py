@@ -1,4 +1,4 @@
-"""Check a lake against its commits: invariants I1 to I6 of the fault model, statistics, reports.
+"""Check a lake against its commits: invariants I1 to I6 (docs/operations.md), statistics, reports.
 
 For live lanes: offsets are contiguous (I4, I6), open events are carried over (I1), and segments exist (I3).
 Files that upkeep has hidden may be missing; a rewritten window must have as many rows as before.
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.commits import Build, BuiltWindow, CommitRecord, PartitionRange, Publish, Upkeep
+from schemas.commits import CommitRecord, PartitionRange, Publish, Upkeep
 from schemas.errors import LakeError
 from stitch.lake import kept_files
 from stitch.lake.calibration_files import CALIBRATION, calibration_files
@@ -47,29 +47,28 @@ from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by
 from stitch.lake.watch_files import WATCH, watch_faults
 
 _NAMED_REQUESTS: Final = 10
-"""Maximum number of duplicate requests reported by name."""
+"""Maximum number of duplicate requests that are listed by id."""
 _LATE: Final = "late"
 _REPAIRED: Final = "repaired"
 _COUNTED = [table for table in WINDOW_TABLES if table != "structures"]
-"""Tables whose row counts stay the same when a window is rewritten; `structures` does not: files repeat
-structures, and the rewrite merges them.
-"""
+"""Tables whose number of rows stays the same when a window is rewritten. That of `structures` does not:
+several files have the same structures, and rewriting merges them."""
 
 
 class Violation(NamedTuple):
-    """Broken invariant of a lake."""
+    """A broken invariant of a lake."""
 
     invariant: str
     """Name of the invariant: I1 … I6, `layout`, `stats`, `calibration`, `watch` or `report`."""
     detail: str
-    """Sentence for people: the defect and its place."""
+    """Sentence for the operator: what is wrong, and where."""
 
 
 def check(store: Store, lake: str = "LAKE") -> list[Violation]:
-    """All violations in a lake; empty if it is intact. Reads each data file once.
+    """Find all violations in a lake; empty if it is intact. Reads each data file once.
 
-    An OSError on a file is reported as a violation, and the check continues. Meant for a lake that nobody
-    writes: files of a commit that is being published are reported under I3. Memory: the request ids of the
+    An OSError on a file is reported as a violation, and the check continues. Nobody should write to the lake
+    meanwhile: files of a commit that is being published are reported under I3. Memory: the request ids of the
     whole lake, about 100 bytes each. Raises LakeError for a lake of another layout version.
     """
     findings: list[Violation] = []
@@ -113,14 +112,14 @@ def check(store: Store, lake: str = "LAKE") -> list[Violation]:
 
 
 def _refused(error: OSError, name: str, invariant: str) -> Violation:
-    """Violation for an OSError on the file or folder `name`, or on a file in it."""
+    """Violation for an OSError on the file or folder `name`, or on a file in that folder."""
     shown = name if str(error.filename or name).endswith(name) else error.filename
     why = error.strerror or str(error)
     return Violation(invariant, f"'{shown}' cannot be read: {why[:1].lower()}{why[1:]}")
 
 
 def _guarded(found: Iterator[Violation], name: str, invariant: str) -> Iterator[Violation]:
-    """Yield the violations `found`; turn an OSError into a violation for `name` and stop."""
+    """Yield the violations `found`; if this raises an OSError, yield a violation for `name` and stop."""
     try:
         yield from found
     except OSError as error:
@@ -128,7 +127,7 @@ def _guarded(found: Iterator[Violation], name: str, invariant: str) -> Iterator[
 
 
 def _chain(store: Store, lane: int, commits: list[CommitRecord]) -> Iterator[Violation]:
-    """Yield violations of a lane's chain, and append its commits to `commits`, unless the chain is broken."""
+    """Yield violations of a lane's chain; append its commits to `commits` if the chain is intact."""
     try:
         own = [link.record for link in read_chain(store, lane)]
         read_tail(store, lane)
@@ -141,8 +140,8 @@ def _chain(store: Store, lane: int, commits: list[CommitRecord]) -> Iterator[Vio
 
 
 def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Violation]:
-    """Yield violations for damaged checkpoints among the last KEPT ones of a lane; without a checkpoint,
-    readers have to read every commit."""
+    """Yield violations for damaged checkpoints among a lane's last KEPT ones: without them, readers must read
+    every commit."""
     named = [record.checkpoint for record in commits if record.checkpoint is not None]
     for reference in named[-KEPT:]:
         tables = ((reference.files, reference.files_sha256), (reference.inputs, reference.inputs_sha256))
@@ -156,8 +155,8 @@ def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Violatio
 def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Violation]:
     """Yield violations for segments and staged files of commits beyond the end of a lane's chain.
 
-    head: number of the lane's last commit. Files for the next number are exempt: their commit is in progress,
-    or its writer died. `_unnamed_files` finds data files without a commit.
+    head: number of the lane's last commit. Files for the next number are allowed: their commit is in
+    progress, or its writer died. `_unnamed_files` finds data files without a commit.
     """
     for folder, seq_of in ((segment_folder(lane), segment_seq), (stage_lane_folder(lane), staged_seq)):
         for name in store.names(folder):
@@ -169,7 +168,8 @@ def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Violation]:
 
 
 def _ledger(commits: list[CommitRecord]) -> Iterator[Violation]:
-    """Yield violations for commits whose counters do not balance or differ from the rows of their files."""
+    """Yield violations for commits whose counters do not add up, or differ from the numbers of rows in their
+    files."""
     for record in commits:
         counters = record.counters
         if not counters.balanced:
@@ -180,10 +180,23 @@ def _ledger(commits: list[CommitRecord]) -> Iterator[Violation]:
             if rows != counted:
                 detail = f"commit {record.seq} counts {counted} {table}, its files hold {rows}"
                 yield Violation("I1", detail)
+        if not record.standing.logs or record.lane == UPKEEP_LANE:
+            continue
+        segments = record.standing.segments
+        if any(segment_seq(one.name.rpartition("/")[2]) != record.seq for one in segments):
+            continue  # restored by a repair
+        rows = sum(one.rows for one in segments)
+        if rows != counters.events_logged:
+            yield Violation(
+                "I1",
+                f"commit {record.seq} of lane {record.lane} logged {counters.events_logged} events, its "
+                f"segments hold {rows}",
+            )
 
 
 def _unnamed_files(store: Store, commits: list[CommitRecord], hidden: Hidden) -> Iterator[Violation]:
-    """Yield violations for data files that no commit lists, and renamed files that nothing replaces."""
+    """Yield violations for data files that no commit lists, and for files renamed as replaced although
+    nothing replaces them."""
     named = {item.final: item for record in commits for item in record.publish}
     for name in [*data_files(store)]:
         item = named.get(name.removesuffix(ASIDE))
@@ -194,7 +207,8 @@ def _unnamed_files(store: Store, commits: list[CommitRecord], hidden: Hidden) ->
 
 
 def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Violation]:
-    """Yield violations of one published file: missing, or content, metadata or counts not as committed."""
+    """Yield violations of one published file: it is missing, or its content, metadata or counts are not those
+    committed."""
     if store.size(item.final) is None:
         if not hidden.hides(item):  # else it was swept
             yield Violation("I3", f"'{item.final}' was committed and is not there")
@@ -214,11 +228,11 @@ def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Violation]:
 
 
 def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violation]:
-    """Yield violations for duplicate requests: a lane has at most one flow of spans and one of records per
-    request id.
+    """Yield violations for duplicate requests: a lane may have at most one flow of spans and one flow of
+    records per request id.
 
-    Parts of a request in different lanes are no violation: they come from a topic that is not keyed by
-    request, which `flowdiff rekey` corrects.
+    A request may have parts in several lanes, if its topic is not keyed by request, which `flowdiff rekey`
+    corrects.
     """
     columns = ["request_id", "kind", "lane"]
     files = [item.final for item in published if item.table == "flows"]
@@ -234,9 +248,10 @@ def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violati
 
 
 def _caches(store: Store) -> list[Violation]:
-    """Violations in files that no commit lists: statistics, calibrations, and the commit chain of the watch.
+    """Find violations in files that no commit lists: statistics, calibrations, and the commit chain of the
+    watch.
 
-    Statistics of windows are a cache: damaged files are ignored and computed again, but waste disk space.
+    Statistics of windows are a cache: damaged files are ignored and computed again, but take disk space.
     """
     return [
         *_damaged(kept_files.damaged(store, stats_files(store)), STATS, "stats"),
@@ -246,15 +261,16 @@ def _caches(store: Store) -> list[Violation]:
 
 
 def _damaged(names: Iterator[str], folder: str, invariant: str) -> Iterator[Violation]:
-    """Violations for damaged files `names` in `folder`, which the operator should delete."""
+    """Yield violations for the damaged files `names` in `folder`, which the operator should delete."""
     found = (Violation(invariant, f"'{name}' is not what was written: remove it") for name in names)
     yield from _guarded(found, folder, invariant)
 
 
 def _reports(store: Store) -> Iterator[Violation]:
-    """Yield violations in reports. No commit lists a report; a report lists its own files with their hashes.
+    """Yield violations in reports. Commits do not list reports; each report lists its files with their
+    hashes.
 
-    A report without its JSON file is being written, or its writer died: it is skipped, as readers do.
+    A report without its JSON file is skipped, as readers do: it is being written, or its writer died.
     """
 
     def of_all() -> Iterator[Violation]:
@@ -275,7 +291,7 @@ def _report(store: Store, folder: str) -> Iterator[Violation]:
 
 
 def _broken_report(store: Store, folder: str, names: Sequence[str]) -> Iterator[Violation]:
-    """Yield violations for files of a report whose hash is in none of the report's checksum files."""
+    """Yield violations for files of a report whose hash is in none of its checksum files."""
     of_sums, sums = sums_among(names), defaultdict[str, set[str]](set)
     for name in of_sums:
         try:
@@ -303,11 +319,11 @@ def _changed(folder: str, name: str) -> Violation:
 
 
 def _broken_positions(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """Yield violations where the offset ranges of a stream in successive commits are not contiguous, or a
-    recorded gap lies outside the range of its commit.
+    """Yield violations for streams whose offset ranges in successive commits are not contiguous, and for
+    recorded gaps outside the range of their commit.
 
-    A range may restart at another offset if a gap records that the log was truncated. A gap may lie before
-    the range if the commit records a lost segment.
+    A range may restart at another offset if a recorded gap says that the log was truncated. A gap may lie
+    before the range if the commit records a lost segment.
     """
     ends: dict[tuple[int, str, str | None, int], int] = {}
     for record in commits:
@@ -353,9 +369,8 @@ def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
 
 
 def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """Yield violations for segments that are damaged, and for missing ones that the last commit of their lane
-    needs or retains for a repair.
-    """
+    """Yield violations for damaged segments, and for missing ones that the last commit of their lane needs or
+    retains for a repair."""
     by_lane = defaultdict[int, list[CommitRecord]](list)
     for record in commits:
         by_lane[record.lane].append(record)
@@ -392,40 +407,25 @@ def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[
             yield Violation("I1", detail)
 
 
-def _broken_builds(commits: Sequence[CommitRecord]) -> Iterator[Violation]:
-    """Yield a violation if lanes logged more events than are accounted for, up to the commits that the last
-    build read: in built windows, late, waiting in the log, or reported as missing.
-    """
-    last: Build | None = None
-    versions: dict[int, BuiltWindow] = {}
-    missing = 0
+def _broken_builds(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
+    """Yield violations for built windows whose events by lane do not add up to the events that they were
+    built from. Their log is compared with them elsewhere (`stitch.drivers.build.log_check`)."""
     for record in commits:
-        if record.lane == UPKEEP_LANE and record.build is not None:
-            last = record.build
-            missing += last.missing
-            versions |= {window.start_ns: window for window in last.windows}
-    if last is None or last.waiting is None:
-        return
-    through = dict(last.through)
-    read = [
-        record for record in commits if record.standing.logs and record.seq <= through.get(record.lane, 0)
-    ]
-    if not read:  # built from the log of another lake
-        return
-    logged = sum(record.counters.events_logged - record.counters.events_lost for record in read)
-    placed = sum(window.events + window.late for window in versions.values()) + last.waiting
-    # While late events wait, a request that moved may be in two versions.
-    if logged > placed + missing:
-        yield Violation(
-            "I1",
-            f"lanes logged {logged} events, windows hold {placed - last.waiting} of them, "
-            f"{last.waiting} wait, and {missing} were missing",
-        )
+        for window in () if record.build is None else record.build.windows:
+            if window.lanes is None:
+                continue
+            of_lanes = sum(events for _, events in window.lanes)
+            if of_lanes != window.events:
+                yield Violation(
+                    "I1",
+                    f"commit {record.seq} of the upkeep lane built the window at {window.start_ns} ns from "
+                    f"{window.events} events, and names {of_lanes} events of lanes",
+                )
 
 
 def _lost_segments(store: Store, commits: Sequence[CommitRecord], needed: set[str]) -> Iterator[Violation]:
-    """Yield violations for missing segments that a lane's last commit retains, other than those in
-    `needed`, which `_broken_segments` reports. commits: of the lane, ascending."""
+    """Yield violations for missing segments that a lane's last commit retains, except those in `needed`,
+    which `_broken_segments` reports. commits: those of the lane, ascending."""
     lane = commits[-1].lane
     try:
         for segment in lost_segments(store, lane, commits):
@@ -439,7 +439,7 @@ def _lost_segments(store: Store, commits: Sequence[CommitRecord], needed: set[st
 
 
 def _hidden_in(commits: Sequence[CommitRecord]) -> Hidden:
-    """Rules for files hidden by the upkeep lane, given the commits of all lanes (each lane in order)."""
+    """Rules that say which files the upkeep lane hides. commits: those of all lanes, each lane in order."""
     own = [record for record in commits if record.lane == UPKEEP_LANE]
     upkeep = own[-1].standing.upkeep if own else None
     listing = files_table(own) if own else FILES_SCHEMA.empty_table()
@@ -447,9 +447,8 @@ def _hidden_in(commits: Sequence[CommitRecord]) -> Hidden:
 
 
 def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
-    """Yield violations for rewritten windows whose numbers of flows or parameters differ from those of the
-    replaced files (deleted or not) by anything else than a repair records.
-    """
+    """Yield violations for rewritten windows whose number of flows or parameters differs from that of the
+    replaced files (deleted or not), unless a repair records the difference."""
     rows: defaultdict[tuple[str, str], Counter[tuple[int, int]]] = defaultdict(Counter)
     own = []
     for record in commits:
@@ -492,8 +491,7 @@ def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
 
 def _broken_repairs(commits: Iterable[CommitRecord]) -> Iterator[Violation]:
     """Yield violations for repairs that lost late events: every event removed from `late/` must be written to
-    `late/` again, be under `repaired/`, or be counted as expired.
-    """
+    `late/` again, be in `repaired/`, or be counted as expired."""
     rows: Counter[tuple[int, int]] = Counter()
     own = []
     for record in commits:

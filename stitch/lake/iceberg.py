@@ -1,15 +1,15 @@
-"""Expose the tables of a lake as Iceberg tables over the lake's own files: no row is copied.
+"""Publish the tables of a lake as Iceberg tables that refer to the lake's own files: no row is copied.
 
-A run follows the commits. A snapshot of an Iceberg table shows the lake as of one commit of every lane, which
-the snapshot records: its cursor. The next run adds the files of the commits since. Where upkeep has
-committed, which removes files, it compares the table with the lake, and removes and adds in one snapshot.
-Where the lake lacks the cursor's commits, a backup was restored or another lake put in its place, so that
-files of the same names may differ: it replaces all files. Cursor and files are one commit of the catalog,
-made only if nobody else committed meanwhile: so a run that was killed at any step is repeated, and every row
-is there once.
+A snapshot of an Iceberg table shows the lake as of one commit of every lane; the snapshot records these
+commits, its *cursor*. The next run adds the files of later commits. If upkeep has committed, which removes
+files, the run compares the table with the lake, and removes and adds files in one snapshot. If the lake lacks
+the cursor's commits, a backup was restored or another lake is in its place, so that files of the same names
+may differ: the run then replaces all files. Cursor and files are written in one commit of the catalog, which
+fails if somebody else committed meanwhile; so a run that was killed at any step can be repeated, and every
+row is there once.
 
-Only the lake may delete its files: the tables forbid it (`gc.enabled`). Metadata of expired snapshots is
-deleted by the run that expires them.
+Only the lake may delete its files: the property `gc.enabled` of the tables forbids it to others. A run that
+expires snapshots deletes their metadata.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ PUBLISHED: Final[tuple[WindowTable | SideTable, ...]] = (
     *("structures", "params", "flows"),
     *("late", "repaired", "dead_letters"),
 )
-"""Tables in order of publication: rows that flows refer to come first."""
+"""Tables in the order in which they are published: rows that flows refer to come first."""
 
 CURSOR: Final = "flowdiff.heads"
-"""Name of a snapshot's property: JSON of lane -> (number of the last commit shown, hash of that commit)."""
+"""Name of a snapshot's property: JSON of lane -> (number of the last commit that the snapshot shows, hash of
+that commit)."""
 LAKE: Final = "flowdiff.lake"
 """Name of a table's property: location of its lake."""
 _PROPERTIES: Final = {
@@ -82,18 +83,18 @@ _CLIENT_ERRORS: Final = (
 _OF_A_FILE: Final = ("name", "window_ns", "rows", "size")
 
 Heads = Mapping[int, tuple[int, str]]
-"""Lane -> (number of its last commit, hash of that commit)."""
+"""Lane number -> (number of the lane's last commit, hash of that commit)."""
 
 
 class CatalogError(ConfigError):
-    """A catalog cannot be reached, or has foreign tables under the names of the lake's tables."""
+    """A catalog cannot be reached, or has tables of somebody else under the names of the lake's tables."""
 
     slug = "catalog"
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """Changes to one table by one run of `publish`."""
+    """Changes that one run of `publish` made to one table."""
 
     name: str
     added: int
@@ -105,7 +106,7 @@ class PublishedTable:
 
 
 def open_catalog(name: str) -> Catalog:
-    """Catalog that pyiceberg's own configuration has under `name`. Raises CatalogError."""
+    """Open the catalog that pyiceberg's configuration calls `name`. Raises CatalogError."""
     with _failures_of(name):
         return load_catalog(name)
 
@@ -115,8 +116,8 @@ def publish(
 ) -> Iterator[PublishedTable]:
     """Update the tables of a catalog to the state of the lake, one after the other.
 
-    location: address of the lake for engines: `file:///…` or `s3://…`. forget_before: earlier snapshots
-    expire. Raises CatalogError; ConfigError for a location that no engine could read; LakeError where another
+    location: address of the lake for query engines, `file:///…` or `s3://…`. forget_before: older snapshots
+    expire. Raises CatalogError; ConfigError for a location that no engine could read; LakeError if another
     run committed meanwhile. O(files of new commits); O(files) after upkeep and for other chains.
     """
     if "#" in location or "?" in location:
@@ -141,7 +142,8 @@ def publish(
 
 @contextmanager
 def _failures_of(catalog: str) -> Iterator[None]:
-    """Convert errors of a catalog's clients to LakeError and CatalogError."""
+    """Context manager that converts errors of a catalog's client to LakeError and CatalogError. catalog: its
+    name for messages."""
     try:
         yield
     except (CommitFailedException, ValidationException) as error:
@@ -167,10 +169,10 @@ def _failures_of(catalog: str) -> Iterator[None]:
 
 
 def _errors_of_clients() -> tuple[type[Exception], ...]:
-    """Exception classes of catalogs' clients; for Glue, DynamoDB, Hive and BigQuery only if pyiceberg loaded
-    their modules.
+    """Exception classes of the clients of catalogs; those for Glue, DynamoDB, Hive and BigQuery only if
+    pyiceberg has loaded their modules.
 
-    pyiceberg raises ValueError for a setting that is missing or wrong.
+    They include ValueError, which pyiceberg raises for a setting that is missing or wrong.
     """
     loaded = (getattr(sys.modules[module], name) for module, name in _CLIENT_ERRORS if module in sys.modules)
     return (OSError, RESTError, SQLAlchemyError, ValueError, *loaded)
@@ -181,7 +183,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _table(catalog: Catalog, identifier: str, name: str, location: str) -> Table:
-    """Iceberg table for a table of the lake, created if missing. Raises CatalogError."""
+    """Load the Iceberg table for a table of the lake, or create it if missing. Raises CatalogError."""
     schema = iceberg_schema(name)
     spec = UNPARTITIONED_PARTITION_SPEC
     if WINDOW_START in schema.column_names:
@@ -204,12 +206,12 @@ def _table(catalog: Catalog, identifier: str, name: str, location: str) -> Table
 
 
 def iceberg_schema(name: str) -> Schema:
-    """Iceberg schema of a table of the lake, with the columns' numbers and documentation."""
+    """Iceberg schema of a table of the lake, with numbers and documentation of columns."""
     return pyarrow_to_schema(pa.schema([_without_dictionaries(field) for field in SCHEMAS[name]]))
 
 
 def _without_dictionaries(field: pa.Field) -> pa.Field:
-    """Field with text in place of dictionaries, nested ones too: they are an encoding, not a type."""
+    """Field in which dictionaries, also nested ones, are replaced by text: Iceberg has no dictionary type."""
     type_ = field.type
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
@@ -221,7 +223,7 @@ def _without_dictionaries(field: pa.Field) -> pa.Field:
 
 
 def _columns(schema: Schema) -> Mapping[int, tuple[str | None, bool, str]]:
-    """Column number -> (name, required, type), of all columns and nested fields."""
+    """Number -> (name, required, type) for all columns and nested fields."""
     found = {}
     for number in sorted(schema.field_ids):
         field = schema.find_field(number)
@@ -237,14 +239,15 @@ class _Change:
 
 
 def _heads(manifest: Manifest) -> Heads:
-    """Last commit of every lane that has one, in the manifest's snapshot of the lake."""
+    """Last commit of every lane in the manifest's snapshot of the lake."""
     made = [head for head in manifest.heads if head[1]]
     links = map_concurrently(manifest.store, lambda head: read_record(manifest.store, *head), made)
     return {link.record.lane: (link.record.seq, link.sha256) for link in links}
 
 
 def _change(table: Table, manifest: Manifest, heads: Heads, name: str, location: str) -> _Change:
-    """Files that the table lacks, and files of the table that the lake no longer has."""
+    """Compare a table with the lake: files to add, and files to remove because the lake no longer has
+    them."""
     snapshot = table.current_snapshot()
     listed = manifest.of_table(name)
     seen = _cursor_of(snapshot)
@@ -265,7 +268,7 @@ def _change(table: Table, manifest: Manifest, heads: Heads, name: str, location:
 
 
 def _cursor_of(snapshot: Snapshot | None) -> Heads | None:
-    """Cursor of a snapshot; None without one (another tool made it, or there is no snapshot)."""
+    """Cursor of a snapshot; None if there is no snapshot, or another tool made it and it has no cursor."""
     said = None if snapshot is None or snapshot.summary is None else snapshot.summary[CURSOR]
     return (
         None
@@ -275,7 +278,8 @@ def _cursor_of(snapshot: Snapshot | None) -> Heads | None:
 
 
 def _continues(seen: Heads, heads: Heads, store: Store) -> bool:
-    """True if the lake has the very commits of the cursor `seen`: then equal names mean equal files."""
+    """True if the lake has the commits of the cursor `seen`, with the same hashes: then equal names mean
+    equal files."""
 
     def has(lane: int) -> bool:
         if heads.get(lane) == seen[lane]:
@@ -297,9 +301,10 @@ def _files_of(table: Table, snapshot: Snapshot | None) -> dict[str, DataFile]:
 
 
 def _data_files(table: Table, manifest: Manifest, listed: pa.Table, location: str) -> list[DataFile]:
-    """Iceberg entries of files, from their commits; no file is opened.
+    """Make the Iceberg entries of files from what their commits record; no file is opened.
 
-    Only the start of the window has bounds: engines answer min and max from bounds, so they must be exact.
+    Only the column with the window's start gets bounds: engines compute min and max from bounds, so they must
+    be exact.
     """
     schema, spec = table.schema(), table.spec()
     return [
@@ -337,9 +342,8 @@ def _data_file(schema: Schema, spec: PartitionSpec, path: str, row: Mapping[str,
 
 
 def _commit(table: Table, change: _Change, heads: Heads, forget_before: datetime) -> None:
-    """Commit one snapshot: removed files, added files, cursor. Raises CommitFailedException where the table
-    has changed since it was read.
-    """
+    """Commit one snapshot with removed files, added files and cursor. Raises CommitFailedException if the
+    table has changed since it was read."""
     said = {CURSOR: json.dumps(heads)}
     with table.transaction() as transaction:
         update = transaction.update_snapshot(snapshot_properties=said)
@@ -352,11 +356,11 @@ def _commit(table: Table, change: _Change, heads: Heads, forget_before: datetime
 
 
 def _remove_forgotten(table: Table, before: Sequence[Snapshot]) -> None:
-    """Remove manifests and lists of expired snapshots, except files that remaining snapshots use.
+    """Delete manifests and manifest lists of expired snapshots, except those that remaining snapshots use.
 
-    pyiceberg does not. A manifest that a snapshot dropped is in none of its descendants, so the remaining
-    snapshots whose parent expired have every manifest that is still used. O(expired). A run that dies in here
-    leaves files that nothing refers to.
+    before: snapshots before the expiry. pyiceberg does not do this. A manifest that a snapshot dropped is in
+    none of its descendants, so the remaining snapshots whose parent expired have every manifest that is still
+    used. O(expired). If the run dies here, files remain to which nothing refers.
     """
     kept = {snapshot.snapshot_id for snapshot in table.snapshots()}
     forgotten = [snapshot for snapshot in before if snapshot.snapshot_id not in kept]

@@ -1,7 +1,8 @@
-"""Keep files that no commit lists under names that contain their hash, so that they verify themselves.
+"""Store files that no commit lists under names that contain a hash of their content, so that damage can be
+detected.
 
-A name is `<anything>-<hash>.<ending>`, the hash being the first 32 digits of the content's SHA-256. A file is
-put once and never changed; readers skip one whose hash differs.
+A name is `<anything>-<hash>.<ending>`; the hash is the first 32 hex digits of the content's SHA-256. A file
+is written once and never changed; readers skip a file whose hash differs.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from stitch.lake.layout import own_stage
 from stitch.lake.store import Store, prefetch
 
 _DIGITS: Final = 32
-"""Hex digits of the hash in a name: 128 bits distinguish contents."""
+"""Number of hex digits of the hash in a name: 128 bits distinguish contents."""
 
 
 def keep(store: Store, beginning: str, data: bytes, ending: str) -> str:
-    """Store data under the name that `name_of` gives, unless it exists; return the name. Raises OSError."""
+    """Store data under the name given by `name_of`, unless it exists; return the name. Raises OSError."""
     name = name_of(beginning, data, ending)
     with own_stage(store, beginning.partition("/")[0]) as stage, suppress(FileExistsError):
         store.put_if_absent(name, data, stage)
@@ -34,7 +35,7 @@ def name_of(beginning: str, data: bytes, ending: str) -> str:
 
 
 def read_whole(store: Store, name: str) -> pa.Buffer | None:
-    """Content of a file; None where it is missing or its hash differs. Raises OSError."""
+    """Content of a file; None if it is missing or its hash differs. Raises OSError."""
     try:
         data = store.read(name)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Look up requests that the lake has already: an overlapping import must not store them twice."""
+"""Look up requests that the lake already has, so that overlapping imports do not store them twice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPARED = [name for name in FLOWS_SCHEMA.names if name != "lane"]
 
 
 class KnownRequests:
-    """Lookup of request ids in the lake's flows, limited to the windows that may have them: not O(lake).
+    """Lookup of request ids in the lake's flows, which reads only the windows that may contain them.
 
     Searches the windows of the given events, windows at most `reach_ns` away, and earlier ones with a request
     that lasted until then. A request in two imports, the later part first and more than `reach_ns` apart, is
@@ -36,11 +36,11 @@ class KnownRequests:
             self._files = manifest.files_near(starts, reach_ns)
 
     def __bool__(self) -> bool:
-        """True if the lake has a file in which the requests may be."""
+        """True if the lake has any file that may contain the requests."""
         return bool(self._files)
 
     def among(self, request_ids: pa.Array) -> pa.Array:
-        """Ids of `request_ids` that the lake has, each once."""
+        """Request ids in `request_ids` that the lake has, each once."""
         found = [
             ids.filter(pc.is_in(ids, value_set=request_ids)).combine_chunks()
             for ids in (self._manifest.decoded(file, ["request_id"])["request_id"] for file in self._files)
@@ -48,12 +48,12 @@ class KnownRequests:
         return pa.chunked_array([pa.chunked_array(found, pa.string()).unique()], pa.string()).combine_chunks()
 
     def flows(self, request_ids: pa.Array) -> pa.Table:
-        """Flows (FLOWS_SCHEMA) that the lake has of `request_ids`, from every lane."""
+        """Flows (FLOWS_SCHEMA) of the requests `request_ids` in the lake, from every lane."""
         found = [FLOWS_SCHEMA.empty_table(), *self._stored(request_ids, FLOWS_SCHEMA.names)]
         return pa.concat_tables(found).unify_dictionaries().combine_chunks()
 
     def _stored(self, request_ids: pa.Array, columns: list[str]) -> Iterator[pa.Table]:
-        """Yield the given columns of the lake's flows with these ids, file by file."""
+        """Yield the given columns of the flows of the requests `request_ids` in the lake, file by file."""
         for file in self._files:
             ids = self._manifest.decoded(file, ["request_id"])["request_id"]
             if pc.any(pc.is_in(ids, value_set=request_ids)).as_py():
@@ -61,7 +61,8 @@ class KnownRequests:
                 yield stored.filter(pc.is_in(stored["request_id"], value_set=request_ids))
 
     def unchanged(self, flows: pa.Table) -> B1:
-        """[flows] True where the lake has a flow of this id and kind, equal in all columns but the lane."""
+        """[flows] True if the lake has a flow with the same id and kind that is equal in all columns except
+        the lane."""
         wanted, names = flows["request_id"].combine_chunks(), flow_names(flows)
         same = np.zeros(flows.num_rows, dtype=np.bool_)
         for stored in self._stored(wanted, _COMPARED):
@@ -74,6 +75,6 @@ class KnownRequests:
 
 
 def rows_of(table: pa.Table, request_ids: pa.Array, *, keep: bool) -> pa.Table:
-    """Rows whose request is among `request_ids` (keep=True), or the other rows (keep=False)."""
+    """Rows of a table whose request is in `request_ids` (keep=True), or all other rows (keep=False)."""
     inside = pc.fill_null(pc.is_in(table["request_id"], value_set=request_ids), False)
     return table.filter(inside if keep else pc.invert(inside))

@@ -1,7 +1,8 @@
-"""Open a lane, the unit of ordering, ownership and commit: by one writer, for any number of commits.
+"""Open a lane for writing. A lane is the unit of ordering, ownership and commits: one writer at a time makes
+any number of commits.
 
-Opening finishes the last commit, verifies the chain, fences off other writers, and sweeps the stage. Every
-step may be interrupted and is repeated, in whole, by the next process that opens the lane.
+Opening finishes the last commit, verifies the chain, fences off other writers, and sweeps the stage folders.
+Every step may be interrupted; the next process that opens the lane then repeats it as a whole.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ from stitch.lake.store import Move, Store, UncertainError, map_concurrently
 from stitch.lake.upkeep.hidden import read_hidden
 
 FILE_LANE: Final = 0
-"""Number of the lane of everything that is imported from files."""
+"""Number of the lane for everything imported from files."""
 MAX_FENCE_ATTEMPTS: Final = 8
-"""Maximum attempts to fence off the lane's previous writer: an attempt fails only if another writer
-committed, and so made progress."""
+"""Maximum number of attempts to fence off the lane's previous writer: an attempt fails only if another writer
+committed meanwhile."""
 
 
 class Lane:
     """One lane of a lake, open for writing.
 
-    On a disk the caller holds `exclusive_lock`; in a bucket there is none, and put-if-absent alone fences.
-    Raises LakeError where files contradict the chain, CommitTakenError (a LakeError) where another writer
-    committed, OSError.
+    On a disk the caller must hold `exclusive_lock`; in a bucket there is no lock, and only put-if-absent
+    excludes other writers. Raises LakeError if files contradict the chain, CommitTakenError (a LakeError) if
+    another writer committed, OSError.
     """
 
     def __init__(
@@ -69,7 +70,8 @@ class Lane:
         lane: int = FILE_LANE,
         fence: bool = False,
     ) -> None:
-        """fence: True to take the lane over by a commit, after which its previous owner cannot commit."""
+        """fence: True to begin with a commit that takes the lane over, after which its previous owner cannot
+        commit."""
         self.lane = lane
         self._fence = fence
         self._store = store
@@ -77,7 +79,7 @@ class Lane:
         self._owner = owner
         self._created_by = created_by
         self._unpublished: tuple[Publish, ...] = ()
-        """Committed files of this writer that may not yet be published."""
+        """Files that this writer has committed but may not have published yet."""
         self._tail = self._open()
 
     @property
@@ -92,19 +94,19 @@ class Lane:
 
     @property
     def events_open(self) -> int:
-        """Number of events in the lane's segments that were open after its last live commit."""
+        """Number of events in the lane's segments that were still open after its last live commit."""
         live = (link.record for link in reversed(self._tail.records) if link.record.kind == "live")
         return next((record.counters.events_open for record in live), 0)
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of the last commit that has one; empty if none has."""
+        """Configuration recorded by the last commit that has one; empty if none has."""
         said = (link.record.config for link in reversed(self._tail.records))
         return next(filter(None, said), {})
 
     def changed_settings(self, now: dict[str, Any]) -> str:
-        """Text of the settings in `now` that differ from the settings of the lane's last requests; empty if
-        none do."""
+        """Text that lists the settings in `now` that differ from those with which the lane last stored
+        requests; empty if none do."""
         before = self.config
         changed = [
             f"{room}.{key}: {value} until now, {now[room][key]} from now on"
@@ -115,13 +117,13 @@ class Lane:
         return "; ".join(changed)
 
     def known_inputs(self) -> dict[str, InputFile]:
-        """SHA-256 of a file's bytes -> last entry of that file, for every file imported before."""
+        """SHA-256 of a file's bytes -> last entry of that file, for every file that this lane imported."""
         return read_inputs(self._store, self._tail)
 
     @contextmanager
     def stage(self) -> Iterator[Staging]:
-        """Staging for the files of the next commit; files that were not committed are removed when the block
-        ends."""
+        """Context manager: staging for the files of the next commit; files that are not committed are removed
+        at the end."""
         staging = Staging(self._store, self.lane, self.seq)
         try:
             yield staging
@@ -135,11 +137,11 @@ class Lane:
             staging.discard()
 
     def commit(self, staging: Staging, body: CommitBody) -> CommitRecord:
-        """Commit the staged files, all or none, and publish them.
+        """Commit the staged files, all or none of them, and publish them.
 
-        If publishing fails (OSError), the commit stands: `seq` has advanced, and the next commit, or the next
-        process that opens the lane, publishes the files. Raises CommitTakenError (nothing happened),
-        LakeError where the ledger does not balance (a bug, caught before it does harm), OSError.
+        If publishing fails (OSError), the commit is nevertheless made: `seq` has advanced, and the next
+        commit, or the next process that opens the lane, publishes the files. Raises CommitTakenError (nothing
+        was committed), LakeError if the counters do not add up (a bug, detected before the commit), OSError.
         """
         if not body.counters.balanced:
             raise LakeError(
@@ -180,7 +182,8 @@ class Lane:
         return record
 
     def _refuse_names_in_use(self, items: Sequence[Publish]) -> None:
-        """Raise LakeError if a file of this name exists already: by another writer, or of a lost commit."""
+        """Raise LakeError if a file with one of these final names exists already, from another writer or a
+        lost commit."""
         sizes = self._store.sizes([item.final for item in items])
         found = next((item.final for item, size in zip(items, sizes, strict=True) if size is not None), None)
         if found is None:
@@ -191,10 +194,12 @@ class Lane:
         raise unknown_commit(found, self.lane, head)
 
     def _record(self, body: CommitBody) -> CommitRecord:
-        """Commit record of the next commit, without its files."""
+        """Record of the next commit, still without its files."""
         fields = dict(body)
         if body.kind in ("import", "takeover") and self._tail.records:
             fields["standing"] = self._tail.standing.kept()
+        if body.kind == "import":
+            fields["standing"] = self._with_kept_events(fields["standing"], body.standing)
         return CommitRecord(
             **fields,
             lane=self.lane,
@@ -205,10 +210,18 @@ class Lane:
             window_length_ns=self._info.window_length_ns,
         )
 
+    def _with_kept_events(self, before: Standing, body: Standing) -> Standing:
+        """State of a lane of files after an import that logged its events in `body.segments`, if any: from
+        the first of them on all are retained, or from `body.kept_from` on."""
+        if not body.segments and not before.logs:
+            return before
+        known = [at for at in (body.kept_from, before.kept_from) if at is not None]
+        first = max(known, default=self.seq)
+        return before.model_copy(update={"segments": body.segments, "logs": True, "kept_from": first})
+
     def _publish(self, items: Iterable[Publish]) -> None:
-        """Move committed files to their final names. A file that is there already must equal the committed
-        one.
-        """
+        """Move committed files to their final names. A file that exists there already must equal the
+        committed one."""
         found = tuple(items)
         there = self._store.sizes([item.final for item in found])
         taken_names = [item for item, size in zip(found, there, strict=True) if size is not None]
@@ -226,7 +239,7 @@ class Lane:
             ) from error
 
     def _without_swept(self, items: Iterable[Publish]) -> list[Publish]:
-        """Files of `items`, except missing ones that upkeep removed."""
+        """Copy of `items` without missing files that upkeep may have removed."""
         hidden = read_hidden(self._store, self._info.window_length_ns)
         return [
             item
@@ -237,10 +250,10 @@ class Lane:
         ]
 
     def _open(self) -> Tail:
-        """Finish the lane's last commit and return the verified end of its chain.
+        """Finish publishing the lane's last commit, and return the verified end of its chain.
 
-        Staged files of a commit that never came are removed only after a takeover commit took its number, so
-        that a writer believed dead cannot commit removed files.
+        Staged files of a commit that was never made are removed only after a takeover commit took its number,
+        so that a writer believed to be dead cannot commit files that are gone.
         """
         for _ in range(MAX_FENCE_ATTEMPTS):
             # The writer of the last record may have died before the sync; the record must not be lost again.
@@ -272,24 +285,24 @@ class Lane:
     def _file_of_no_commit(self) -> str | None:
         """Name of a data file of this lane whose commit is not in the chain; None if there is none.
 
-        The next commit would hide such a file. Every commit with a file in a window has a file of flows
-        there, so only the last windows of flows are searched.
+        The next commit would get the number of the lost commit, and so hide such a file. Every commit with a
+        file in a window has a file of flows there, so only flows are searched, in the last windows.
         """
         windows = [f"flows/{name}" for name in self._store.names("flows")[-most_looked_at(self._store) :]]
         files = numbered_files(self._store, [*windows, *SIDE_TABLES])
         return next((name for name, lane, seq in files if lane == self.lane and seq > self._tail.head), None)
 
     def _staged(self) -> dict[str, int]:
-        """Stage folders of the lane and the number of the commit each is for."""
+        """Name of each stage folder of the lane -> number of the commit for which it was made."""
         above = stage_lane_folder(self.lane)
         staged = {f"{above}/{name}": staged_seq(name) for name in self._store.names(above)}
         return {folder: seq for folder, seq in staged.items() if seq is not None}
 
 
 def verify_target(store: Store, item: Publish) -> None:
-    """Raise LakeError if the file `item.final` exists and differs from the committed one.
+    """Raise LakeError if the file `item.final` exists and differs from the committed file.
 
-    Upkeep may rename the file away at any time; then it counts as missing.
+    Upkeep may rename the file at any time; then it counts as missing.
     """
     size = store.size(item.final)
     if size is None:

@@ -1,4 +1,5 @@
-"""Find late events of a lake by the lane they arrived on: waiting for a repair, or handled by one."""
+"""Find the late events of a lake by the lane on which they arrived: those that wait for a repair, and those
+that a repair has handled."""
 
 from __future__ import annotations
 
@@ -13,13 +14,15 @@ from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
 
 def lane_of(file: LakeFile) -> int:
-    """Lane on which the events of a file arrived: for a file written by upkeep, its part number."""
+    """Number of the lane on which the events of a file arrived; for a file written by upkeep, the file's part
+    number."""
     parts = origin(file.name.rpartition("/")[2])
     return parts[2] if parts is not None and file.lane == UPKEEP_LANE else file.lane
 
 
 def late_files(manifest: Manifest, table: SideTable) -> dict[int, list[LakeFile]]:
-    """Lane -> files of `late` or `repaired` whose commits, and all before those, are published."""
+    """Lane number -> files of the table `late` or `repaired` whose commits are published, as are all earlier
+    commits."""
     heads = dict(manifest.heads)
     found: defaultdict[int, list[LakeFile]] = defaultdict(list)
     for file in manifest.files(table):
@@ -29,6 +32,6 @@ def late_files(manifest: Manifest, table: SideTable) -> dict[int, list[LakeFile]
 
 
 def read_events(manifest: Manifest, files: list[LakeFile]) -> pa.Table:
-    """Read `late` or `repaired` files as a table with EVENT_SCHEMA, one chunk per column. Raises
-    LakeError."""
+    """Read files of the table `late` or `repaired` as a table with EVENT_SCHEMA, each column in one chunk.
+    Raises LakeError."""
     return concat_events([with_binary_ids(manifest.decoded(file)) for file in files])

@@ -1,7 +1,7 @@
-"""Names inside a lake, and `flowdiff.json`, which describes it.
+"""Names of files inside a lake, and `flowdiff.json`, which describes the lake.
 
-Path parts are made from integers, a closed list of table names and formatted UTC only, never from values in
-records.
+Parts of names are made only from integers, a fixed list of table names and formatted UTC times, never from
+values in records.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ CHECKPOINTS: Final = "control/checkpoints"
 SEGMENTS: Final = "control/segments"
 REPORTS: Final = "reports"
 REPORT_INDEX: Final = ("index.html", "index.json")
-"""File names of the two lists of reports in `reports/`; rewritten where they are missing."""
+"""Names of the two lists of all reports in `reports/`; they are written again if missing."""
 REPORT_END: Final = "report.json"
-"""File of a report that is written last: a report without it is incomplete."""
+"""Name of the file of a report that is written last: a report without it is incomplete."""
 SUFFIX: Final = ".json"
-"""Suffix of commit records."""
+"""Suffix of the names of commit records."""
 
 WindowTable = Literal["flows", "structures", "params"]
 SideTable = Literal["late", "repaired", "dead_letters"]
@@ -39,13 +39,14 @@ WINDOW_TABLES: Final[tuple[WindowTable, ...]] = ("flows", "structures", "params"
 SIDE_TABLES: Final[tuple[SideTable, ...]] = ("late", "repaired", "dead_letters")
 DATA: Final = ".parquet"
 ASIDE: Final = ".replaced"
-"""Suffix of a data file that a later generation replaced: `*.parquet` no longer matches it."""
+"""Suffix added to the name of a data file when a later generation replaces it, so that `*.parquet` no longer
+matches."""
 LOOKED_AT: Final = 2016
-"""Number of last windows searched for files of lost commits: a week of five-minute windows. `flowdiff fsck`
-searches all.
-"""
+"""Number of latest windows that are searched for files of lost commits: a week of five-minute windows.
+`flowdiff fsck` searches all windows."""
 LOOKED_AT_IN_BUCKET: Final = 64
-"""Number of last windows searched for files of lost commits in a bucket, where each costs a request."""
+"""Number of latest windows that are searched for files of lost commits in a bucket, where each window costs a
+request."""
 
 
 _FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})\.parquet")
@@ -53,7 +54,7 @@ _OWN_STAGE: Final = re.compile(r"[a-z]+-[0-9a-f]{16}")
 
 
 class LakeInfo(Closed):
-    """Content of `flowdiff.json`: written once, when the lake is made; a person may add `trace_url`."""
+    """Content of `flowdiff.json`: written once, when the lake is created; an operator may add `trace_url`."""
 
     layout_version: int
     window_length_ns: int
@@ -63,42 +64,43 @@ class LakeInfo(Closed):
 
 
 def lane_folder(lane: int) -> str:
-    """Folder of a lane's commits."""
+    """Name of the folder of a lane's commit records."""
     return f"{COMMITS}/lane={lane:d}"
 
 
 def record_file(seq: int) -> str:
-    """Last part of a commit record's name; twelve digits, so that names sort as numbers."""
+    """Last part of the name of commit record `seq`; twelve digits, so that names sort like numbers."""
     return f"{seq:012d}{SUFFIX}"
 
 
 def commit_name(lane: int, seq: int) -> str:
-    """Name of one commit record."""
+    """Name of a commit record."""
     return f"{lane_folder(lane)}/{record_file(seq)}"
 
 
 def checkpoint_folder(lane: int) -> str:
-    """Folder of a lane's checkpoints."""
+    """Name of the folder of a lane's checkpoints."""
     return f"{CHECKPOINTS}/lane={lane:d}"
 
 
 def stage_lane_folder(lane: int) -> str:
-    """Folder of a lane's unpublished files."""
+    """Name of the folder of a lane's stage folders, for files not published yet."""
     return f"{STAGE}/lane={lane:d}"
 
 
 def stage_folder(lane: int, seq: int) -> str:
-    """Name of a new stage folder, for the files of one attempt at a commit.
+    """Make the name of a new stage folder, for the files of one attempt at a commit.
 
-    Two writers may attempt the same commit number, and neither may touch the other's files: so no two share a
-    folder.
+    Two writers may attempt the same commit number, and neither may touch the other's files; so the name is
+    unique.
     """
     return f"{stage_lane_folder(lane)}/{seq:012d}-{secrets.token_hex(8)}"
 
 
 @contextmanager
 def own_stage(store: Store, what: str) -> Iterator[str]:
-    """Stage folder for the draft of one file outside commits; removed at the end. Raises OSError."""
+    """Context manager: stage folder for the draft of one file outside commits; removed at the end. Raises
+    OSError."""
     stage = f"{STAGE}/{what}-{secrets.token_hex(8)}"
     try:
         yield stage
@@ -107,7 +109,8 @@ def own_stage(store: Store, what: str) -> Iterator[str]:
 
 
 def sweep_drafts(store: Store, until_ns: int) -> None:
-    """Remove `own_stage` folders of dead writers whose drafts were written at or before `until_ns`.
+    """Remove folders made by `own_stage` of writers that died, if their drafts were written at or before
+    `until_ns`.
 
     Empty folders stay, as their age is unknown. Raises OSError.
     """
@@ -118,49 +121,59 @@ def sweep_drafts(store: Store, until_ns: int) -> None:
 
 
 def staged_seq(folder: str) -> int | None:
-    """Number of the commit that a stage folder (last part of its name) is for; None for a foreign name."""
+    """Number of the commit for which a stage folder (last part of its name) was made; None for any other
+    name."""
     seq = folder.partition("-")[0]
     return int(seq) if seq.isdecimal() else None
 
 
 def report_folders(names: Iterable[str]) -> list[str]:
-    """Names, among `names` in `reports/`, of the folders of finished reports."""
+    """Names of the folders of finished reports, given the names of everything in `reports/`."""
     return [name for name in names if not name.startswith(".") and name not in REPORT_INDEX]
 
 
 def segment_folder(lane: int) -> str:
-    """Folder of a live lane's log segments."""
+    """Name of the folder of a live lane's log segments."""
     return f"{SEGMENTS}/lane={lane:d}"
 
 
 def segment_seq(file: str) -> int | None:
-    """Number of the commit that a log segment (last part of its name) was written for; None for a foreign
-    name.
-    """
+    """Number of the commit for which a log segment (last part of its name) was written; None for any other
+    name."""
     seq, dash, _ = file.partition("-")
     return int(seq) if dash and seq.isdecimal() and file.endswith(".arrow") else None
 
 
+def segment_part(file: str) -> int:
+    """Number of a log segment (last part of its name) among those of its commit; 0 in names of earlier
+    versions, which had one a commit.
+    """
+    parts = file.split("-")
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 0
+
+
 def file_name(lane: int, seq: int, part: int) -> str:
-    """Last part of a data file's name: `<lane>-<commit>-<part>.parquet`, never used twice in a lake."""
+    """Last part of a data file's name, `<lane>-<commit>-<part>.parquet`, which is never used twice in a
+    lake."""
     return f"{lane:d}-{seq:012d}-{part:05d}.parquet"
 
 
 def origin(file: str) -> tuple[int, int, int] | None:
-    """(Lane, commit, part) in a data file's name (`file_name`); None for a foreign name."""
+    """(lane number, commit number, part number) from a data file's name (`file_name`); None for any other
+    name."""
     match = _FILE.fullmatch(file)
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
 
 def window_folder(table: WindowTable, window: Window) -> str:
-    """Folder of a table's files for one window."""
+    """Name of the folder of a table's files for one window."""
     return f"{table}/window={window.name}"
 
 
 def read_info(store: Store, lake: str = "LAKE") -> LakeInfo | None:
-    """Content of `flowdiff.json`; None where there is no lake. `lake` is its name for messages.
+    """Read `flowdiff.json`; None if there is no lake. lake: name of the lake for messages.
 
-    Raises LakeError for a foreign file or another layout version.
+    Raises LakeError if the file is of another program or layout version.
     """
     if store.size(LAKE_FILE) is None:
         return None
@@ -189,7 +202,7 @@ def ensure_lake(
     *,
     option: str = "--window",
 ) -> LakeInfo:
-    """Create the lake if it is missing; refuse another window length.
+    """Create the lake if it is missing; refuse an existing one with another window length.
 
     window_length_ns: None accepts the length of an existing lake, and means `default_ns` for a new one.
     option: command-line option of the window length, for messages. Raises LakeError, and ConfigError for a
@@ -222,12 +235,13 @@ def ensure_lake(
 
 
 def encode_info(info: LakeInfo) -> bytes:
-    """Content of the file `flowdiff.json` that describes a lake."""
+    """Encode the content of the file `flowdiff.json`."""
     return (info.model_dump_json(indent=1, exclude_defaults=True) + "\n").encode()
 
 
 def _refuse_foreign(store: Store, lake: str) -> None:
-    """Raise LakeError for a lake that lost `flowdiff.json`: it must not be mistaken for a new one."""
+    """Raise LakeError for a lake whose `flowdiff.json` is missing, so that it is not mistaken for a new
+    lake."""
     foreign = sorted({*store.names("")} & {*WINDOW_TABLES, *SIDE_TABLES})
     if store.names(COMMITS):
         foreign.append(COMMITS)
@@ -239,7 +253,7 @@ def _refuse_foreign(store: Store, lake: str) -> None:
 
 
 def numbered_files(store: Store, folders: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """(Name, lane, commit) of each data file in the given folders."""
+    """Yield (name, lane number, commit number) of each data file in the given folders."""
     for folder, names in zip(folders, map_concurrently(store, store.names, folders), strict=True):
         for name in names:
             if (parts := origin(name)) is not None:
@@ -247,11 +261,11 @@ def numbered_files(store: Store, folders: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def most_looked_at(store: Store) -> int:
-    """Number of last windows that readers and writers search for files of lost commits."""
+    """Number of latest windows in which readers and writers search for files of lost commits."""
     return LOOKED_AT if store.concurrency == 1 else LOOKED_AT_IN_BUCKET
 
 
 def data_files(store: Store, tables: Iterable[str] = (*WINDOW_TABLES, *SIDE_TABLES)) -> Iterator[str]:
-    """Every file under the folders of tables, committed or not. O(files)."""
+    """Yield the name of every data file in the folders of tables, committed or not. O(files)."""
     for folder in tables:
         yield from store.below(folder, lambda name: name.startswith("window="))

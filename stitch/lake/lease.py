@@ -1,7 +1,8 @@
-"""Lease on a lake in a bucket, which has no lock: a file that its holder rewrites keeps one process at work.
+"""Lease on a lake in a bucket, which has no locks: the process that holds the lease renews it by rewriting a
+file.
 
-A lease only saves wasted work; put-if-absent of commits is what excludes a second writer. Clocks of machines
-are not compared: a waiting process measures for itself how long the file has not changed.
+A lease only saves wasted work; put-if-absent of commits excludes a second writer. Clocks of machines are not
+compared: each waiting process measures how long the file has not changed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stitch.lake.layout import own_stage
 from stitch.lake.store import Store
 
 BEATS: Final = 6
-"""Renewals within the time after which another process takes over: all but one may fail."""
+"""Number of renewals within the time after which another process takes over; all but one may fail."""
 
 
 class Lease:
@@ -30,7 +31,8 @@ class Lease:
         lasts_s: float,
         counter: Callable[[], float] = time.monotonic,
     ) -> None:
-        """lasts_s: time without renewal after which others take over. counter: monotonic seconds."""
+        """lasts_s: time without renewal after which another process takes over, s. counter: function that
+        returns monotonic seconds."""
         self._store, self._name, self._owner = store, name, owner
         self._lasts_s, self._counter = lasts_s, counter
         self._seen = b""
@@ -40,12 +42,11 @@ class Lease:
         self.holder_lives = False
         """True if another holder renewed the lease between the last two reads."""
         self.is_lost = False
-        """True if another process took the lease over."""
+        """True if another process took the lease from this one."""
 
     def take(self) -> bool:
-        """Acquire the lease if it is free or its holder stopped renewing it; True if held. One read. Raises
-        OSError.
-        """
+        """Take the lease if it is free or its holder has stopped renewing it; return True if this process
+        holds it. One read. Raises OSError."""
         found, now_s = self._read(), self._counter()
         if found and not self._is_ours(found):
             if found != self._seen:
@@ -62,7 +63,7 @@ class Lease:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Renew the lease while the block runs, then release it."""
+        """Context manager that renews the lease, and releases it at the end."""
         self._ended.clear()
         beating = threading.Thread(target=self._keep, name="lease", daemon=True)
         beating.start()

@@ -1,7 +1,7 @@
-"""List the files of a lake by its commits: readers take files from here and never glob.
+"""List the files of a lake from its commits; readers use this list and never search folders.
 
-A commit is visible once all its files are, so a reader gets a whole commit or none of it. Opening costs a
-listing of names, the last checkpoint and the few commits behind it, however long the chain is.
+A commit is visible once all its files are, so a reader sees a whole commit or none of it. Opening reads a
+listing of names, the last checkpoint and the few commits after it, however long the chain is.
 """
 
 from __future__ import annotations
@@ -52,73 +52,75 @@ from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, commits_of, hidden_by
 
 _OF_A_FILE: Final = [name for name in FILES_SCHEMA.names if name != "counts"]
 _NOTHING: Final = int(np.iinfo(np.int64).min)
-"""Time before every window."""
+"""Time before the start of every window, ns."""
 
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """One visible file."""
+    """A file of the lake that readers may see."""
 
     table: str
     window: Window | None
     name: str
-    """Path relative to the lake."""
+    """Path of the file relative to the lake."""
     rows: int
     size: int
-    """Bytes."""
+    """Size of the file in bytes."""
     sha256: str
     lane: int
     seq: int
-    """Commit that published it."""
+    """Number of the commit that published the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowEntry:
-    """One window that has flows."""
+    """A window that has flows."""
 
     window: Window
     sealed: bool
-    """True if nothing more is expected: every live lane has published it whole. Imported files have no
-    watermark: each is complete by itself.
-    """
+    """True if no more events are expected in the window: every live lane has published it completely. Windows
+    of imported files are always sealed."""
     flows: int
     files: int
     size: int
-    """Bytes of the window's files in all three tables."""
+    """Bytes of the window's files in `flows`, `structures` and `params`."""
     commits: int = 0
-    """Sum over these files of hashes of their commits: another one after a repair, whatever the sizes."""
+    """Sum of hashes of the commits of these files; it changes with a repair, even if sizes do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Snapshot of a lake: its files never change and stay readable."""
+    """Snapshot of a lake: its files do not change, and stay readable for the grace period."""
 
     info: LakeInfo
     lake: str
     """Name of the lake, for messages."""
     pending: int
-    """Commits whose publication was interrupted; the next import finishes it."""
+    """Number of commits whose publication was interrupted; the next import finishes it."""
     sealed_to_ns: int | None
-    """Windows that end at or before this are sealed; None: there is no live lane, all are."""
+    """Windows that end at or before this time, ns since the epoch, are sealed; None: there is no live lane,
+    so all are."""
     listing: pa.Table
-    """Visible files, by lane, then commit: rows of `listed.table`."""
+    """Visible files, sorted by lane, then commit: rows of `listed.table`."""
     listed: Listing
-    """Every file that the chains list."""
+    """All files that the commit chains list."""
     store: Store
     copies: Copies | None = None
-    """Local copies that files are read from, verified when fetched; None: files are read from the store."""
+    """Local copies from which files are read, verified when fetched; None: files are read from the store."""
     heads: tuple[tuple[int, int], ...] = ()
-    """(lane, commit), ascending: the last commit such that it and all before it are visible."""
+    """(lane number, commit number), ascending: the lane's last commit such that it and all earlier ones are
+    visible."""
     retired_to_ns: int | None = None
-    """Windows that end at or before this are retired; None: none."""
+    """Windows that end at or before this time, ns since the epoch, are retired; None: no window is."""
 
     @property
     def has_upkeep(self) -> bool:
-        """True if upkeep ever removed anything."""
+        """True if upkeep has ever removed a file."""
         return any(lane == UPKEEP_LANE for lane, _ in self.heads)
 
     def windows(self, from_ns: int = _NOTHING, to_ns: int = -_NOTHING - 1) -> list[WindowEntry]:
-        """Windows with files that overlap [from_ns, to_ns) (default: all), in order of time. O(files)."""
+        """Windows with files that overlap [from_ns, to_ns), by default all windows, in order of time.
+        O(files)."""
         start_ns = self.listing["window_ns"]
         inside = pc.and_(
             pc.less(start_ns, to_ns),
@@ -142,26 +144,27 @@ class Manifest:
         ]
 
     def starts_ns(self) -> I8:
-        """[windows] ascending starts of the sealed windows with flows. O(files)."""
+        """[windows] starts of the sealed windows that have flows, ns, ascending. O(files)."""
         has_flows = _of_table(self.listing, "flows") & (self.listing["rows"].to_numpy() > 0)
         starts: I8 = np.unique(self.listing["window_ns"].filter(pa.array(has_flows)).to_numpy())
         ends = starts + self.info.window_length_ns
         return starts if self.sealed_to_ns is None else starts[ends <= self.sealed_to_ns]
 
     def is_sealed(self, window: Window) -> bool:
-        """True if nothing more is expected of a window."""
+        """True if no more events are expected in the window."""
         return self.sealed_to_ns is None or window.end_ns <= self.sealed_to_ns
 
     def files(self, table: WindowTable | SideTable) -> list[LakeFile]:
         """Files of a table, sorted by window and name.
 
-        Each is checked: raises LakeError where one is missing, or its size or footer differs from the commit.
-        O(files of the lake), about 50 µs a returned file. With `copies` files are checked when read.
+        Every file is checked: raises LakeError if one is missing, or its size or footer is not as committed.
+        O(files of the lake), about 50 µs per returned file. With `copies`, files are checked when they are
+        read.
         """
         return self._checked(self.listing.filter(pa.array(_of_table(self.listing, table))))
 
     def by_window(self, windows: Iterable[Window]) -> dict[Window, list[LakeFile]]:
-        """Files of WINDOW_TABLES for each of some windows, sorted by name. Otherwise as `files`."""
+        """Files of WINDOW_TABLES for each of the given windows, sorted by name and checked as in `files`."""
         found: dict[Window, list[LakeFile]] = {window: [] for window in windows}
         starts = pa.array([window.start_ns for window in found], pa.int64())
         listed = self.listing.filter(pc.is_in(self.listing["window_ns"], value_set=starts))
@@ -172,7 +175,8 @@ class Manifest:
         return found
 
     def flow_counts(self, windows: Iterable[Window]) -> pa.Table:
-        """Counts of flows (FILE_COUNTS_SCHEMA) of some windows' files, without checking them. O(files)."""
+        """Counts of flows (FILE_COUNTS_SCHEMA) of the files of the given windows; the files are not checked.
+        O(files)."""
         starts = pa.array([window.start_ns for window in windows], pa.int64())
         inside = pc.is_in(self.listing["window_ns"], value_set=starts)
         listed = self.listing.filter(pc.and_(inside, pa.array(_of_table(self.listing, "flows"))))
@@ -181,8 +185,8 @@ class Manifest:
     def files_since(self, table: WindowTable | SideTable, since_ns: int | None) -> list[LakeFile]:
         """Files of a table that may have rows from `since_ns` (ns since the epoch) on; None: all its files.
 
-        A file qualifies by the end of its window or by the `last_ns` of its commit; a late file, which has no
-        window, is left out if its commit has no `last_ns`.
+        A file is included by the end of its window, or by `last_ns` in its commit; a late file, which has no
+        window, is excluded if its commit has no `last_ns`.
         """
         wanted = _of_table(self.listing, table)
         if since_ns is not None:
@@ -192,10 +196,11 @@ class Manifest:
         return self._checked(self.listing.filter(pa.array(wanted)))
 
     def refuse_lost_commits(self, start_ns: int, end_ns: int) -> None:
-        """Raises LakeError where a window of a period has a file of a commit that its lane's chain lacks.
+        """Raise LakeError if a window between `start_ns` and `end_ns` has a file whose commit is not in its
+        lane's chain.
 
-        The record was lost, and readers of the chain would count too few requests. Checks the last windows
-        only; `flowdiff fsck` checks all.
+        The commit record was then lost, and readers of the chain would count too few requests. Checks only
+        the last windows; `flowdiff fsck` checks all.
         """
         heads = dict(self.heads)
         for name, lane, seq in numbered_files(self.store, self._last_folders(start_ns, end_ns)):
@@ -205,7 +210,7 @@ class Manifest:
                     raise unknown_commit(name, lane, heads[lane])
 
     def _last_folders(self, start_ns: int, end_ns: int) -> list[str]:
-        """Folders of flows in a time range, the last ones only."""
+        """Names of the folders of flows for the last windows between `start_ns` and `end_ns`."""
         length = self.info.window_length_ns
         most = most_looked_at(self.store)
         known = self.starts_ns()
@@ -221,7 +226,7 @@ class Manifest:
         return [f"flows/{name}" for name in inside[-most:]]
 
     def files_near(self, starts_ns: I8, reach_ns: int) -> list[LakeFile]:
-        """Files of flows that may have a request of the given windows (their starts, ascending).
+        """Files of flows that may contain requests of the windows with the given starts (ascending).
 
         These are the files of the windows themselves, of all windows at most `reach_ns` from one of them, and
         of any earlier window with a request that lasted into one of them.
@@ -262,7 +267,7 @@ class Manifest:
         return sorted(found, key=lambda file: (file.window is not None and file.window.start_ns, file.name))
 
     def read(self, file: LakeFile) -> pa.Buffer:
-        """Content of a listed file. Raises OSError; LakeError where a copy cannot be fetched."""
+        """Content of a listed file. Raises OSError; LakeError if a copy cannot be fetched."""
         if self.copies is not None:
             return self.copies.read(file.name, file.sha256)
         try:
@@ -271,20 +276,20 @@ class Manifest:
             return self.store.read(f"{file.name}{ASIDE}")
 
     def decoded(self, file: LakeFile, columns: list[str] | None = None) -> pa.Table:
-        """Rows of a listed file, with all or some columns. Raises LakeError where it cannot be read."""
+        """Rows of a listed file. columns: names of the columns; None: all. Raises LakeError if the file
+        cannot be read."""
         try:
             return decode(file.table, self.read(file), columns)
         except (OSError, pa.ArrowException) as error:
             raise unreadable(self.lake, file.name, error=error) from error
 
     def of_table(self, table: str) -> pa.Table:
-        """Rows of `listing` of one table."""
+        """Rows of `listing` for the files of one table."""
         return self.listing.filter(pa.array(_of_table(self.listing, table)))
 
     def _check(self, name: str, size: int, footer_size: int, footer_sha256: bytes) -> None:
-        """Check size and footer, which readers rely on; pages have checksums of their own. Raises
-        LakeError.
-        """
+        """Check the size and footer of a file, on which readers rely; pages have their own checksums. Raises
+        LakeError."""
         try:
             try:
                 whole = self._is_whole(name, size, footer_size, footer_sha256)
@@ -298,7 +303,7 @@ class Manifest:
             raise unreadable(self.lake, name)
 
     def _is_whole(self, at: str, size: int, footer_size: int, footer_sha256: bytes) -> bool:
-        """True if size and footer are as committed. Raises OSError."""
+        """True if size and footer of the file at `at` are as committed. Raises OSError."""
         there = self.store.size(at)
         if there is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), at)
@@ -308,7 +313,7 @@ class Manifest:
 
 
 def _commit_hashes(listed: pa.Table) -> U8:
-    """[files] hash of the commit of each file, over its lane and number."""
+    """[files] hash of the lane number and commit number that published the file."""
     lane, seq = (listed[name].to_numpy().astype(np.uint64) for name in ("lane", "seq"))
     return mix(mix(lane) ^ seq)
 
@@ -320,12 +325,12 @@ def _of_table(listed: pa.Table, table: str) -> B1:
 
 
 def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None) -> Manifest:
-    """Snapshot of a lake, from the verified end of every lane's chain. `lake`: its name for messages;
-    `copies`: see Manifest.
+    """Take a snapshot of a lake, from the verified end of every lane's chain. lake: name of the lake for
+    messages. copies: see Manifest.
 
-    Raises LakeError where there is no lake or a broken one: also where flowdiff.json has another window
-    length than the commits, and where a file of the last commit is neither published nor staged, as the lake
-    is then incomplete. No data file is opened.
+    Raises LakeError if there is no lake or it is damaged; also if `flowdiff.json` has another window length
+    than the commits, or a file of the last commit is neither published nor staged, so that the lake is
+    incomplete. No data file is opened.
     """
     info = read_info(store, lake)
     if info is None:
@@ -375,10 +380,10 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
 
 
 def sealed_to_ns(store: Store) -> int | None:
-    """End of the windows that every live lane has sealed; None: there is no live lane, or one has sealed
-    nothing.
+    """Time, ns, up to which every live lane has sealed windows; None: there is no live lane, or one of them
+    has sealed nothing.
 
-    If all lanes were ended: the end of the furthest. Raises LakeError.
+    If all lanes were ended: the latest such time of any lane. Raises LakeError.
     """
     tails = [read_tail(store, lane) for lane in lanes(store)]
     reached = _sealed_to_ns(tails)
@@ -389,16 +394,16 @@ def sealed_to_ns(store: Store) -> int | None:
 
 
 def sealed_by_lanes(store: Store) -> int | None:
-    """End of the windows that live lanes of an earlier version sealed, all of them; None: there are none."""
+    """Time, ns, up to which all live lanes of an earlier version sealed windows; None: there are no such
+    lanes."""
     tails = [read_tail(store, lane) for lane in lanes(store) if lane != UPKEEP_LANE]
     ends = [at.sealed_to_ns for at in (tail.standing for tail in tails) if at.positions]
     return min((end for end in ends if end is not None), default=None)
 
 
 def _unpublished(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Publish]:
-    """Committed files that are not visible yet; only the last commit can have any. Raises LakeError where one
-    is lost.
-    """
+    """Files that are committed but not visible yet; only the last commit can have such files. Raises
+    LakeError if one is lost."""
     items = tail.last_files
     sizes = store.sizes([item.final for item in items])
     missing = [item for item, size in zip(items, sizes, strict=True) if size is None]
@@ -417,15 +422,17 @@ def _unpublished(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[Pu
 
 
 def _sealed_to_ns(tails: Iterable[Tail]) -> int | None:
-    """End of the windows sealed by the upkeep lane where they are built from a log, and by every live lane
-    of an earlier version; None where there is neither.
+    """Time, ns, up to which windows are sealed by the upkeep lane, if it builds them from a log, and by every
+    live lane of an earlier version; None if there is neither.
 
-    What sealed nothing yet prevents sealing; an ended lane is ignored.
+    What sealed nothing yet prevents sealing; an ended lane is ignored, and so is one of imported files.
     """
     found = [*tails]
     built = next((tail.standing.sealed_to_ns for tail in found if tail.lane == UPKEEP_LANE), None)
     live = [tail.standing for tail in found if tail.standing.positions]
     if live and all(at.ended_to_ns is not None for at in live):
+        return None
+    if not live and any(tail.standing.logs for tail in found):  # kept events of complete imports
         return None
     # A lane that logs goes on with the seal that an earlier version left.
     going = [at for at in live if at.ended_to_ns is None and (not at.logs or built is None)]

@@ -1,7 +1,7 @@
 """Open a lake by its name: a folder of this machine, or a remote store of `backends`.
 
-Nobody else asks where a lake lies. What differs between the two is in the answers here: a store, a folder of
-this machine or none, a name for other processes, an address.
+Only this module knows the difference. It provides the lake's store, its folder on this machine if it has one,
+its name for other processes, and its address for other tools.
 """
 
 from __future__ import annotations
@@ -22,37 +22,38 @@ from stitch.lake.store import LocalStore, RemoteStore, Store
 
 @dataclass(frozen=True, slots=True)
 class LakePlace:
-    """A lake, existing or not, for reading and writing."""
+    """A lake, which may not exist yet, opened for reading and writing."""
 
     name: str
     """Name of the lake as the user wrote it."""
     store: Store
     root: Path
-    """Folder with the lake's files: the lake itself, or the folder of its local copies."""
+    """Folder with the lake's files: the lake itself, or the folder of local copies of a remote lake."""
     copies: Copies | None = None
     """Local copies of the lake's files; None for a lake that is a folder."""
 
 
 def open_store(name: str) -> Store:
-    """Store of a lake, which need not exist yet.
+    """Store of the lake called `name`, which need not exist yet.
 
-    Raises ConfigError for wrong names or settings, LakeError where a remote store cannot be reached.
+    Raises ConfigError for an invalid name or setting, LakeError if a remote store cannot be reached.
     """
     folder = local_path(name)
     return remote_store(name) if folder is None else LocalStore.at(folder)
 
 
 def remote_store(name: str) -> RemoteStore:
-    """Store of everything below the remote name `name`, a lake or not. Raises as `open_store`."""
+    """Store for everything below the remote name `name`, which need not be a lake. Raises as `open_store`."""
     backend = backend_of(name)
     assert backend is not None, "local_path is None"
     return _opened(backend, backend.settings(name, os.environ))
 
 
 def open_place(name: str, environ: Mapping[str, str] | None = None) -> LakePlace:
-    """Open a lake as `open_store` does, with remote files copied to the user's cache, once per process.
+    """Open the lake called `name` as `open_store` does; remote files are copied to the user's cache, and a
+    process shares the copies of a lake.
 
-    Raises as `open_store`, and LakeError where the cache cannot be used.
+    Raises as `open_store`, and LakeError if the cache cannot be used.
     """
     backend = backend_of(name)
     if backend is None:
@@ -64,7 +65,7 @@ def open_place(name: str, environ: Mapping[str, str] | None = None) -> LakePlace
 
 
 def local_path(name: str) -> Path | None:
-    """Path of the folder or file of this machine that `name` means, as written; None for a remote one.
+    """Path of the folder or file on this machine that `name` denotes, as written; None for a remote name.
 
     Raises ConfigError for an unknown scheme.
     """
@@ -72,9 +73,9 @@ def local_path(name: str) -> Path | None:
 
 
 def needed_folder(name: str, remedy: str) -> Path:
-    """Folder of this machine that a name means, for what works with nothing else.
+    """Path of the folder on this machine that `name` denotes, for operations that need a local folder.
 
-    remedy: sentence on what to do with a lake elsewhere. Raises ConfigError for one.
+    remedy: sentence that says what to do with a remote lake. Raises ConfigError for a remote name.
     """
     folder = local_path(name)
     if folder is None:
@@ -83,21 +84,23 @@ def needed_folder(name: str, remedy: str) -> Path:
 
 
 def absolute(name: str) -> str:
-    """Name of the same lake for processes with another working folder: absolute, if it is a path."""
+    """Name of the same lake for processes with another working directory: an absolute path, or the remote
+    name."""
     folder = local_path(name)
     return name if folder is None else str(folder.absolute())
 
 
 def address(name: str) -> str:
-    """Address of a lake for other tools, independent of the path that leads there: `file:///…`, `s3://…`."""
+    """Address of a lake for other tools, with the path resolved: `file:///…`, `s3://…`."""
     folder = local_path(name)
     return name.rstrip("/") if folder is None else f"file://{folder.resolve()}"
 
 
 def make_folder(name: str, option: str = "--lake") -> None:
-    """Make the folder of a lake, for its owner alone, below an existing parent; a remote lake needs none.
+    """Create the folder of a lake, with access for its owner only, below an existing folder; does nothing for
+    a remote lake.
 
-    option: the option that names it, for messages. Raises LakeError.
+    option: command-line option that names the lake, for messages. Raises LakeError.
     """
     folder = local_path(name)
     if folder is None:

@@ -1,4 +1,5 @@
-"""Stage the files of one coming commit, segments of the log included; they are removed unless committed."""
+"""Stage the files of the next commit, including segments of the log; they are removed unless they are
+committed."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from stitch.lake.store import Store
 
 
 class Staging:
-    """Files that a commit will publish. Several threads may add files; made by `Lane.stage`.
+    """Files that the next commit will publish. `Lane.stage` creates it; several threads may add files.
 
     Part numbers must be unique among the files of one table and window.
     """
@@ -39,15 +40,14 @@ class Staging:
         self._segments: list[str] = []
         self._lock = threading.Lock()
         self.folder = stage_folder(lane, seq)
-        """Name of the stage folder for the files, used by this writer only."""
+        """Name of the stage folder for the files, which only this writer uses."""
         self._adopted: list[Publish] = []
         self._attempts: str | None = None
 
     @classmethod
     def attempt(cls, store: Store, lane: int, seq: int, attempts: str) -> Staging:
         """Staging for one attempt at a part of the commit's work, in a stage folder whose name begins with
-        `attempts`.
-        """
+        `attempts`."""
         staging = cls(store, lane, seq)
         staging.folder = f"{attempts}{secrets.token_hex(8)}"
         return staging
@@ -59,17 +59,17 @@ class Staging:
         return self._attempts
 
     def persisted(self) -> tuple[Publish, ...]:
-        """Make the staged files durable and list them for adoption. Raises OSError."""
+        """Make the staged files durable, and return them for `adopt` of another Staging. Raises OSError."""
         if written := self.names():
             self._store.persist(written)
         return self.items()
 
     def adopt(self, items: Iterable[Publish]) -> None:
-        """Add files that an attempt has made durable."""
+        """Add files that an attempt has staged and made durable."""
         self._adopted += items
 
     def add_window(self, table_name: WindowTable, window: Window, part: int, table: pa.Table) -> None:
-        """Write one file of a window, unless the table is empty. Raises OSError."""
+        """Write one file of a window's table, unless the table is empty. Raises OSError."""
         if table.num_rows:
             final = f"{window_folder(table_name, window)}/{file_name(self.lane, self.seq, part)}"
             self._add(table_name, f"{table_name}-{window.name}-{part:05d}", final, window, table)
@@ -85,13 +85,14 @@ class Staging:
         return sorted(item.sha256 for item in self._items if item.window == window.name)
 
     def drop_window(self, window: Window) -> None:
-        """Exclude the staged files of a window from the commit; they are removed with the stage folder."""
+        """Exclude the staged files of a window from the commit; they are removed together with the stage
+        folder."""
         with self._lock:
             self._items = [item for item in self._items if item.window != window.name]
 
-    def add_segment(self, rows: LogRows, seq: int | None = None) -> Segment:
-        """Write raw events as the log segment of commit `seq` (default: this one). Raises OSError."""
-        name = segment_name(self.lane, self.seq if seq is None else seq)
+    def add_segment(self, rows: LogRows, seq: int | None = None, part: int = 0) -> Segment:
+        """Write raw events as log segment `part` of commit `seq` (default: this one). Raises OSError."""
+        name = segment_name(self.lane, self.seq if seq is None else seq, part)
         data, segment = encode_segment(name, rows)
         self._store.put(name, data)
         with self._lock:
@@ -99,7 +100,7 @@ class Staging:
         return segment
 
     def names(self) -> list[str]:
-        """Names of all files written here, which must be durable before the commit."""
+        """Names of all files written here, which must be made durable before the commit."""
         return [*(item.stage for item in self._items), *self._segments]
 
     def _add(self, table_name: str, stem: str, final: str, window: Window | None, table: pa.Table) -> None:
@@ -110,7 +111,7 @@ class Staging:
             self._items.append(item)
 
     def items(self) -> tuple[Publish, ...]:
-        """Every staged or adopted file, by final name."""
+        """All staged or adopted files, sorted by final name."""
         return tuple(sorted([*self._items, *self._adopted], key=lambda item: item.final))
 
     def clear(self) -> None:
@@ -133,7 +134,7 @@ class Staging:
 def described(
     table_name: str, window: Window | None, stage: str, final: str, table: pa.Table, data: pa.Buffer
 ) -> Publish:
-    """Commit entry of a staged file; data: `table` (not empty) as written to it."""
+    """Entry of a staged file for the commit. table: its rows, not empty; data: `table` encoded."""
     footer = data.slice(data.size - footer_size(data))
     return Publish(
         table=table_name,
@@ -151,7 +152,7 @@ def described(
 
 
 def _last_ns(table_name: str, table: pa.Table) -> int | None:
-    """Latest end of a flow or late event in a table, ns; None for other tables or if unknown."""
+    """Latest end of a flow or late event in a table, ns; None for other tables, or if no end is known."""
     if table_name == "flows":
         ends = pc.add(table["start_ns"], table["response_ns"])
     elif table_name == "late":

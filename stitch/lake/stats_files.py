@@ -1,8 +1,8 @@
-"""Cache under `stats/` of statistics that the analyzer computed of windows.
+"""Cache, under `stats/`, of statistics that the analyzer computed for windows.
 
-No commit lists them: a file may be missing, old or damaged, and nothing is lost. A name contains the
-beginnings of three SHA-256 in hex, `<source>-<settings>-<content>.parquet`: of the window's flow files, of
-the settings, and of the content (`stitch.lake.kept_files`).
+No commit lists these files: a file may be missing, outdated or damaged, and nothing is lost. A name contains
+prefixes of three SHA-256 hashes in hex, `<source>-<settings>-<content>.parquet`: of the window's flow files,
+of the settings, and of the content (`stitch.lake.kept_files`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stitch.lake.store import Store
 
 STATS: Final = "stats"
 _DIGITS: Final = 16
-"""Hex digits of each hash in a name: 64 bits distinguish the states of one window."""
+"""Number of hex digits of each hash in a name: 64 bits distinguish the states of one window."""
 
 
 Span = Literal["window", "quarter", "day", "ticks"]
@@ -28,43 +28,43 @@ SPANS: Final[tuple[Span, ...]] = get_args(Span)
 
 
 class StatsKey(NamedTuple):
-    """Key of the statistics of a window in one state, i.e. with one set of files."""
+    """Key of the statistics of a window in one state, that is, with one set of files."""
 
     window: Window
     source: str
-    """Hash of the window's files, see `source_of`."""
+    """Hash of the window's files, from `source_of`."""
     settings: str
-    """Hash of all settings that the statistics depend on, see `settings_of`."""
+    """Hash of all settings on which the statistics depend, from `settings_of`."""
     span: Span = "window"
     """Time span of the statistics: a window of the lake, or a quarter of a day.
 
-    In the watch's files, which are stored apart: a day of windows, or the ticks of a window.
+    In the watch's files, which are stored in another folder: a day of windows, or the ticks of a window.
     """
 
 
 def source_of(files: Iterable[tuple[str, str]]) -> str:
-    """Hash of a window's files, given in any order as (table, SHA-256)."""
+    """Hash of a window's files, given as (table, SHA-256) in any order."""
     return _hash("\n".join(f"{table} {sha256}" for table, sha256 in sorted(files)).encode())
 
 
 def settings_of(text: str) -> str:
-    """Hash of settings and versions written as text."""
+    """Hash of settings and versions, given as text."""
     return _hash(text.encode())
 
 
 def stats_folder(key: StatsKey) -> str:
-    """Folder of a window's statistics."""
+    """Name of the folder of a window's statistics."""
     return f"{STATS}/{key.span}={key.window.name}"
 
 
 def read_stats(store: Store, key: StatsKey) -> pa.Buffer | None:
-    """Intact content stored under a key; None without one. Raises OSError."""
+    """Content stored under a key; None if there is none or it is damaged. Raises OSError."""
     found = (kept_files.read_whole(store, f"{stats_folder(key)}/{name}") for name in _kept(store, key))
     return next((data for data in found if data is not None), None)
 
 
 def has_stats(store: Store, key: StatsKey) -> bool:
-    """True if data are stored under a key; they are not read. Raises OSError."""
+    """True if content is stored under a key; it is not read. Raises OSError."""
     return bool(_kept(store, key))
 
 
@@ -72,7 +72,7 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
     """Store data unless it is stored already; remove damaged files and statistics of other states of the
     window.
 
-    Raises OSError where nothing can be written.
+    Raises OSError if it cannot be written.
     """
     folder = stats_folder(key)
     for name in store.names(folder):
@@ -83,10 +83,9 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
 
 
 def drop_versions(store: Store, key: StatsKey, is_other: Callable[[pa.Buffer], bool]) -> int:
-    """Remove files in a key's folder whose content `is_other` recognises as another version; return their
-    number.
+    """Remove the files in a key's folder whose content is of another version; return their number.
 
-    is_other: content -> True for another version. Files of other settings stay. Raises OSError.
+    is_other: function of the content; True for another version. Files of other settings stay. Raises OSError.
     """
     folder, mine, n = stats_folder(key), {*_kept(store, key)}, 0
     for name in store.names(folder):
@@ -116,8 +115,8 @@ def stats_files(store: Store) -> Iterator[str]:
 
 
 def sweep(store: Store) -> None:
-    """Remove drafts that dead writers left in stage folders. A living writer loses its draft, and does not
-    store its statistics."""
+    """Remove drafts that writers left in stage folders when they died. A writer that is alive loses its
+    draft, and does not store its statistics."""
     for name in store.names(STAGE):
         if name.startswith(f"{STATS}-"):
             store.remove(f"{STAGE}/{name}")

@@ -1,9 +1,10 @@
-"""Convert structures between nodes and edges in memory and nested spans in files.
+"""Convert structures between nodes and edges, as used in memory, and nested spans, as stored in files.
 
-The graph of a flow of spans follows from its tree (`stitch.spans`): a span is its start, its marks, the spans
-it calls, and its end, and edges follow the nesting. So a file has each span once, with its depth, in the
-order of their starts; edges, mates and parents are rebuilt on reading by the function that built them first.
-Graphs of records have their edges written out. All steps work on whole tables.
+The graph of a flow of spans follows from its tree (`stitch.spans`): a span consists of its start, its marks
+(span events), the spans that it calls, and its end, and edges follow the nesting. So a file has each span
+once, with its depth, in the order of the spans' starts; edges, mates and parents are rebuilt on reading, by
+the function that built them originally. Graphs of records are stored with their edges. All steps process
+whole tables.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ _NAMES: Final = ("component", "point", "label", "kind")
 
 
 def nested(structures: pa.Table) -> pa.Table:
-    """Rows of STORED_STRUCTURES_SCHEMA for rows of STRUCTURES_SCHEMA, in order. O(nodes + edges).
+    """Convert rows of STRUCTURES_SCHEMA to STORED_STRUCTURES_SCHEMA, in order. O(nodes + edges).
 
-    A structure with sides must be the graph of a tree of spans, as `stitch.spans` makes it: then `unnested`
+    A structure with sides must be the graph of a tree of spans, as `stitch.spans` builds it: then `unnested`
     restores it exactly.
     """
     nodes, in_edges = whole(structures["nodes"]), whole(structures["in_edges"])
@@ -81,7 +82,8 @@ def nested(structures: pa.Table) -> pa.Table:
 
 
 def unnested(stored: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-    """Rows of STRUCTURES_SCHEMA (`columns`: only these columns), in order, for rows as stored in files.
+    """Convert rows as stored in files to STRUCTURES_SCHEMA, in order. columns: names of the columns to
+    return; None: all.
 
     stored: the columns of STORED_STRUCTURES_SCHEMA. O(nodes + edges).
     """
@@ -144,9 +146,10 @@ def _columns(stored: pa.Table) -> dict[str, pa.Array]:
 
 
 def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[PlacedNodes, I8]:
-    """(Nodes and edges of the rows made of spans, [nodes] step of each node).
+    """Rebuild the graphs of the rows made of spans: (their nodes and edges, [nodes] step from which the node
+    was made).
 
-    depth: [steps] -1 for marks and records. row: [steps] row of the table, ascending.
+    depth: [steps] depth of a span; -1 for marks and records. row: [steps] row of the table, ascending.
     """
     mine = np.flatnonzero(of_spans[row])
     span = mine[depth[mine] >= 0]
@@ -187,9 +190,7 @@ def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[PlacedNodes,
 
 
 def _among_siblings(parent: I8, asynchronous: B1) -> tuple[I8, I8]:
-    """([spans] rank among the parent's synchronous children; [spans] number of the span's synchronous
-    children).
-    """
+    """([spans] rank among the parent's synchronous children; [spans] number of synchronous children)."""
     n = len(parent)
     awaited = np.flatnonzero(~asynchronous & (parent < n))
     order = awaited[np.argsort(parent[awaited], kind="stable")]
@@ -200,9 +201,8 @@ def _among_siblings(parent: I8, asynchronous: B1) -> tuple[I8, I8]:
 
 
 def _merged(written: pa.ChunkedArray, of_spans: B1, laid: pa.Array, n_laid: I8) -> tuple[pa.Array, I8]:
-    """(Values of a list column: as written for rows of records, as rebuilt for rows of spans; [rows]
-    lengths).
-    """
+    """Merge a list column: (values as stored for rows of records, and as rebuilt for rows of spans; [rows]
+    list lengths)."""
     lists = whole(written)
     lengths = list_lengths(lists)
     n_written = int(lengths.sum())
@@ -218,6 +218,6 @@ def _merged(written: pa.ChunkedArray, of_spans: B1, laid: pa.Array, n_laid: I8) 
 
 
 def _bounds(lists: pa.ListArray) -> tuple[I8, I8]:
-    """([rows + 1] offset of each row's values in `flatten()`; [rows] number of values)."""
+    """([rows + 1] offsets of the rows' values in `flatten()`; [rows] number of values)."""
     starts = lists.offsets.to_numpy().astype(np.int64)
     return starts - starts[0], np.diff(starts)

@@ -1,7 +1,7 @@
 """Checksum lists `SHA256SUMS-<content>.txt` of a folder's files, in the format of `sha256sum --check`.
 
-Named by their content (`stitch.lake.kept_files`) and never replaced: each of two writers leaves its own list,
-so every file of the folder is in the list of its writer.
+A list is named after a hash of its content (`stitch.lake.kept_files`) and never replaced: if two writers
+write to a folder, each adds a list, so every file is in the list of its writer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from stitch.lake import kept_files
 
 SUMS: Final = "SHA256SUMS"
-"""Prefix of a checksum list's name; the whole name in reports of earlier versions."""
+"""Beginning of a checksum list's name; in reports of earlier versions the whole name."""
 
 
 def write_sums(files: Mapping[str, bytes]) -> bytes:

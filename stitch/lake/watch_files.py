@@ -1,11 +1,12 @@
-"""Files of the watch under `watch/`: its chain of commits, and tables as plain Parquet.
+"""Files that `flowdiff watch` writes under `watch/`: its chain of commits, and tables as plain Parquet.
 
-A commit is a file under the next number: the SHA-256 of the rest in its first line, its link in the second,
-then the watch's state. The link names the previous commit by its hash, and all files of the tables with their
-numbers of rows: the newest ones itself, older ones in a separate listing file. Rows are first in their commit
-and are then put as files, named by its number and their content (`stitch.lake.kept_files`), also by whichever
-process comes next. `watch/head` has the number of the last commit, so that a lost one is noticed; a person
-who removes it declares that the existing files are complete.
+A commit is a file named after the next number. Its first line is the SHA-256 of the rest, its second line is
+its link, and then the watch's state follows. The link contains the hash of the previous commit and lists all
+files of the tables with their numbers of rows: the newest files itself, older ones in a separate listing
+file. New rows are first part of the commit and then written as files, named after its number and their
+content (`stitch.lake.kept_files`), by this or the next process. `watch/head` contains the number of the last
+commit, so that a lost one is noticed; an operator who removes it declares that the existing files are
+complete.
 """
 
 from __future__ import annotations
@@ -33,32 +34,32 @@ COMMITS: Final = f"{WATCH}/commits"
 HEAD: Final = f"{WATCH}/head"
 LISTINGS: Final = f"{WATCH}/files"
 KEPT_COMMITS: Final = 8
-"""Number of commits kept; older ones are deleted, as the tables have their content."""
+"""Number of commits that are kept; older ones are deleted, as the tables contain their rows."""
 LISTED_FROM: Final = 64
-"""Maximum files named in a commit itself, some 90 bytes each; beyond this, older ones are moved into a
-listing. A commit adds three at most, so two listings are enough for all commits that are kept.
-"""
+"""Maximum number of files listed in a commit itself, at some 90 bytes each; above this, older ones are moved
+into a listing file. A commit adds at most three files, so two listings are enough for all commits that are
+kept."""
 _KEPT_LISTINGS: Final = 2
 Rows = Mapping[str, Sequence[dict[str, Any]]]
-"""Name of a table -> rows that a commit adds to it."""
+"""Name of a table -> rows that a commit adds to the table."""
 
 
 class TakenError(LakeError):
-    """Another process committed the watch's next number first."""
+    """Another process was the first to commit the watch's next number."""
 
     slug = "commit-taken"
     exit_code = TRY_AGAIN
 
 
 class WatchFile(Config):
-    """A file of a table. Its content's hash is in its name."""
+    """A file of a table. Its name contains a hash of its content."""
 
     name: str
     rows: int
 
     @property
     def table(self) -> str:
-        """Name of the table that the file belongs to."""
+        """Name of the table to which the file belongs."""
         return self.name.split("/")[1]
 
     @property
@@ -71,7 +72,8 @@ _FILES: Final = TypeAdapter(tuple[WatchFile, ...])
 
 
 class Link(Config):
-    """A commit's place in the chain, and the files of the tables up to it, in the order of commits."""
+    """Link of a commit: the previous commit, and all files of the tables up to this commit, in the order of
+    commits."""
 
     previous: str = ""
     """SHA-256 of the commit before; empty: there is none, or none in this form."""
@@ -82,19 +84,19 @@ class Link(Config):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Last commit of the watch: its number, hash, link and content."""
+    """The last commit of the watch."""
 
     seq: int
     sha256: str
     link: Link | None
-    """Link of the commit; None if written by an earlier flowdiff, which named no files."""
+    """Link of the commit; None if an earlier version of this program wrote it, which listed no files."""
     body: bytes
 
 
 def head(store: Store) -> Head | None:
-    """Read the last commit; None before the first.
+    """Read the last commit; None if there is none.
 
-    Raises LakeError where it is damaged or missing, OSError.
+    Raises LakeError if it is damaged or missing, OSError.
     """
     committed = _committed(store)  # first: a commit may be made meanwhile
     names = store.names(COMMITS)
@@ -118,7 +120,7 @@ def head(store: Store) -> Head | None:
 
 
 def put_body(store: Store, seq: int, body: bytes, rows: Rows) -> None:
-    """Store `body` as commit `seq`, and add its rows to the tables.
+    """Store `body` as commit number `seq`, and add `rows` to the tables.
 
     Raises TakenError, LakeError, OSError.
     """
@@ -145,15 +147,16 @@ def put_body(store: Store, seq: int, body: bytes, rows: Rows) -> None:
 
 
 def put_rows(store: Store, seq: int, rows: Rows) -> None:
-    """Add the rows of the last commit to the tables; existing files are left alone. Raises OSError."""
+    """Write the rows of the last commit to files of the tables; existing files are left alone. Raises
+    OSError."""
     for table, data, _ in _encoded(rows):
         kept_files.keep(store, f"{WATCH}/{table}/{seq:012d}", data, "parquet")
 
 
 def read_rows_of(store: Store, table: str) -> pa.Table:
-    """Rows of a table, without rows of the last commit that are not yet written as a file.
+    """Read the rows of a table; rows of the last commit that are not written to a file yet are missing.
 
-    Raises LakeError for a file that is damaged or missing, OSError.
+    Raises LakeError if a file is damaged or missing, OSError.
     """
     last, committed = head(store), _committed(store)
     if last is None or last.link is None or not committed:
@@ -165,7 +168,8 @@ def read_rows_of(store: Store, table: str) -> pa.Table:
 
 
 def read_files(store: Store, table: str, names: Iterable[str]) -> pa.Table:
-    """Rows of the named files of a table. Raises LakeError for one that is damaged or missing, OSError."""
+    """Read the rows of the named files of a table. Raises LakeError if a file is damaged or missing,
+    OSError."""
     parts = [WATCH_TABLES[table].empty_table()]
     for name in names:
         if (data := kept_files.read_whole(store, name)) is None:
@@ -179,15 +183,15 @@ def read_files(store: Store, table: str, names: Iterable[str]) -> pa.Table:
 
 
 def table_files(store: Store, table: str) -> list[str]:
-    """Names of the files in a table's folder, in the order of their numbers."""
+    """Names of the files in a table's folder, in the order of their commit numbers."""
     return [
         f"{WATCH}/{table}/{name}" for name in store.names(f"{WATCH}/{table}") if name.endswith(".parquet")
     ]
 
 
 def watch_faults(store: Store) -> Iterator[str]:
-    """Find files that are damaged, missing, or in no commit: one sentence each. Reads all files. Raises
-    OSError."""
+    """Yield a sentence for each file of the watch that is damaged, missing, or in no commit. Reads all files.
+    Raises OSError."""
     there = {name for table in WATCH_TABLES for name in table_files(store, table)}
     listings = [f"{LISTINGS}/{name}" for name in store.names(LISTINGS)]
     harmed = {*kept_files.damaged(store, [*sorted(there), *listings])}
@@ -212,7 +216,8 @@ def watch_faults(store: Store) -> Iterator[str]:
 
 
 def _broken_chain(store: Store) -> Iterator[str]:
-    """Check that the kept commits follow each other, each naming the one before."""
+    """Yield a sentence for each defect of the chain: the kept commits must be consecutive, each with the hash
+    of the previous one."""
     before: Head | None = None
     for file in store.names(COMMITS):
         name = f"{COMMITS}/{file}"
@@ -231,7 +236,8 @@ def _broken_chain(store: Store) -> Iterator[str]:
 
 
 def _link(store: Store, seq: int, last: Head | None, new: Sequence[WatchFile]) -> Link:
-    """Build the link of a commit that adds `new` files; older files that do not fit go into a listing."""
+    """Make the link of commit `seq`, which adds the files `new`; older files that do not fit are moved to a
+    listing file."""
     before = Link() if last is None or last.link is None else last.link
     if last is None or last.link is None or not _committed(store):  # all that is there, whoever wrote it
         listing, earlier = "", _all_there(store, () if last is None else _known(store, before))
@@ -247,9 +253,9 @@ def _link(store: Store, seq: int, last: Head | None, new: Sequence[WatchFile]) -
 
 
 def highest(store: Store) -> int:
-    """Highest commit number in the names of the tables' files; 0 without files.
+    """Highest commit number in the names of the tables' files; 0 if there are none.
 
-    A watch that begins anew continues after it, so that no two files have the same number.
+    A watch that starts from nothing continues after it, so that no two files have the same number.
     """
     return max(
         (_seq(n.rpartition("/")[2]) for table in WATCH_TABLES for n in table_files(store, table)), default=0
@@ -257,7 +263,7 @@ def highest(store: Store) -> int:
 
 
 def _known(store: Store, link: Link) -> tuple[WatchFile, ...]:
-    """Files named by a link, as far as its listing can be read."""
+    """Files that a link lists; if its listing file cannot be read, only those in the link itself."""
     try:
         return _named(store, link)
     except LakeError:
@@ -265,7 +271,7 @@ def _known(store: Store, link: Link) -> tuple[WatchFile, ...]:
 
 
 def _all_there(store: Store, named: tuple[WatchFile, ...]) -> tuple[WatchFile, ...]:
-    """Files that are in the tables' folders: files in `named` first, in their order, then the others."""
+    """Files that exist in the tables' folders: first those in `named`, in that order, then the others."""
     there = [name for table in WATCH_TABLES for name in table_files(store, table)]
     known = {file.name: file for file in named}
     others = (WatchFile(name=name, rows=_n_rows(store, name)) for name in there if name not in known)
@@ -273,9 +279,10 @@ def _all_there(store: Store, named: tuple[WatchFile, ...]) -> tuple[WatchFile, .
 
 
 def _as_put(store: Store, files: tuple[WatchFile, ...], seq: int) -> tuple[WatchFile, ...]:
-    """Replace the names of files of commit `seq` by the names under which they are stored.
+    """Replace the names of the files of commit `seq` by those under which they are stored.
 
-    A process with another version of Arrow writes other bytes, and so stores the rows under other names.
+    A process with another version of Arrow encodes the rows to other bytes, and so stores them under other
+    names.
     """
     if all(file.seq < seq or store.size(file.name) is not None for file in files):
         return files
@@ -290,7 +297,7 @@ def _as_put(store: Store, files: tuple[WatchFile, ...], seq: int) -> tuple[Watch
 
 
 def _named(store: Store, link: Link) -> tuple[WatchFile, ...]:
-    """All files named by a link. Raises LakeError."""
+    """All files that a link and its listing file list. Raises LakeError."""
     return (*_listed(store, link.listing), *link.files)
 
 
@@ -307,7 +314,7 @@ def _listed(store: Store, name: str) -> tuple[WatchFile, ...]:
 
 
 def _n_rows(store: Store, name: str) -> int:
-    """Count the rows of a file; 0 where it cannot be read."""
+    """Number of rows in a file; 0 if it cannot be read."""
     if (data := kept_files.read_whole(store, name)) is None:
         return 0
     n: int = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
@@ -315,7 +322,7 @@ def _n_rows(store: Store, name: str) -> int:
 
 
 def _encoded(rows: Rows) -> Iterator[tuple[str, bytes, int]]:
-    """Yield (table, Parquet bytes, number of rows) of each file of a commit."""
+    """Encode the rows of a commit: yield (table, Parquet bytes, number of rows) of each file."""
     for table, some in rows.items():
         if some:
             sink = pa.BufferOutputStream()
@@ -325,21 +332,21 @@ def _encoded(rows: Rows) -> Iterator[tuple[str, bytes, int]]:
 
 
 def _forget(store: Store) -> None:
-    """Remove commits and listings that are no longer needed to continue."""
+    """Delete commits and listing files that are no longer needed."""
     for folder, kept in ((COMMITS, KEPT_COMMITS), (LISTINGS, _KEPT_LISTINGS)):
         for old in store.names(folder)[:-kept]:
             store.remove(f"{folder}/{old}")
 
 
 def _committed(store: Store) -> int:
-    """Number of the last commit, as noted in `watch/head`; 0 if nothing readable is noted."""
+    """Number of the last commit according to `watch/head`; 0 if the file is missing or unreadable."""
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         return int(json.loads(store.read(HEAD).to_pybytes())["seq"])
     return 0
 
 
 def _parsed(data: bytes, seq: int) -> Head | None:
-    """Parse a commit; None if it is damaged."""
+    """Parse commit number `seq`; None if it is damaged."""
     stored, _, rest = data.partition(b"\n")
     sha256 = _hash(rest)
     if stored.decode("ascii", "replace") != sha256:
@@ -354,7 +361,7 @@ def _parsed(data: bytes, seq: int) -> Head | None:
 
 
 def _seq(file: str) -> int:
-    """Number in `file`, the last part of the name of a commit or of a table's file; 0 for another name."""
+    """Number in the last part of the name of a commit or of a table's file; 0 for any other name."""
     digits = file[:12]
     return int(digits) if digits.isdecimal() else 0
 

@@ -1,4 +1,4 @@
-"""Cut the kernel's output into windows of event time, and merge the files of one window."""
+"""Split the kernel's output by windows of event time, and merge the files of one window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _FLOW_ORDER = ("root", "category", "start_ns", "request_id", "kind", "lane")
 
 
 def merged_flows(tables: list[pa.Table]) -> pa.Table:
-    """Flows of several files, sorted by (root, category, start, id), ties by kind and lane. O(n log n)."""
+    """Merge the flows of several files, sorted by (root, category, start, id), then kind and lane. O(n log
+    n)."""
     flows = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     keys = flows.select(_FLOW_ORDER)
     for place, column in enumerate(keys.columns):
@@ -29,7 +30,7 @@ def merged_flows(tables: list[pa.Table]) -> pa.Table:
 
 
 def merged_structures(tables: list[pa.Table]) -> pa.Table:
-    """Structures of several files, each category once, sorted by (root, category)."""
+    """Merge the structures of several files, each category once, sorted by (root, category)."""
     structures = pa.concat_tables(tables).combine_chunks()
     _, first = np.unique(structures["category"].to_numpy(zero_copy_only=False), return_index=True)
     kept = structures.take(pa.array(first))
@@ -37,7 +38,8 @@ def merged_structures(tables: list[pa.Table]) -> pa.Table:
 
 
 def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
-    """Parameters of several files, sorted by flow as in `flows`, then position; ties keep the given order."""
+    """Merge the parameters of several files, sorted by their flow's row in `flows`, then position; otherwise
+    in the given order."""
     params = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     rank = pc.index_in(flow_names(params), value_set=flow_names(flows)).fill_null(-1).to_numpy()
     order = np.lexsort((params["position"].to_numpy(), rank))
@@ -45,10 +47,10 @@ def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
 
 
 def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False) -> bool:
-    """True if `after` has the rows of the tables `before`, in any order, and each equally often (`distinct`:
-    once each).
+    """True if `after` has exactly the rows of the tables `before`, in any order and equally often
+    (`distinct`: each once).
 
-    By a 64-bit hash of every row over all columns.
+    Compares a 64-bit hash of every row over all columns.
     """
     expected = np.concatenate([hash_rows(table) for table in before])
     found = np.sort(hash_rows(after))
@@ -56,7 +58,8 @@ def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False
 
 
 def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
-    """[rows] name of the row's flow: kind and request id, with a blank between; with_lane: lane first."""
+    """[rows] name of each row's flow: kind and request id, separated by a blank; with_lane: preceded by the
+    lane."""
     parts = [rows["kind"].cast(pa.string()), rows["request_id"].cast(pa.string())]
     if with_lane:
         parts.insert(0, rows["lane"].cast(pa.string()))
@@ -65,7 +68,7 @@ def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class WindowPart:
-    """Rows of one window in its three tables, sorted as the lake stores them."""
+    """Rows of one window in the tables `flows`, `structures` and `params`, sorted as the lake stores them."""
 
     window: Window
     flows: pa.Table
@@ -84,8 +87,8 @@ def starts_of(ts_ns: pa.ChunkedArray, length_ns: int) -> I8:
 
 
 def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int) -> Iterator[WindowPart]:
-    """Yield the part of each window, by the start of flows: windows in order of time, rows in the given
-    order.
+    """Split tables by the window in which each flow starts: yield a part per window, in order of time, with
+    rows in the given order.
 
     O(rows log rows), however many windows there are.
     """
@@ -104,10 +107,11 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
 def _structures_of_windows(
     categories: pa.ChunkedArray, known: pa.ChunkedArray, windows: I8, n_windows: int
 ) -> tuple[I8, I8]:
-    """`(rows, [windows + 1] offsets)`: rows in `known` of the structures used by each window's flows,
-    ascending in a window.
+    """Find the structures that each window's flows use: `(rows, [windows + 1] offsets)`. rows: row of the
+    structure in `known`, ascending in each window.
 
-    categories, windows: `[flows]`; known: `[structures]` categories, each once.
+    categories: [flows] category; windows: [flows] index of the window. known: [structures] categories, each
+    once.
     """
     found = pc.index_in(categories.cast(pa.string()), value_set=whole(known.cast(pa.string())))
     n_known = max(len(known), 1)
@@ -117,9 +121,9 @@ def _structures_of_windows(
 
 
 def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:
-    """[params] row in `flows` of the parameter's flow.
+    """[params] row in `flows` of each parameter's flow.
 
-    Parameters of a flow are consecutive, so only the first is looked up.
+    Parameters of a flow are consecutive, so only the first one is looked up.
     """
     n = params.num_rows
     if n == 0:

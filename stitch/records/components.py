@@ -1,7 +1,7 @@
-"""Assign each event to its request: by its request id, else by the records it is linked with.
+"""Assign each event to its request: by request id or, without one, by the records to which it is linked.
 
-Breadcrumbs of events without a request id are joined by split and join records, and by explicit ids and
-parents; each connected component is one request.
+Split and join records, and explicit ids and parents, link the breadcrumbs of events without a request id;
+each connected component is one request.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from schemas.events import EventKind
 from stitch.columnar.runs import connected_components, group_stably, inverse, whole
 
 COMPONENT_PREFIX = "~"
-"""Prefix of the name of a component without a request id, before its smallest breadcrumb (by code point)."""
+"""Prefix of the made-up request id of a component without request ids; its smallest breadcrumb (by code
+point) follows."""
 
 _NONE = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCodes:
-    """Requests of an event batch. Codes are local to the batch; names are not."""
+    """Request of each event in a batch. Codes are local to the batch; the request ids in `names` are not."""
 
     code: I8
-    """[events] index into `names` of the event's request."""
+    """[events] code of the event's request, an index into `names`."""
     names: pa.StringArray
     """[codes] request id of each code, distinct."""
 
 
 def flat_list(column: pa.Array) -> tuple[I8, pa.Array]:
-    """Flatten a list column: `(row, value)` of every item; null lists and null items are left out."""
+    """Flatten a list column: `(row, value)` of every item; null lists and null items are omitted."""
     values = pc.list_flatten(column)
     row = pc.list_parent_indices(column).to_numpy(zero_copy_only=False).astype(np.int64)
     if values.null_count:
@@ -42,11 +43,12 @@ def flat_list(column: pa.Array) -> tuple[I8, pa.Array]:
 
 
 def assign_requests(events: pa.Table) -> RequestCodes:
-    """Request of every event; independent of the order of rows, except for the numbering of codes.
+    """Assign every event to a request; apart from the numbering of codes, the result does not depend on the
+    order of rows.
 
-    Events without any name share the breadcrumb "". A component that also contains a breadcrumb, link, id or
-    parent of events *with* a request id joins that request; if there are several, the smallest. O(events),
-    twenty times slower for the events without request id.
+    Events with neither breadcrumb nor id share the breadcrumb "". A component that also contains a
+    breadcrumb, link, id or parent of events *with* a request id belongs to that request; if there are
+    several, to the smallest. O(events), but twenty times slower for events without a request id.
     """
     encoded = whole(events["request_id"]).dictionary_encode()
     names = encoded.dictionary
@@ -69,13 +71,14 @@ def assign_requests(events: pa.Table) -> RequestCodes:
 
 
 def request_codes(events: pa.Table) -> tuple[I8, int]:
-    """`([events] code, number of codes)`: the codes of `assign_requests`, without request names."""
+    """`([events] code, number of codes)` as in `assign_requests`, without computing request ids."""
     requests = assign_requests(events)
     return requests.code, len(requests.names)
 
 
 class _Words:
-    """Breadcrumbs and ids of events without request id, as vertices: breadcrumbs first, then ids."""
+    """Breadcrumbs and ids of the events without a request id, as vertices of a graph: first the breadcrumbs,
+    then the ids."""
 
     def __init__(self, loose: pa.Table) -> None:
         link_row, link = split_and_join_links(loose)
@@ -99,12 +102,13 @@ class _Words:
         self.b = np.concatenate((link_of, parent_of, id_of[both]))
 
     def components(self) -> I8:
-        """[vertices] number of the vertex's connected component."""
+        """[vertices] index of each vertex's connected component."""
         _, component = connected_components(self.a, self.b, len(self.crumbs) + len(self.ids))
         return component
 
     def owners(self, events: pa.Table, code: I8, component: I8, names: pa.StringArray) -> I8:
-        """[components] code of the smallest request whose events share a word with the component, or -1."""
+        """[components] code of the smallest request with a breadcrumb or id in the component; -1 if there is
+        none. names: request id of each code."""
         n_crumbs = len(self.crumbs)
         link_row, link = split_and_join_links(events)
         parent_row, parent = flat_list(whole(events["parents"]))
@@ -129,8 +133,8 @@ class _Words:
         return owner
 
     def names(self, component: I8) -> pa.StringArray:
-        """[components] COMPONENT_PREFIX plus the smallest breadcrumb, or plus the smallest id if it has no
-        breadcrumb."""
+        """[components] made-up request id: COMPONENT_PREFIX and the smallest breadcrumb, or the smallest id
+        if the component has no breadcrumb."""
         words = pa.concat_arrays([self.crumbs, self.ids.cast(pa.string())])
         # Ids rank behind all breadcrumbs.
         rank = np.concatenate((_ranks(self.crumbs), _ranks(self.ids) + len(self.crumbs)))
@@ -141,7 +145,7 @@ class _Words:
 
 
 def split_and_join_links(events: pa.Table) -> tuple[I8, pa.StringArray]:
-    """([links] row of the record, [links] breadcrumb) of every link of a split or join record."""
+    """Links of all split and join records: ([links] row of the record, [links] breadcrumb that it names)."""
     row, link = flat_list(whole(events["links"]))
     kind = events["kind"].to_numpy()[row]
     keep = (kind == EventKind.SPLIT) | (kind == EventKind.JOIN)
@@ -151,7 +155,7 @@ def split_and_join_links(events: pa.Table) -> tuple[I8, pa.StringArray]:
 
 
 def _codes(words: pa.StringArray, known: pa.StringArray) -> I8:
-    """[words] index of each word in `known`, or -1."""
+    """[words] index of each word in `known`; -1 if it is not there."""
     found = pc.fill_null(pc.index_in(words, known, skip_nulls=True), -1)
     codes: I8 = found.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes

@@ -1,6 +1,7 @@
-"""Find the beginnings of flows and the nodes their responses leave from, so that every flow has one root.
+"""Find the nodes at which flows begin and the nodes from which their responses leave, so that every flow has
+one root.
 
-Flows begin at sources, at orphans, and at synthetic nodes above several of these. A response does not wait
+Flows begin at sources, at orphans, or at a synthetic node above several of these. A response does not wait
 for every node, and strands may be left open.
 """
 
@@ -24,24 +25,24 @@ class Entries:
     """Nodes at which flows begin: sources and orphans."""
 
     sources: I8
-    """Nodes without an edge into them, ascending; for a flow with a lone orphan as its only entry, that
-    orphan."""
+    """Nodes without an edge into them that are no orphans, ascending; if a flow's only such node is a single
+    orphan, it counts as a source."""
     orphans: I8
-    """Orphans: nodes whose explicit parents are all missing and that have no edge into them, ascending;
-    without orphans counted as sources."""
+    """Orphans, ascending: nodes without an edge into them whose explicit parents are all missing; without
+    those counted as sources."""
     n_sources: I8
-    """[flows] number of sources."""
+    """[flows] number of sources in the flow."""
     n_orphans: I8
-    """[flows] number of orphans."""
+    """[flows] number of orphans in the flow."""
     tops: I8
-    """Nodes that flows begin with: all sources, and the orphans of flows without a source."""
+    """Nodes with which flows begin: all sources, and the orphans of flows without a source."""
 
 
 def find_entries(node_flow: I8, n_flows: int, has_in: B1, orphan: B1) -> Entries:
-    """Find sources and orphans.
+    """Find the sources and orphans of all flows.
 
-    has_in: [nodes] True if an edge leads to the node. orphan: [nodes] True if the node names a missing parent
-    and no edge leads to it.
+    node_flow: [nodes] index of the flow. has_in: [nodes] True if an edge leads to the node. orphan: [nodes]
+    True if the node names a missing parent and no edge leads to it.
     """
     orphans = np.flatnonzero(orphan)
     sources = np.flatnonzero(~has_in & ~orphan)
@@ -57,26 +58,27 @@ def find_entries(node_flow: I8, n_flows: int, has_in: B1, orphan: B1) -> Entries
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """`?root` and `?missing` nodes, numbered after the last real node, and the edges from them."""
+    """Synthetic nodes `?root` and `?missing`, numbered after the last real node, and the edges from them."""
 
     event: I8
-    """[synthetic] event code of the node: ROOT_EVENT or MISSING_EVENT."""
+    """[synthetic nodes] event code: ROOT_EVENT or MISSING_EVENT."""
     flow: I8
-    """[synthetic] index of the node's flow."""
+    """[synthetic nodes] index of the node's flow."""
     ts_ns: I8
-    """[synthetic] time of the node, ns: the smallest time of its children."""
+    """[synthetic nodes] time, ns: the earliest time of the node's children."""
     label: U8
-    """[synthetic] label hash of the node."""
+    """[synthetic nodes] hash of the node's label."""
     src: I8
-    """[edges] source node, a synthetic one."""
+    """[edges] source node, which is synthetic."""
     dst: I8
-    """[edges] destination node of each edge from a synthetic node."""
+    """[edges] destination node."""
 
 
 def make_synthetic(entries: Entries, node_flow: I8, ts_ns: I8) -> Synthetic:
-    """Make `?root` above several sources, and `?missing` above orphans (below the flow's root, if any).
+    """Make a node `?root` above each flow's sources if there are several, and `?missing` above its orphans
+    (below the flow's root, if it has one).
 
-    node_flow, ts_ns: [nodes].
+    node_flow: [nodes] index of the flow. ts_ns: [nodes] time, ns.
     """
     n_nodes = len(node_flow)
     rooted = np.flatnonzero(entries.n_sources > 1)
@@ -114,20 +116,24 @@ def make_synthetic(entries: Entries, node_flow: I8, ts_ns: I8) -> Synthetic:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Candidates for the responses of flows, and flows with irregular ends, before canonical order."""
+    """Candidates for the responses of flows, and flows whose strands end irregularly; found before nodes are
+    ordered canonically."""
 
     candidate: B1
-    """[nodes] True for candidates for the response; in flows without one, all sinks are responses."""
+    """[nodes] True for candidates for the response; in a flow without candidates, all nodes without an
+    out-edge are responses."""
     no_end: I8
-    """Indices of flows without an `end` record, explicit parents, and records without a breadcrumb."""
+    """Indices of flows that have no `end` record, no explicit parents and no record without a breadcrumb."""
     unclosed: I8
-    """Indices of flows with an open strand: neither joined nor ended, or with records after its join."""
+    """Indices of flows with an open strand: one that is neither joined nor ended, or that has records later
+    than its join."""
 
 
 def find_ends(
     records: Records, strands: Strands, strand_flow: I8, edges: HappensBefore, entries: Entries, n_flows: int
 ) -> Ends:
-    """Find response candidates by the rules of `record_graphs`; strand_flow: [strands] index of the flow."""
+    """Find the candidates for responses, by the rules in `record_graphs`. strand_flow: [strands] index of the
+    flow."""
     n_nodes, n_strands = len(strands.record), len(strands.flow)
     node_strand = strands.node_strand
     last = strands.first[1:] - 1
@@ -166,11 +172,12 @@ def find_ends(
 
 
 def place_responses(order: CanonicalOrder, first_node: I8, candidate: B1) -> tuple[B1, B1]:
-    """`(response, deferred)`, both [nodes of structures], in canonical order.
+    """Find the responses and deferred nodes: `(response, deferred)`, both [nodes of structures] in canonical
+    order.
 
-    response: True where the response leaves; deferred: True where no response is reachable. first_node:
-    [structures + 1] offsets. candidate: [nodes of structures] in canonical order. O(nodes + edges), in as
-    many rounds as the longest path.
+    response: True for nodes from which the response leaves. deferred: True for nodes from which no response
+    can be reached. first_node: [structures + 1] index of each structure's first node. candidate: [nodes of
+    structures] in canonical order. O(nodes + edges), in as many rounds as the longest path has nodes.
     """
     n_nodes = int(first_node[-1])
     shift = np.repeat(first_node[:-1], np.diff(order.first_edge))

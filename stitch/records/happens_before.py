@@ -1,11 +1,12 @@
-"""Connect records: along strands, across splits and joins, from explicit parents; never from time.
+"""Find the edges between records: along strands, across splits and joins, from explicit parents; never from
+times.
 
-* A record follows the one before it on its strand, unless it names parents of its own: then these replace
+* A record follows the previous record on its strand, unless it names explicit parents: then these replace
   the strand's edge into it (the edge out of it, to the next record of the strand, stays).
 * A split record precedes the first record of every strand it links.
 * A join record follows the last record of every strand it links.
 
-Links of a strand to itself mean nothing and are ignored.
+A link from a strand to itself is ignored.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ from stitch.records.strands import NO_CODE, Records, Strands
 
 @dataclass(frozen=True, slots=True)
 class HappensBefore:
-    """Edges between the nodes of `Strands`."""
+    """Edges between the nodes of `Strands`. Cross edges are all edges that `linked` does not describe."""
 
     linked: B1
     """[nodes] True if an edge leads to the node from the previous node on its strand."""
     src: I8
-    """[cross edges] source node. Cross edges: all edges except the ones of `linked`, each once, sorted by
-    (src, dst)."""
+    """[cross edges] source node; cross edges are distinct and sorted by (src, dst)."""
     dst: I8
     """[cross edges] destination node."""
     names_parents: B1
@@ -39,9 +39,10 @@ class HappensBefore:
     joined: B1
     """[strands] True if a join record links the strand."""
     outlived: B1
-    """[strands] True if the strand's last record is later than the join that ends it; False across hosts."""
+    """[strands] True if the strand's last record is later than the join that ends the strand; False if the
+    two are on different hosts."""
     lost: I8
-    """Codes of requests in which a split or join names a strand without records."""
+    """Codes of requests in which a split or join record names a strand that has no records."""
 
 
 def connect(records: Records, strands: Strands) -> HappensBefore:
@@ -88,7 +89,8 @@ def connect(records: Records, strands: Strands) -> HappensBefore:
 
 
 def _find(flow: I8, code: I8, in_flow: I8, wanted: I8, n_codes: int) -> I8:
-    """[wanted] index of each pair (in_flow, wanted) among the sorted pairs (flow, code), or -1."""
+    """[wanted] index of each pair (in_flow, wanted) among the pairs (flow, code), which are sorted; -1 if it
+    is not there. n_codes: number of distinct codes."""
     width = n_codes + 1
     keys = flow * width + (code - NO_CODE)
     search = in_flow * width + (wanted - NO_CODE)
@@ -100,7 +102,8 @@ def _find(flow: I8, code: I8, in_flow: I8, wanted: I8, n_codes: int) -> I8:
 
 
 def _explicit(records: Records, strands: Strands, node_of: I8) -> tuple[B1, B1, I8, I8]:
-    """Explicit parents: `([nodes] names_parents, [nodes] misses_parents, [edges] parent, [edges] child)`."""
+    """Edges from explicit parents: `([nodes] names_parents, [nodes] misses_parents, [edges] parent, [edges]
+    child)`, the first two as in HappensBefore. node_of: [records] node."""
     n_nodes = len(strands.record)
     names = np.zeros(n_nodes, dtype=np.bool_)
     misses = np.zeros(n_nodes, dtype=np.bool_)
@@ -121,9 +124,9 @@ def _explicit(records: Records, strands: Strands, node_of: I8) -> tuple[B1, B1, 
 
 
 def _outlived(records: Records, strands: Strands, ended: I8, last: I8, joiner: I8) -> B1:
-    """[strands] True if the last record is later than the join.
+    """[strands] True if the strand's last record is later than its join.
 
-    False across hosts, whose clocks are not compared.
+    False if the two are on different hosts, as the clocks of hosts are not compared.
     """
     result = np.zeros(len(strands.flow), dtype=np.bool_)
     last, joiner = strands.record[last], strands.record[joiner]
@@ -135,10 +138,10 @@ def _outlived(records: Records, strands: Strands, ended: I8, last: I8, joiner: I
 
 
 def cut_cycles(edges: HappensBefore, strands: Strands, ts_ns: I8) -> tuple[B1, B1, I8]:
-    """Cut cycles: `(linked [nodes], keep [cross edges], codes of requests with a cycle)`.
+    """Cut cycles: `([nodes] linked, [cross edges] True if kept, codes of requests with a cycle)`.
 
-    ts_ns: [nodes]. In a flow with a cycle, every edge among nodes that no topological order reaches (those on
-    a cycle or behind one) is cut.
+    ts_ns: [nodes] time, ns. In a flow with a cycle, every edge between two nodes that are on a cycle or
+    behind one is cut.
 
     A cycle needs an edge that does not go forward in time, across strands or against a strand's own order;
     only flows with such an edge are searched.

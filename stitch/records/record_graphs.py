@@ -1,30 +1,31 @@
-"""Build the graph of every request of a batch of activity records: placed flows.
+"""Build the graph of every request of a batch of activity records, as placed flows.
 
 Nodes are records on strands (`stitch.records.strands`), edges come from strands, splits, joins and explicit
 parents (`stitch.records.happens_before`). To make each graph a flow it gets one source and one response.
 
-Cycles. Every edge among the nodes that no topological order reaches is cut (CYCLE).
+Cycles. Every edge between two nodes that are on a cycle or behind one is cut (CYCLE).
 
 Sources. A flow with exactly one record that nothing precedes has it as root. With several, a synthetic
-`?root` goes before them (MULTI_ROOT). A record with explicit parents none of which has a record, and no
-other edge into it, is an orphan: it hangs from a synthetic `?missing` under the root; without a real source
-a lone orphan is the root, and `?missing` above several. A record with only some of its parents keeps those.
-Both flag ORPHAN; INCOMPLETE counts orphans alone. Synthetic nodes bear the smallest time of their children.
+`?root` goes before them (MULTI_ROOT). A record with explicit parents, none of which has a record, and without
+any other edge into it is an orphan: it becomes a child of a synthetic `?missing` below the root. In a flow
+without a real source a single orphan is the root, and several become children of a `?missing` that is the
+root. A record of which only some parents are missing keeps the others. Both cases set ORPHAN; only orphans
+set INCOMPLETE. Synthetic nodes have the earliest time of their children.
 
-Response. The first `end` record of the entry strand; the entry strand is that of the only source, or of
-the only source whose strand has an `end` (in flows without a source, orphans count as sources here).
-Without one: the first in canonical order of all `end` records. In flows without any `end`: all sinks, where
-some record has explicit parents or no breadcrumb; else the last record of the entry strand, or, without
-an entry strand, the first in canonical order of the last records of the sources' strands (NO_END). A node
-from which no response is reachable is deferred.
+Response. The first `end` record of the entry strand; the entry strand is that of the only source, or of the
+only source whose strand has an `end` (in flows without a source, orphans count as sources here). Without one:
+the first in canonical order of all `end` records. In flows without any `end`: all sinks, where some record
+has explicit parents or no breadcrumb; else the last record of the entry strand, or, without an entry strand,
+the first in canonical order of the last records of the sources' strands (NO_END). A node from which no
+response is reachable is deferred.
 
 Open strands. UNCLOSED says that a strand other than a source's, without explicit parents, has neither an
 `end` record nor a join that links it, or that its last record is later than such a join on the same host.
 
-Graph work is done once for flows that are laid out alike. Strands of a flow are put in the order
-of a hash of what they hold and how they are linked, so that the layout depends little on ids and not at all
-on times. Flows with the same layout form a *raw structure*. One structure may have several raw ones (strands
-with equal hashes lie in any order); never the reverse.
+Graph work is done once for all flows with the same layout. In the layout the strands of a flow are sorted by
+a hash of their labels and links, so that it depends little on ids and not at all on times. Flows with the
+same layout form a *raw structure*. One structure may have several raw structures (strands with equal hashes
+may be in any order), but a raw structure belongs to one structure.
 """
 
 from __future__ import annotations
@@ -50,28 +51,29 @@ _PLACE = np.uint64(0x589965CC75374CC3)
 _SRC = np.uint64(0x1D8E4E27C47D124F)
 _DST = np.uint64(0xEB44ACCAB455D165)
 _RESPONSE = np.uint64(0xA0761D6478BD642F)
-"""Hash mixed into the label of nodes from which the response may leave, so that they sort apart from other
-nodes with the same label."""
+"""Hash that is mixed into the label of nodes from which the response may leave, so that they are sorted
+separately from other nodes with the same label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """Layout of flows (strands ordered by hash); flows that are equal in it share a *raw structure*."""
+    """Layout of flows, with the strands of each sorted by hash. Flows with equal layouts share a *raw
+    structure*."""
 
     node: I8
-    """[nodes] node of the graph at each position of the layout, flow by flow."""
+    """[positions] node at each position of the layout, flow by flow."""
     first_node: I8
-    """[flows + 1] offsets into `node`."""
+    """[flows + 1] index into `node` of each flow's first node; last, the number of nodes."""
     structure: I8
-    """[flows] number of the flow's raw structure."""
+    """[flows] index of the flow's raw structure."""
     leader: I8
-    """[structures] index of the first flow that has the raw structure."""
+    """[raw structures] index of the first flow that has the raw structure."""
     dags: Dags
-    """[structures] labels and edges of each raw structure, in positions of the layout."""
+    """[raw structures] labels and edges, with positions of the layout as nodes."""
 
 
 def _lay_out(graph: _Graph) -> Laid:
-    """Order the strands of each flow by hash, and find flows that are equal then."""
+    """Lay out flows: sort the strands of each by hash, and find flows with equal layouts."""
     strand_first, strand_flow, n_flows = graph.strand_first, graph.strand_flow, len(graph.request)
     label, linked, src, dst = graph.label, graph.linked, graph.src, graph.dst
     length = np.diff(strand_first)
@@ -121,7 +123,8 @@ def _lay_out(graph: _Graph) -> Laid:
 
 
 def _hash_strands(first: I8, label: U8, linked: B1, rank: I8) -> U8:
-    """[strands] hash of the labels in order, and of which nodes follow the node before them."""
+    """[strands] hash of the strand's labels, in order, and of `linked`. rank: [nodes] position on the
+    strand."""
     place = mix(rank.astype(np.uint64) ^ _PLACE)
     with np.errstate(over="ignore"):
         seen = np.where(linked, label, label + _LOOSE)
@@ -129,7 +132,8 @@ def _hash_strands(first: I8, label: U8, linked: B1, rank: I8) -> U8:
 
 
 def _hash_ends(node_strand: I8, rank: I8, colour: U8, src: I8, dst: I8) -> U8:
-    """[cross edges] hash of the strands, and of the ranks on them, that the edge connects."""
+    """[cross edges] hash of the hashes of the two strands that the edge connects, and of the positions of its
+    ends on them."""
     with np.errstate(over="ignore"):
         start = mix(colour[node_strand[src]] + mix(rank[src].astype(np.uint64) ^ _SRC))
         end = mix(colour[node_strand[dst]] + mix(rank[dst].astype(np.uint64) ^ _DST))
@@ -137,17 +141,17 @@ def _hash_ends(node_strand: I8, rank: I8, colour: U8, src: I8, dst: I8) -> U8:
 
 
 def _by_flow_and_hash(flow: I8, colour: U8, n_flows: int) -> I8:
-    """Strand indices sorted by flow, and inside a flow by the upper bits of the hash `colour`."""
+    """Indices of strands, sorted by flow, then by the upper bits of the hash `colour`."""
     bits = np.uint64(max(n_flows - 1, 1).bit_length())
     return np.argsort((flow.astype(np.uint64) << (np.uint64(64) - bits)) | (colour >> bits), kind="stable")
 
 
 def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | None = None) -> PlacedFlows:
-    """Flows of a batch of records, in canonical order.
+    """Build the flows of a batch of activity records, with nodes in canonical order.
 
-    events: EVENT_SCHEMA, record kinds only, one chunk per column; records without a time are left out and
-    listed in `timeless`. labels: `encode_labels(events)`, if already computed. The result for a request
-    depends on its own records only, except for the numbering of requests.
+    events: EVENT_SCHEMA, record kinds only, one chunk per column; records without a time are omitted and
+    listed in `PlacedFlows.timeless`. labels: `encode_labels(events)`, if already computed. The result for a
+    request depends on its own records only, except for the numbering of requests.
     """
     is_timed = whole(events["ts_ns"]).is_valid().to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(is_timed)
@@ -200,14 +204,15 @@ def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | N
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
-    """Nodes and edges of all flows, acyclic, each with one source; synthetic nodes come last."""
+    """Nodes and edges of all flows, without cycles, each flow with one source; synthetic nodes come last."""
 
     request: I8
     """[flows] code of the flow's request."""
     quality: U4
-    """[flows] quality flags, bits of `Quality`."""
+    """[flows] quality flags: bits of `Quality`."""
     strand_first: I8
-    """[strands + 1] offsets into the nodes; a synthetic node is a separate strand."""
+    """[strands + 1] index of each strand's first node; last, the number of nodes. A synthetic node is a
+    strand by itself."""
     strand_flow: I8
     """[strands] index of the strand's flow."""
     record: I8
@@ -215,15 +220,15 @@ class _Graph:
     ts_ns: I8
     """[nodes] time, ns since the epoch."""
     label: U8
-    """[nodes] hash of the label, and of being a candidate for the response."""
+    """[nodes] hash of the node's label, different for candidates for the response."""
     candidate: B1
-    """[nodes] True for candidates for the response (`Ends.candidate`)."""
+    """[nodes] True for candidates for the response (see `Ends.candidate`)."""
     linked: B1
-    """[nodes] True if an edge leads to the node from the previous node."""
+    """[nodes] True if an edge leads to the node from the previous node on its strand."""
     src: I8
-    """[cross edges] source node."""
+    """[cross edges] source node (see HappensBefore)."""
     dst: I8
-    """[cross edges] destination node."""
+    """[cross edges] destination node (see HappensBefore)."""
 
 
 def _build(records: Records, strands: Strands, config: StitchConfig) -> _Graph:
@@ -264,13 +269,14 @@ def _build(records: Records, strands: Strands, config: StitchConfig) -> _Graph:
 
 
 def _dense(flow: I8) -> tuple[I8, I8]:
-    """Number ascending request codes densely: `(distinct codes, [strands] index into them)`."""
+    """Renumber ascending request codes without gaps: `(distinct codes, [strands] index into them)`."""
     new = run_starts(flow)
     return flow[new], np.cumsum(new) - 1
 
 
 def _respond(laid: Laid, order: CanonicalOrder, candidate: B1) -> tuple[B1, B1]:
-    """`(response, deferred)` [nodes of structures], from each structure's first flow; candidate: [nodes]."""
+    """Find `(response, deferred)`, both [nodes of structures], from the first flow of each structure.
+    candidate: [nodes]."""
     first = laid.dags.first_node
     n_nodes = np.diff(first)
     places = ranges(laid.first_node[laid.leader], n_nodes)
@@ -287,7 +293,7 @@ def _quality(
     cyclic: I8,
     node_flow: I8,
 ) -> U4:
-    """[flows] quality flags, bits of `Quality`."""
+    """[flows] quality flags: bits of `Quality`."""
     request, _ = _dense(strands.flow)
     n_records = np.bincount(node_flow, minlength=len(request))
     many = entries.n_orphans > np.maximum(1, config.orphan_share * n_records)

@@ -1,8 +1,8 @@
 """Read the records of a batch as numpy columns, and sort them onto their strands, without copies.
 
-A strand is the records of one request with one breadcrumb, in order of (`seq`, `ts_ns`) if all have `seq`,
-else of `ts_ns`; remaining ties are ordered by a hash of the content, so arrival order never matters. A record
-without a breadcrumb is a strand of its own.
+A strand consists of the records of one request with one breadcrumb, sorted by (`seq`, `ts_ns`) if all have
+`seq`, else by `ts_ns`; remaining ties are sorted by a hash of the content, so arrival order never matters. A
+record without a breadcrumb is a strand by itself.
 """
 
 from __future__ import annotations
@@ -29,30 +29,31 @@ from stitch.graph.placed import LabelCodes
 from stitch.records.components import assign_requests, flat_list, split_and_join_links
 
 NO_CODE = -1
-"""Code of a null breadcrumb or id."""
+"""Code that stands for a null breadcrumb or id."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordReferences:
-    """References from records to breadcrumbs or ids (links or parents), one row per reference, in record
-    order."""
+    """References from records to breadcrumbs (links) or to ids (parents): one row per reference, in the order
+    of records."""
 
     record: I8
     """[references] index of the referring record."""
     code: I8
-    """[references] code of the breadcrumb or id that the record refers to."""
+    """[references] code of the breadcrumb or id to which the record refers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Columns [records], in the order of the event batch; codes are local to the batch."""
+    """Activity records as numpy columns [records], in the order of the event batch; codes are local to the
+    batch."""
 
     events: pa.Table
-    """Event batch that was read."""
+    """Event batch from which the records were read."""
     flow: I8
     """[records] code of the record's request."""
     request_names: pa.StringArray
-    """[request codes] request id of each code."""
+    """[request codes] request id for each code."""
     kind: U1
     ts_ns: I8
     seq: I8
@@ -60,12 +61,12 @@ class Records:
     has_seq: B1
     """[records] True if `seq` is set."""
     crumb: I8
-    """[records] code of the record's breadcrumb, or NO_CODE."""
+    """[records] code of the record's breadcrumb; NO_CODE if it has none."""
     n_crumbs: int
     links: RecordReferences
-    """References from split and join records to the breadcrumbs that they link."""
+    """References from split and join records to the breadcrumbs that they name."""
     identity: I8
-    """[records] code of the record's explicit id, or NO_CODE."""
+    """[records] code of the record's explicit id; NO_CODE if it has none."""
     n_ids: int
     parents: RecordReferences
     """References from records to the ids of their explicit parents."""
@@ -73,14 +74,15 @@ class Records:
     """[records] hash of component, point, label and kind."""
 
     def host_codes(self, records: I8) -> I8:
-        """[given records] code of the record's host; all null hosts share one code."""
+        """[given records] code of the host of each of `records`; all null hosts have the same code."""
         hosts = whole(self.events["host"]).take(pa.array(records))
         codes: I8 = pc.fill_null(hosts.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         return codes
 
 
 def read_records(events: pa.Table, labels: LabelCodes) -> Records:
-    """Read a batch of records with times (one chunk per column) as numpy columns. O(records)."""
+    """Read a batch of activity records that have times (each column in one chunk) into numpy columns.
+    O(records)."""
     requests = assign_requests(events)
     link_record, link = split_and_join_links(events)
     crumb, link_code, n_crumbs = _encode(whole(events["breadcrumb"]), link)
@@ -106,8 +108,7 @@ def read_records(events: pa.Table, labels: LabelCodes) -> Records:
 
 
 def _encode(words: pa.StringArray, named: pa.StringArray) -> tuple[I8, I8, int]:
-    """Encode a column and references to its values alike: `(codes of words, codes of named, number of
-    codes)`."""
+    """Encode two columns by the same codes: `([words] codes, [named] codes, number of codes)`."""
     together = pa.concat_arrays([words, named]) if len(named) else words
     encoded = together.dictionary_encode()
     indices = pc.fill_null(encoded.indices, NO_CODE) if encoded.null_count else encoded.indices
@@ -117,30 +118,31 @@ def _encode(words: pa.StringArray, named: pa.StringArray) -> tuple[I8, I8, int]:
 
 @dataclass(frozen=True, slots=True)
 class Strands:
-    """Strands of a batch, sorted by (flow, breadcrumb code), with their records in order."""
+    """Strands of a batch, sorted by (flow, breadcrumb code), each with its records in order."""
 
     record: I8
     """[nodes] index of the node's record."""
     first: I8
-    """[strands + 1] offsets into the nodes."""
+    """[strands + 1] index of each strand's first node; last, the number of nodes."""
     flow: I8
     """[strands] code of the strand's request."""
     crumb: I8
-    """[strands] code of the strand's breadcrumb, or NO_CODE."""
+    """[strands] code of the strand's breadcrumb; NO_CODE for a record without one."""
     mixed_seq: I8
-    """Codes of requests with a strand that has `seq` on only part of its records."""
+    """Codes of requests with a strand on which some records have `seq` and others do not."""
     conflicting: I8
     """Codes of requests in which records with the same id differ in content."""
     conflicts: I8
-    """Indices of records dropped because a record of the same id, with other content, was kept."""
+    """Indices of records that were dropped because another record with the same id and different content was
+    kept."""
     copies: I8
-    """Indices of records dropped as exact copies of a kept record."""
+    """Indices of records that were dropped as exact copies of a record that was kept."""
     capped: I8
-    """Codes of requests with more than `max_events` records, of which the later ones were dropped."""
+    """Codes of requests with more than `max_events` records, the last of which were dropped."""
 
     @property
     def length(self) -> I8:
-        """[strands] number of records on each strand."""
+        """[strands] number of records on the strand."""
         return np.diff(self.first)
 
     @property
@@ -152,11 +154,11 @@ class Strands:
 def order_strands(records: Records, max_events: int) -> Strands:
     """Sort the records of a batch onto strands.
 
-    Exact copies are dropped. Of several contents under one id in a request, the earliest is kept; among equal
-    times the one with most parents, as other reports may have lost edges; then the one with the
-    smallest content hash. Then the records of a request past `max_events`, in order of (time, content
-    hash), are dropped; whether a strand has `seq` on all records is judged before that. O(records), plus a
-    sort of strands that did not arrive in order.
+    Exact copies are dropped. If records of a request have the same id and different contents, the earliest is
+    kept; among equal times the one with most parents, as the others may have lost edges; then the one with
+    the smallest content hash. After that only the first `max_events` records of each request are kept, in
+    order of (time, content hash). Whether all records of a strand have `seq` is decided before that.
+    O(records), plus a sort of strands that did not arrive in order.
     """
     kept, conflicts, repeated = _one_per_id(records)
     strand, strand_flow, strand_crumb = _number_strands(records, kept)
@@ -184,7 +186,7 @@ def order_strands(records: Records, max_events: int) -> Strands:
 
 
 def _one_per_id(records: Records) -> tuple[I8, I8, I8]:
-    """Indices of records, each id once in a request: `(kept, conflicts, exact copies)`."""
+    """Keep one record per id and request: indices of records `(kept, conflicts, exact copies)`."""
     every = np.arange(len(records.flow), dtype=np.int64)
     named = np.flatnonzero(records.identity != NO_CODE)
     key = records.flow[named] * records.n_ids + records.identity[named]
@@ -206,9 +208,9 @@ def _one_per_id(records: Records) -> tuple[I8, I8, I8]:
 
 
 def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
-    """`(strand [kept], flow [strands], crumb [strands])`, strands numbered by (flow, crumb).
+    """Number strands by (flow, breadcrumb): `([kept] strand, [strands] flow, [strands] breadcrumb code)`.
 
-    Here the records of a flow without a breadcrumb still share a number, so that copies are adjacent.
+    Here all records of a flow without a breadcrumb still share one number, so that copies become adjacent.
     """
     width = records.n_crumbs + 1
     key = pa.array(records.flow[kept] * width + (records.crumb[kept] - NO_CODE)).dictionary_encode()
@@ -219,7 +221,7 @@ def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
 
 
 def _order_values(records: Records, kept: I8, strand: I8, n_strands: int) -> tuple[I8, I8]:
-    """`([kept] sort key on the strand, strands with `seq` on only part of their records)`."""
+    """`([kept] sort key of each record on its strand, strands on which only some records have `seq`)`."""
     n_records = np.bincount(strand, minlength=n_strands)
     n_with = np.bincount(strand[records.has_seq[kept]], minlength=n_strands)
     value = np.where((n_with == n_records)[strand], records.seq[kept], records.ts_ns[kept])
@@ -227,7 +229,8 @@ def _order_values(records: Records, kept: I8, strand: I8, n_strands: int) -> tup
 
 
 def _sort_within(order: I8, strand: I8, value: I8) -> tuple[I8, B1]:
-    """Sort `order`, which is grouped by `strand`, by (strand, value): `(order, starts of runs of equals)`."""
+    """Sort `order`, which is grouped by `strand`, by (strand, value): `(order, True at starts of runs of
+    equal keys)`."""
     sorted_value = value[order]
     backward = np.flatnonzero((strand[1:] == strand[:-1]) & (sorted_value[1:] < sorted_value[:-1]))
     if len(backward):
@@ -242,10 +245,10 @@ def _sort_within(order: I8, strand: I8, value: I8) -> tuple[I8, B1]:
 
 
 def _sort_equal(records: Records, nodes: I8, strand: I8, starts: B1) -> tuple[I8, I8, I8]:
-    """Sort records that tie so far by time, then by a hash of their content, and drop exact copies.
+    """Sort records that are still tied by time, then by a hash of their content, and drop exact copies.
 
-    starts: [nodes] True for the first record of each group of ties. Returns (nodes, strand, dropped
-    copies)."""
+    starts: [nodes] True for the first record of each group of ties. Returns (nodes, strand, dropped copies).
+    """
     if starts.all():
         return nodes, strand, no_rows()
     run = np.cumsum(starts)
@@ -261,7 +264,7 @@ def _sort_equal(records: Records, nodes: I8, strand: I8, starts: B1) -> tuple[I8
 
 
 def _cap(records: Records, nodes: I8, strand: I8, max_events: int) -> tuple[I8, I8, I8]:
-    """Drop records of a request past `max_events`: `(nodes, strand, codes of capped requests)`."""
+    """Keep the first `max_events` records of each request: `(nodes, strand, codes of requests with more)`."""
     flow = records.flow[nodes]
     over = np.bincount(flow) > max_events
     if not over.any():

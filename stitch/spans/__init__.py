@@ -1,1 +1,1 @@
-"""Build trees of spans: identity, parents, orphans, times, nodes."""
+"""Build trees of spans: identity, parents, orphans, times; convert them to nodes."""

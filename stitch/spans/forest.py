@@ -1,8 +1,9 @@
-"""Plant one tree per flow: parents resolved, cycles cut, orphans re-attached, synthetic roots added.
+"""Build one tree of spans per flow: resolve parents, cut cycles, attach orphans to other spans, add synthetic
+roots.
 
-A span has one parent in the tree. Of several declared ones it is the smallest id among those present in the
-trace, `parents` before `follows`; if none is present the span is an orphan. A child is asynchronous if its
-parent is in `follows`, or if it is the CONSUMER of a PRODUCER. In a cycle of parents the earliest span
+A span has one parent in the tree: of its declared parents that are present in the trace the one with the
+smallest id, `parents` before `follows`. If none is present, the span is an orphan. A child is asynchronous if
+its parent is in `follows`, or if it is the CONSUMER of a PRODUCER. In a cycle of parents the earliest span
 (start, end, id) loses its parent and becomes a root.
 
 * An orphan (its declared parent is not in the trace) goes below the smallest span of the trace that encloses
@@ -34,15 +35,16 @@ from stitch.spans.span_columns import UNKNOWN_NS, Spans
 
 _NO_PARENT = -1
 _MAX_SEARCHED_ORPHANS = 1000
-"""Maximum orphans of one flow for which an enclosing span is searched; further ones go to `?/missing`: with
-20,000 spans a flow the search stays under 2 * 10^7 pairs."""
+"""Maximum number of orphans per flow for which an enclosing span is searched; the others become children of
+`?/missing`. With 20,000 spans per flow the search compares fewer than 2 * 10^7 pairs."""
 _PAIRS_AT_ONCE = 2**21
-"""Maximum pairs of orphan and candidate compared in one step: about 100 MB of temporaries."""
+"""Maximum number of pairs (orphan, candidate) compared in one step: about 100 MB of temporary arrays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parents:
-    """Resolved parents of the spans of a batch, in work order."""
+    """Parents of the spans of a batch after resolving declared parents; rows are in work order
+    (`span_columns`)."""
 
     parent: I8
     """[spans] row of the parent; -1 for roots and orphans."""
@@ -51,11 +53,12 @@ class Parents:
     asynchronous: B1
     """[spans] True if the parent does not wait for the span."""
     cut: I8
-    """Rows of spans whose parent was removed to cut a cycle."""
+    """Rows of the spans whose parent was removed to cut a cycle."""
 
 
 def resolve_parents(identified: Identified, component: I8) -> Parents:
-    """Resolve the declared parents of spans; `component` [label codes] is the component's code. O(spans)."""
+    """Resolve the declared parents of spans. component: [label codes] code of the label's component.
+    O(spans)."""
     spans, shared = identified.spans, identified.shared
     references = spans.references
     n = len(spans)
@@ -88,9 +91,9 @@ def resolve_parents(identified: Identified, component: I8) -> Parents:
 
 
 def _cycle_heads(parent: I8) -> I8:
-    """Lowest row of every cycle of `parent` [spans; -1: none]. O(spans log depth).
+    """Lowest row of every cycle in `parent` [spans] (-1: no parent). O(spans log depth).
 
-    After as many jumps along `parent` as there are spans, a row that has not reached a top is on a cycle, and
+    After as many jumps to the parent as there are spans, a row that has not reached a root is on a cycle, and
     every span of a cycle is reached from another span of the same cycle.
     """
     n = len(parent)
@@ -119,23 +122,24 @@ def _cycle_heads(parent: I8) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Trees of the spans of a batch, one per flow. Rows: the spans in work order, then the synthetic
+    """Trees of the spans of a batch, one per flow. Rows: first the spans in work order, then the synthetic
     spans."""
 
     parent: I8
-    """[rows] row of the parent; the number of rows for the root of a flow."""
+    """[rows] row of the parent; the number of rows if the row is a root."""
     asynchronous: B1
-    """[rows] True if the parent does not wait for the row's span."""
+    """[rows] True if the parent does not wait for the span."""
     synthetic: I8
-    """[synthetic rows] event code of the row: ROOT_EVENT or MISSING_EVENT."""
+    """[synthetic rows] event code: ROOT_EVENT or MISSING_EVENT."""
     synthetic_flow: I8
     """[synthetic rows] index of the row's flow."""
     quality: U4
-    """[flows] Quality bits of this step: ORPHAN, INCOMPLETE, MULTI_ROOT and CYCLE."""
+    """[flows] bits of `Quality` found while building the tree: ORPHAN, INCOMPLETE, MULTI_ROOT, CYCLE."""
 
 
 def _peers(spans: Spans, events: pa.Table) -> I8:
-    """[spans] code of the called service, among the components of the batch; -1 if unknown or not a call."""
+    """[spans] code of the called service among the components of the batch; -1 if it is unknown or the span
+    is no call."""
     peers, components = whole(events["peer"]), whole(events["component"])
     found = pc.fill_null(pc.index_in(peers.dictionary, components.dictionary), -1)
     table = np.append(found.to_numpy(zero_copy_only=False).astype(np.int64), -1)
@@ -147,10 +151,10 @@ def _peers(spans: Spans, events: pa.Table) -> I8:
 def plant_forest(
     spans: Spans, parents: Parents, events: pa.Table, component_of_label: I8, orphan_share: float
 ) -> Forest:
-    """Complete the declared parents to one tree per flow.
+    """Build one tree per flow from the resolved parents.
 
-    component_of_label: [label codes] code of the component, its index in the dictionary of `events`.
-    orphan_share: see `StitchConfig`. O(spans) plus the bounded search.
+    component_of_label: [label codes] code of the label's component, its index in the dictionary of `events`.
+    orphan_share: see `StitchConfig`. O(spans) plus the search for enclosing spans, which is limited.
     """
     n, n_flows = len(spans), spans.n_flows
     quality = np.zeros(n_flows, dtype=np.uint32)
@@ -194,9 +198,10 @@ def plant_forest(
 
 
 def _enclosing(spans: Spans, parent: I8, is_orphan: B1, orphans: I8, component: I8, peer: I8) -> I8:
-    """[orphans] row of the smallest enclosing span of a matching service, or -1.
+    """[orphans] row of the smallest span that encloses the orphan in time and belongs to a matching service;
+    -1 if there is none.
 
-    component, peer: [spans] the span's own service, and the service it calls.
+    component: [spans] code of the span's service. peer: [spans] code of the service that the span calls.
     """
     result = np.full(len(orphans), _NO_PARENT, dtype=np.int64)
     timed = (spans.start_ns != UNKNOWN_NS) & (spans.end_ns != UNKNOWN_NS)
@@ -233,7 +238,8 @@ def _enclosing(spans: Spans, parent: I8, is_orphan: B1, orphans: I8, component: 
 
 
 def _descends_from_root(rows: I8, parent: I8, is_orphan: B1) -> B1:
-    """[rows] True where the top ancestor is a real root; `rows` are whole flows, ascending."""
+    """[rows] True if the row's topmost ancestor is a real root and no orphan. rows: all spans of some flows,
+    ascending."""
     above = parent[rows]
     jump = np.where(above < 0, np.arange(len(rows)), np.searchsorted(rows, above))
     while True:

@@ -1,18 +1,18 @@
-"""Find the rows that are one span: duplicates, conflicts, partial reports, shared ids.
+"""Find the rows that describe the same span: duplicates, conflicts, partial reports, shared ids.
 
-Identity is (trace, id, kind). Of the rows of one identity one version is kept: the most completely timed,
-then the earliest start, then the earliest end, then the smallest content hash; so arrival order never counts.
+Rows with the same (trace, id, kind) describe the same span. One of them is kept: the one with most times,
+then with the earliest start, the earliest end, the smallest content hash; so arrival order never matters.
 
 * Same content as another version: an exact duplicate, dropped and counted.
 * Less completely timed than the kept version, or without kind and incompletely timed beside a span of that
   id which has one (Zipkin's late annotations): a partial report, merged. Its declared parents serve if the
   kept version has none.
-* Anything else: a conflict. The flow is flagged, the row is handed back as a dead letter.
+* Anything else: a conflict. The flow is flagged, and the row becomes a dead letter.
 
 One id under several kinds (Zipkin's shared ids): CLIENT, else the first of PRODUCER, INTERNAL, UNSPECIFIED,
-CONSUMER, SERVER is the owner and keeps the declared parent; the others are its children. Spans that name the
-id as their parent go below the side of their own component, and where no side is, below the SERVER (the last
-of that list).
+CONSUMER, SERVER is the owner and keeps the declared parent; the others are its children. A span that names
+the shared id as its parent becomes a child of the member with its own component, else of the SERVER (the last
+in that list).
 """
 
 from __future__ import annotations
@@ -44,24 +44,27 @@ for _place, _kind in enumerate(_OUTSIDE_IN):
 
 @dataclass(frozen=True, slots=True)
 class SharedIds:
-    """Groups of spans that share an id; members are sorted by (group, outermost first)."""
+    """Groups of spans that share an id. The members of a group are sorted from the outermost to the
+    innermost."""
 
     group: I8
-    """[spans] index of the span's group; -1 for spans with a unique id."""
+    """[spans] index of the span's group; -1 if no other span has its id."""
     owner: I8
-    """[spans] row of the group's owner; -1 for owners and for spans outside groups."""
+    """[spans] row of the group's owner; -1 for owners and for spans in no group."""
     innermost: I8
-    """[groups] row of the group's innermost (last) member."""
+    """[groups] row of the group's last member, the innermost."""
     side_key: I8
-    """[sides] group * n_components + component, ascending. A side is the set of spans of one group with one
+    """[sides] `group * n_components + component`, ascending. A side is the set of a group's spans with one
     component."""
     side: I8
-    """[sides] row of the innermost member with the group and component of `side_key`."""
+    """[sides] row of the innermost member of the side."""
     n_components: int
 
     def attach(self, found: I8, component: I8) -> I8:
-        """[queries] row of the parent of a span that names the id of span `found` (-1: none) as its parent,
-        given the span's own `component`.
+        """Parents of spans that name another span's id as their parent: [queries] row of the parent.
+
+        found: [queries] row of a span with that id; -1 if there is none. component: [queries] component of
+        the span that names the id.
         """
         group = np.where(found >= 0, self.group[found], -1)
         asked = np.flatnonzero(group >= 0)
@@ -78,25 +81,26 @@ class SharedIds:
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """Spans of a batch, one row each, and the event rows that were dropped or merged."""
+    """Spans of a batch, each in one row, and the event rows that were dropped or merged."""
 
     spans: Spans
     index: SpanIndex
     shared: SharedIds | None = None
     copies: I8 = field(default_factory=no_rows)
-    """Event rows dropped as exact duplicates."""
+    """Event rows that were dropped as exact duplicates."""
     conflicts: I8 = field(default_factory=no_rows)
-    """Event rows dropped because a row of the same span, with other content, was kept."""
+    """Event rows that were dropped because another row of the same span with different content was kept."""
     conflict_flows: I8 = field(default_factory=no_rows)
-    """[conflicts] code of the conflict's flow."""
+    """[conflicts] code of the flow to which each row in `conflicts` belongs."""
     merged: tuple[I8, I8] = field(default_factory=lambda: (no_rows(), no_rows()))
-    """(Event rows of partial reports, event rows of the spans they were merged into)."""
+    """(event rows of partial reports, event rows of the spans into which these were merged): int64 arrays of
+    equal length."""
 
 
 def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -> Identified:
-    """Reduce rows to one per span.
+    """Keep one row per span, and find spans that share an id.
 
-    `component` [label codes] is the component's code. O(spans) where ids are unique.
+    component: [label codes] code of the label's component. O(spans) if ids are unique.
     """
     index = SpanIndex(spans.flow, spans.key, spans.n_flows)
     if not len(index.repeated):
@@ -135,16 +139,17 @@ def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -
 
 
 def _group_numbers(*columns: npt.NDArray[np.generic]) -> I8:
-    """[rows] group numbers 0, 0, 1, … of sorted rows: a new number where any column changes."""
+    """[rows] number of the group of equal rows, 0, 0, 1, …; rows must be sorted."""
     numbers: I8 = np.cumsum(run_starts(*columns)) - 1
     return numbers
 
 
 def _kinds_of_partials(spans: Spans, rows: I8, group: I8, component: I8) -> tuple[I8, B1]:
-    """([rows] kind, [rows] True for partial reports whose kind was taken from another row).
+    """Kinds of rows without a kind: ([rows] kind, [rows] True for partial reports that got the kind of
+    another row).
 
-    An incompletely timed row without kind takes the kind of the span with the same id in its own component,
-    else of the outermost one.
+    A row without kind that lacks a time gets the kind of the span with the same id and component, else that
+    of the outermost span with the same id.
     """
     kind = spans.kind[rows].astype(np.int64)
     untimed = (spans.start_ns[rows] == UNKNOWN_NS) | (spans.end_ns[rows] == UNKNOWN_NS)
@@ -167,8 +172,8 @@ def _kinds_of_partials(spans: Spans, rows: I8, group: I8, component: I8) -> tupl
 
 
 def _lent_references(spans: Spans, givers: I8, takers: I8) -> SpanReferences:
-    """References of `spans`; rows `takers` without declared parents get the references of the partial reports
-    `givers`."""
+    """References of `spans`, in which rows `takers` without declared parents get those of `givers`, the
+    partial reports merged into them."""
     references = spans.references
     has = np.zeros(len(spans), dtype=np.bool_)
     has[references.row] = True
@@ -179,7 +184,8 @@ def _lent_references(spans: Spans, givers: I8, takers: I8) -> SpanReferences:
 
 
 def _shared_ids(spans: Spans, rows: I8, group: I8, component: I8, n_components: int) -> SharedIds | None:
-    """Groups of spans that share an id; None without any. rows, group: [candidates], sorted by group."""
+    """Find groups of spans that share an id; None if there are none. rows: candidates. group: [candidates]
+    number of each row's id, ascending."""
     sizes = np.bincount(group)
     several = sizes[group] > 1
     if not several.any():

@@ -1,6 +1,7 @@
-"""Lay down the nodes and edges of ordered span trees by scatter: no sort, no Python per span.
+"""Build the nodes and edges of canonically ordered span trees by scattering into arrays: no sort, no Python
+per span.
 
-Marks are allow-listed span events that become points inside their span.
+Marks are span events whose names the settings allow; they become points inside their span.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from stitch.spans.span_columns import Spans
 
 @dataclass(frozen=True, slots=True)
 class SpanPoints:
-    """Marks of a batch, sorted by (span, name, time): the order of their positions."""
+    """Marks of a batch (span events that become nodes), sorted by (span, name, time), as their nodes are."""
 
     span: I8
-    """[marks] row of the mark's span, ascending."""
+    """[marks] row of the span to which the mark belongs, ascending."""
     name: I8
     """[marks] index into `names` of the mark's name."""
     ts_ns: I8
@@ -32,14 +33,14 @@ class SpanPoints:
     names: tuple[str, ...]
     """Distinct names of marks, sorted."""
     capped_flows: I8
-    """Codes of flows that had more marks than allowed."""
+    """Codes of flows with more marks than allowed, some of which were dropped."""
 
     def counts(self, n_spans: int) -> I8:
         """[spans] number of marks of each span."""
         return np.bincount(self.span, minlength=n_spans)
 
     def hashes(self, n_spans: int) -> U8:
-        """[spans] commutative hash of the names of the span's marks; 0 for none."""
+        """[spans] hash, independent of order, of the names of the span's marks; 0 if it has none."""
         words = np.array([hash_word(name) for name in self.names], dtype=np.uint64)
         total = np.zeros(n_spans, dtype=np.uint64)
         np.add.at(total, self.span, mix(words ^ np.uint64(0x6D61726B))[self.name])
@@ -49,8 +50,8 @@ class SpanPoints:
 def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanPoints:
     """Read the marks of the spans.
 
-    Marks without time or name are left out. In a flow with more than `max_marks_per_flow`, the first ones in
-    time are kept. O(marks log marks).
+    Marks without time or name are omitted. In a flow with more than `max_marks_per_flow` marks, the earliest
+    are kept. O(marks log marks).
     """
     lists = whole(events["marks"])
     values = pc.list_flatten(lists)
@@ -83,14 +84,14 @@ def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanP
 
 @dataclass(frozen=True, slots=True)
 class TreeRows:
-    """Spans and synthetic spans, one row each."""
+    """Spans and synthetic spans, one row for each."""
 
     event: I8
-    """[rows] row in the event batch, or MISSING_EVENT / ROOT_EVENT."""
+    """[rows] row in the event batch; MISSING_EVENT or ROOT_EVENT for a synthetic span."""
     flow: I8
     """[rows] code of the row's flow."""
     parent: I8
-    """[rows] row of the parent; the number of rows for roots."""
+    """[rows] row of the parent; the number of rows for a root."""
     asynchronous: B1
     start_ns: I8
     end_ns: I8
@@ -100,28 +101,29 @@ class TreeRows:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Indices, among the nodes of the batch, of the nodes that each row and mark becomes."""
+    """Indices of the nodes that are made of each row and each mark, among the nodes of the batch."""
 
     root: I8
-    """Rows that are roots."""
+    """Rows that are roots of their flow."""
     n_nodes: I8
-    """[flows] number of the flow's nodes."""
+    """[flows] number of nodes in the flow."""
     base: I8
     """[flows] index of the flow's first node."""
     at_start: I8
-    """[rows] index of the row's start node."""
+    """[rows] index of the node for the span's start."""
     at_end: I8
-    """[rows] index of the row's end node."""
+    """[rows] index of the node for the span's end."""
     at_mark: I8
-    """[marks] index of the mark's node."""
+    """[marks] index of the node for the mark."""
     mark_rank: I8
     """[marks] rank of the mark among the marks of its span."""
 
 
 def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints, n_flows: int) -> tuple[I8, PlacedNodes]:
-    """`(codes of the flows that have nodes, their nodes and edges in canonical order)`.
+    """Build nodes and edges: `(codes of the flows that have nodes, their nodes and edges in canonical
+    order)`.
 
-    `marks.span` are rows. O(nodes + edges).
+    In `marks`, `span` is an index into `rows`. O(nodes + edges).
     """
     places = _places(rows, tree, marks, n_flows)
     at_start, at_end = places.at_start, places.at_end
@@ -187,11 +189,11 @@ def _places(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints, n_flows: int
 def _edges(
     rows: TreeRows, tree: CanonicalTree, marks: SpanPoints, places: _Places, total: int
 ) -> tuple[I4, I4, I8]:
-    """([edges] source, [edges] destination, [nodes + 1] offset of the node's first in-edge).
+    """Build edges: ([edges] source, [edges] destination, [nodes + 1] index of each node's first in-edge).
 
-    Edges are sorted by (flow, destination, source). In-edges of a start: the parent's start. Of a mark: its
-    span's start. Of an end: the marks in order, then the ends of the synchronous children in order; without
-    marks and such children, the span's own start.
+    Edges are sorted by (flow, destination, source). A start has an in-edge from the parent's start, a mark
+    from the start of its span. An end has in-edges from the marks of its span, in order, and then from the
+    ends of the synchronous children, in order; if there are none, from the start of its span.
     """
     n_inner = tree.n_sync + rows.n_marks
     in_degree = np.ones(total, dtype=np.int64)

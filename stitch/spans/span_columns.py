@@ -1,9 +1,9 @@
-"""Read the spans of a batch as numpy columns in work order: by flow, start, end, id, kind.
+"""Read the spans of a batch into numpy columns, sorted in *work order*: by flow, start, end, id, kind.
 
-Work order depends on content only, so every later tie-break can take the earlier row.
+Work order depends only on content, so every later step can break ties by the lower row.
 
-Ids are numbered. Both forms of their keys are exact (no hash stands for an id), and they sort as the ids do,
-so tie-breaks by key are tie-breaks by id.
+Ids are replaced by numbers, their keys. Keys are exact (no hashes) and sorted like the ids, so breaking a tie
+by key breaks it by id.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def id_keys(columns: Sequence[pa.BinaryArray]) -> list[U8]:
-    """Per column, [values] uint64 keys: equal iff the ids are, in the order of their bytes.
+    """Number the ids in several columns: for each column [values] uint64 keys, equal iff the ids are equal,
+    and in the order of the ids' bytes.
 
-    Where every id has 8 bytes (OTLP, Jaeger, Zipkin) the key is the number itself, 1 ns per id; else all
-    columns share one sorted dictionary, 300 ns per id. Columns must not hold nulls.
+    If every id has 8 bytes (OTLP, Jaeger, Zipkin), the key is the id as a number, 1 ns per id; else all
+    columns share one sorted dictionary, 300 ns per id. Columns must not contain nulls.
     """
     numbers = [_numbers(column) for column in columns]
     if all(n is not None for n in numbers):
@@ -43,7 +44,7 @@ def id_keys(columns: Sequence[pa.BinaryArray]) -> list[U8]:
 
 
 def _numbers(column: pa.BinaryArray) -> U8 | None:
-    """[values] uint64 numbers of a column of 8-byte values; None for any other column."""
+    """[values] uint64 numbers of a column whose values all have 8 bytes; None for any other column."""
     n = len(column)
     if n == 0:
         return np.zeros(0, np.uint64)
@@ -57,14 +58,17 @@ def _numbers(column: pa.BinaryArray) -> U8 | None:
 
 
 class SpanIndex:
-    """Hash table over (flow, id) in numpy: one region per flow, so that probes stay in cache.
+    """Hash table in numpy from (flow, id) to row, with one region per flow, so that lookups stay in the CPU
+    cache.
 
-    Rounds: every key writes its row into its hash slot and the last writer wins; keys that lost their slot to
-    another id go to a smaller table in the next round. At a load of 1/4 to 1/2 each round places about 80 %.
+    It is built in rounds: every key writes its row into its hash slot, and the last one written stays; the
+    others go into a smaller table in the next round. At a load of 1/4 to 1/2 each round inserts about 80 % of
+    the keys.
     """
 
     def __init__(self, flow: I8, key: U8, n_flows: int) -> None:
-        """Index rows 0…n-1 with `flow` [rows] and `key` [rows]. O(rows) expected."""
+        """Build the table for rows 0…n-1. flow: [rows] code of the flow; key: [rows] key of the id. O(rows)
+        expected."""
         self._key = key
         self._rounds: list[tuple[I8, U8, I8, U8]] = []
         repeated: list[I8] = []
@@ -86,7 +90,7 @@ class SpanIndex:
             repeated.append(rows[lost[same]])
             rows = rows[lost[~same]]
         self.repeated: I8 = np.concatenate(repeated) if repeated else np.zeros(0, np.int64)
-        """Rows whose (flow, id) was already indexed under another row."""
+        """Rows whose (flow, id) is in the table under another row."""
 
     def _slots(self, salt: int, flow: I8, key: U8) -> I8:
         base, shift, _, multiplier = self._rounds[salt]
@@ -96,7 +100,7 @@ class SpanIndex:
         return slots
 
     def find(self, flow: I8, key: U8) -> I8:
-        """[queries] row with (flow, key), or -1. Exact: flow and id are compared."""
+        """[queries] row with this (flow, key); -1 if there is none. Exact: flow and key are compared."""
         found = np.full(len(key), -1, dtype=np.int64)
         left = np.arange(len(key))
         for salt, (_, _, table, _) in enumerate(self._rounds):
@@ -114,24 +118,24 @@ class SpanIndex:
 
 
 UNKNOWN_NS = np.int64(2**63 - 1)
-"""Placeholder for a missing start or end. Sorts after every real time."""
+"""Value that stands for a missing start or end; it sorts after every real time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpanReferences:
-    """Declared parents of spans (parents and FOLLOWS_FROM), one row per reference."""
+    """Declared parents of spans (parents and FOLLOWS_FROM), one row for each reference."""
 
     row: I8
-    """[references] work-order index of the span that declares the reference."""
+    """[references] row of the span that declares the reference."""
     key: U8
-    """[references] id key of the span that the reference names."""
+    """[references] key of the id of the referenced span."""
     follows: B1
     """[references] True for FOLLOWS_FROM, False for a parent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Columns of a batch's spans, in work order: by flow, start, end, id, kind."""
+    """Columns of the spans of a batch, in work order: sorted by flow, start, end, id, kind."""
 
     row: I8
     """[spans] row of the span in the event batch."""
@@ -140,20 +144,20 @@ class Spans:
     start_ns: I8
     end_ns: I8
     key: U8
-    """[spans] key of the span's id (`id_keys`): equal iff the ids are."""
+    """[spans] key of the span's id (see `id_keys`): equal iff the ids are equal."""
     kind: U1
     """[spans] EventKind of the span."""
     label: I8
-    """[spans] code of the span's label in the batch's `LabelCodes`."""
+    """[spans] code of the span's label, an index into the batch's `LabelCodes.words`."""
     references: SpanReferences
     n_flows: int
-    """Number of flow codes; a code may have no span left."""
+    """Number of flow codes; a flow may have no spans left."""
 
     def __len__(self) -> int:
         return len(self.row)
 
     def keep(self, kept: B1) -> Spans:
-        """Spans with the rows where `kept` [spans] is True, and their references."""
+        """Copy with only the spans where `kept` [spans] is True, and their references."""
         new_index = np.cumsum(kept) - 1
         of_kept = kept[self.references.row]
         return replace(
@@ -174,9 +178,10 @@ class Spans:
 
 
 def read_spans(events: pa.Table, flow: I8, n_flows: int, labels: LabelCodes) -> Spans:
-    """Spans of an event batch (one chunk per column, every row with trace and span id) in work order.
+    """Read the spans of an event batch (each column in one chunk, every row with trace and span id) in work
+    order.
 
-    `flow` [rows] are the codes of the traces. O(rows log rows), near linear on nearly grouped input.
+    flow: [rows] code of the trace. O(rows log rows), near linear on nearly grouped input.
     """
     parents, follows = whole(events["parents"]), whole(events["follows"])
     n_parents, n_follows = list_lengths(parents), list_lengths(follows)
@@ -213,10 +218,10 @@ def read_spans(events: pa.Table, flow: I8, n_flows: int, labels: LabelCodes) -> 
 
 
 def _work_order(flow: I8, start: I8, end: I8, key: U8, kind: U1) -> I8:
-    """[rows] permutation by (flow, start, end, id, kind).
+    """[rows] permutation that sorts by (flow, start, end, id, kind).
 
-    One sort on flow and start packed in 64 bits where they fit (a batch of an hour with 4 million traces
-    does), and the rare ties sorted after.
+    One sort by flow and start, packed in 64 bits if they fit (which they do for an hour with 4 million
+    traces); the rare ties are sorted afterwards.
     """
     n = len(flow)
     if n == 0:
@@ -245,7 +250,7 @@ def _work_order(flow: I8, start: I8, end: I8, key: U8, kind: U1) -> I8:
 
 
 def _times(column: pa.ChunkedArray) -> I8:
-    """[rows] times, ns; UNKNOWN_NS for null."""
+    """[rows] times, ns since the epoch; UNKNOWN_NS for null."""
     array = whole(column)
     if array.null_count:
         array = pc.fill_null(array, int(UNKNOWN_NS))

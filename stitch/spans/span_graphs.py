@@ -1,13 +1,13 @@
-"""Build the graphs of a batch of spans: placed flows, vectorised.
+"""Build the graphs of a batch of spans as placed flows, vectorised.
 
-The steps: work order (`span_columns`), identity, parents and one tree per flow (`forest`), times of spans
-that came without (from their children, else from their parent), canonical order (`stitch.graph.order.tree`),
-nodes and edges (`nodes`).
+Steps: sort spans in work order (`span_columns`), merge rows of the same span (`identity`), resolve parents
+and build one tree per flow (`forest`), fill missing times (from the children, else from the parent), order
+canonically (`stitch.graph.order.tree`), make nodes and edges (`nodes`).
 
 A span is two nodes, its start and its end; a mark is a point between them. Edges: parent's start to child's
-start; start to mark to end; a synchronous child's end to the parent's end; start to end only where none of
-these lies between. An asynchronous child's subtree has no edge back: it is deferred. The response leaves at
-the end of the root, `?/root` and `?/missing` included: these are spans over their children.
+start; start to mark to end; a synchronous child's end to the parent's end; start to end only if there is
+neither a mark nor a synchronous child. An asynchronous child's subtree has no edge to the parent's end: it is
+deferred. The response leaves at the end of the root, which may be a synthetic span `?/root` or `?/missing`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ _LOWEST = np.int64(-(2**63))
 
 
 def _fill_times(start_ns: I8, end_ns: I8, parent: I8, levels: tuple[I8, I8]) -> tuple[I8, I8]:
-    """Starts and ends [spans] without UNKNOWN_NS, for flows with at least one known time.
+    """Fill missing times: ([spans] start, [spans] end), ns, without UNKNOWN_NS. Every flow must have at least
+    one known time.
 
     A missing start is the earliest start of the children, a missing end their latest end; times still missing
-    are copied from the parent, from the root down. A root without children's times gets its other time. A
-    filled end never precedes the start, nor does a filled start follow the end. parent, levels: as in
-    `stitch.graph.order.tree.order_trees`. O(spans).
+    are copied from the parent, from the root down. A root without known times of children gets the known one
+    of its start and end for both. A filled end never precedes the start, nor does a filled start follow the
+    end. parent, levels: as in `stitch.graph.order.tree.order_trees`. O(spans).
     """
     n = len(parent)
     rows, bounds = levels
@@ -73,10 +74,10 @@ def _fill_times(start_ns: I8, end_ns: I8, parent: I8, levels: tuple[I8, I8]) -> 
 
 
 def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | None = None) -> PlacedFlows:
-    """Placed flows of an event batch that holds spans only, each with `request_id` and `id`.
+    """Build the flows of an event batch that contains only spans, each with `request_id` and `id`.
 
     events: EVENT_SCHEMA, one chunk per column. labels: `encode_labels(events)`, if already computed. Traces
-    without a single known time are left out and listed in `PlacedFlows.timeless`. O(spans log spans).
+    without any known time are omitted and listed in `PlacedFlows.timeless`. O(spans log spans).
     """
     labels = encode_labels(events) if labels is None else labels
     traces = whole(events["request_id"]).dictionary_encode()
@@ -117,7 +118,7 @@ def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | Non
 
 
 def _quality(spans: Spans, forest: Forest, identified: Identified, capped: I8, marks: SpanPoints) -> U4:
-    """[flow codes] Quality bits of all steps."""
+    """[flow codes] quality flags found in all steps: bits of `Quality`."""
     untimed = (spans.start_ns == UNKNOWN_NS) | (spans.end_ns == UNKNOWN_NS)
     quality = forest.quality.copy()
     for bit, flagged in (
@@ -131,7 +132,7 @@ def _quality(spans: Spans, forest: Forest, identified: Identified, capped: I8, m
 
 
 def _tree_rows(spans: Spans, forest: Forest, marks: SpanPoints) -> TreeRows:
-    """Rows for spans, then for synthetic spans; times of synthetic spans are still UNKNOWN_NS."""
+    """Rows for all spans, followed by rows for synthetic spans, whose times are still UNKNOWN_NS."""
     n_synthetic = len(forest.synthetic)
     unknown = np.full(n_synthetic, UNKNOWN_NS)
     return TreeRows(
@@ -146,7 +147,7 @@ def _tree_rows(spans: Spans, forest: Forest, marks: SpanPoints) -> TreeRows:
 
 
 def _row_hashes(spans: Spans, forest: Forest, marks: SpanPoints, labels: LabelCodes) -> tuple[U8, U8]:
-    """`(label hash, hash of the marks' names)`, [rows] each."""
+    """`([rows] hash of the label, [rows] hash of the names of the span's marks)`."""
     label_hash = labels.hashes[spans.label]
     if len(forest.synthetic):
         kind = EventKind.SPAN_UNSPECIFIED
@@ -159,7 +160,7 @@ def _row_hashes(spans: Spans, forest: Forest, marks: SpanPoints, labels: LabelCo
 
 
 def _without_timeless(spans: Spans) -> tuple[Spans, I8]:
-    """(Spans of traces with at least one known time, event rows of the other traces)."""
+    """(spans of the traces with at least one known time, event rows of the other traces)."""
     nothing = (spans.start_ns == UNKNOWN_NS) & (spans.end_ns == UNKNOWN_NS)
     some = np.bincount(spans.flow[~nothing], minlength=spans.n_flows) > 0
     kept = some[spans.flow]
@@ -167,7 +168,7 @@ def _without_timeless(spans: Spans) -> tuple[Spans, I8]:
 
 
 def _first_in_time(spans: Spans, limit: int) -> tuple[Spans, I8]:
-    """(First `limit` spans of each flow in work order, codes of the flows that were cut)."""
+    """(first `limit` spans of each flow in work order, codes of the flows that have more)."""
     counts = np.bincount(spans.flow, minlength=spans.n_flows)
     capped = np.flatnonzero(counts > limit)
     if not len(capped):

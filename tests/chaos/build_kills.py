@@ -1,10 +1,11 @@
-"""Real processes that log and build, killed at random disk operations; stopped ones wake as zombies.
+"""Real processes that log and build, killed at random operations of a disk or a bucket; stopped ones wake as
+zombies.
 
-Run: `PYTHONPATH=tests python tests/chaos/build_kills.py [KILLS] [SEED]`. Two lanes log what is dealt to them
-at random, a builder builds another lake of it, in processes of their own. Each is killed at a random
-operation and started again; now and then one is stopped, replaced, and woken. Every second time it is the
-same lake that is built. At the end it is what one batch of all events is, the ledger closes, and `fsck` finds
-nothing.
+Run: `PYTHONPATH=tests python tests/chaos/build_kills.py [KILLS] [SEED] [folder|bucket]`. Two lanes log what
+is dealt to them at random, a builder builds another lake of it, in processes of their own. Each is killed at
+a random operation and started again; now and then one is stopped, replaced, and woken. Every second time it
+is the same lake that is built. At the end it is what one batch of all events is, the ledger closes, and
+`fsck` finds nothing. The bucket is on a real server, whose client has threads: only children use it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,10 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 import pyarrow as pa
+from oracles.bucket_server import BucketServer, moto_server
 from oracles.logged_lake import BuiltLake, LoggingLane, as_rows, dealt, made_lake
 from oracles.traffic import native_lines, otlp_messages
+from oracles.whole_lake import check
 
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig, StitchConfig
@@ -36,14 +40,15 @@ from schemas.events import concat_events
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.kernel import stitch
+from stitch.lake.bucket.bucket_settings import bucket_settings
+from stitch.lake.bucket.bucket_store import BucketStore
 from stitch.lake.chain import CommitTakenError, read_tail
 from stitch.lake.disk import LocalDisk, exclusive_lock
-from stitch.lake.fsck import check
-from stitch.lake.store import LocalStore
+from stitch.lake.store import LocalStore, Store
 
 LANES = 2
-OPERATIONS = 90
-"""Until a process dies, in the mean."""
+OPERATIONS = {"folder": 60, "bucket": 25}
+"""Until a process dies, in the mean, by place."""
 FENCED, FAILED = 3, 4
 """Exit codes."""
 
@@ -54,10 +59,16 @@ class DyingDisk(LocalDisk):
     left: float = float("inf")
 
 
-def _dying(name: str) -> Callable[..., Any]:
-    real = getattr(LocalDisk, name)
+class DyingBucket(BucketStore):
+    """A bucket whose process is killed before or after a request that changes something."""
 
-    def operation(self: DyingDisk, *given: Any, **named: Any) -> Any:
+    left: float = float("inf")
+
+
+def _dying(owner: type, name: str) -> Callable[..., Any]:
+    real = getattr(owner, name)
+
+    def operation(self: Any, *given: Any, **named: Any) -> Any:
         for _ in range(2):
             self.left -= 0.5
             if self.left <= 0:
@@ -70,7 +81,9 @@ def _dying(name: str) -> Callable[..., Any]:
 
 
 for each in ("create", "link", "rename", "sync_file", "sync_folder", "remove", "make_folder"):
-    setattr(DyingDisk, each, _dying(each))
+    setattr(DyingDisk, each, _dying(LocalDisk, each))
+for each in ("_create", "_copy", "_delete", "put_if_absent", "replace"):
+    setattr(DyingBucket, each, _dying(BucketStore, each))
 
 
 def some_events(seed: int) -> pa.Table:
@@ -83,12 +96,13 @@ def some_events(seed: int) -> pa.Table:
 class Run:
     """Pair of lakes, from nothing to the end."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, bucket: BucketServer | None) -> None:
         self.folder, self.rng = folder, random.Random(seed)
         self.target = "live" if seed % 2 else "built"
+        self.bucket, self.lake = bucket, "" if bucket is None else bucket.new_lake()
         for name in ("live", "built"):
             (folder / name).mkdir()
-            made_lake(LocalStore.at(folder / name))
+        self.in_a_child(lambda: [made_lake(self.whole(name)) for name in ("live", "built")])
         rng = np.random.default_rng(seed)
         lanes = [_Plan() for _ in range(LANES)]
         self.every, parts = dealt(some_events(seed), rng, lanes, late=0.02, twice=0.05)
@@ -97,11 +111,37 @@ class Run:
         self.polls = [lane.polls for lane in lanes]
         self.counts: Counter[str] = Counter()
 
-    def store(self, name: str) -> LocalStore:
+    def in_a_child(self, work: Callable[[], object]) -> None:
+        """Do some work in a process of its own. Raises AssertionError if it fails."""
+        pid = os.fork()
+        if not pid:
+            code = FAILED
+            try:
+                work()
+                code = 0
+            except BaseException:  # noqa: BLE001 - said, and counted by the parent
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+    def whole(self, name: str) -> Store:
+        """A store whose process lives."""
+        if self.bucket is None:
+            return LocalStore.at(self.folder / name)
+        return BucketStore(bucket_settings(f"{self.lake}/{name}", self.bucket.environ))
+
+    def store(self, name: str) -> Store:
         """A store whose process dies sooner or later."""
-        disk = DyingDisk(self.folder / name)
-        disk.left = random.expovariate(1 / OPERATIONS)
-        return LocalStore(disk)
+        left = random.expovariate(1 / OPERATIONS["folder" if self.bucket is None else "bucket"])
+        if self.bucket is None:
+            disk = DyingDisk(self.folder / name)
+            disk.left = left
+            return LocalStore(disk)
+        store = DyingBucket(bucket_settings(f"{self.lake}/{name}", self.bucket.environ))
+        store.left = left
+        return store
 
     def log(self, number: int) -> None:
         """Run a lane in a process."""
@@ -114,20 +154,22 @@ class Run:
     def build(self) -> None:
         """Run a builder in a process, until lanes are done."""
         settings = BuildSettings(rebuild_ns=0, windows_per_commit=2)
-        with exclusive_lock(self.folder / self.target):
+        with ExitStack() as held:
+            if self.bucket is None:
+                held.enter_context(exclusive_lock(self.folder / self.target))
             store = self.store(self.target)
-            source = store if self.target == "live" else LocalStore.at(self.folder / "live")
+            source = store if self.target == "live" else self.whole("live")
             built = BuiltLake(source, self.folder / "scratch", settings, store)
             built.now_ns = time.time_ns()
             while True:
-                done = [self._is_logged(number) for number in range(LANES)]
+                done = [self._is_logged(source, number) for number in range(LANES)]
                 step = built.step(finished=all(done))
                 if all(done) and not step.did_anything:
                     return
                 time.sleep(0.01)
 
-    def _is_logged(self, number: int) -> bool:
-        positions = read_tail(LocalStore.at(self.folder / "live"), number + 1).standing.positions
+    def _is_logged(self, source: Store, number: int) -> bool:
+        positions = read_tail(source, number + 1).standing.positions
         return bool(positions) and positions[0].end == len(self.polls[number])
 
     def start(self, role: int) -> int:
@@ -167,7 +209,8 @@ class Run:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 if running and not stopped and self.rng.random() < 0.02:
-                    pid = self.rng.choice([one for one, role in running.items() if role < LANES] or [0])
+                    free = LANES if self.bucket is None else LANES + 1  # a builder of a folder has its lock
+                    pid = self.rng.choice([one for one, role in running.items() if role < free] or [0])
                     if pid:
                         os.kill(pid, signal.SIGSTOP)
                         del running[pid]
@@ -193,8 +236,8 @@ class Run:
 
     def judge(self) -> None:
         """Raise AssertionError where the lake is not what one batch is."""
-        lake = LocalStore.at(self.folder / "live")
-        store = lake if self.target == "live" else LocalStore.at(self.folder / "built")
+        lake = self.whole("live")
+        store = lake if self.target == "live" else self.whole("built")
         built = BuiltLake(lake, self.folder / "scratch", BuildSettings(), store, now_ns=time.time_ns())
         built.finish()
         expected = stitch(self.every, StitchConfig())
@@ -204,7 +247,8 @@ class Run:
         assert ledger["events"] == self.every.num_rows, ledger
         assert ledger["duplicates"] == expected.counts["duplicates"], ledger
         assert ledger["late"] == ledger["missing"] == 0, ledger
-        assert check(lake) == check(store) == []
+        for each in (lake, store):
+            assert check(each) == []
 
 
 class _Plan:
@@ -212,18 +256,24 @@ class _Plan:
         self.polls: list[tuple[pa.Table, int]] = []
 
 
-def main(kills: int = 200, seed: int = 1) -> None:
+def main(kills: int, seed: int, place: str) -> None:
     """Print what happened, lake by lake."""
+    with ExitStack() as life:
+        above = Path(life.enter_context(tempfile.TemporaryDirectory()))
+        _run(kills, seed, life.enter_context(moto_server(above / "log")) if place == "bucket" else None)
+
+
+def _run(kills: int, seed: int, bucket: BucketServer | None) -> None:
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     total: Counter[str] = Counter()
     began = time.monotonic_ns()
     while total["kills"] < kills:
         with tempfile.TemporaryDirectory() as folder:
-            run = Run(Path(folder), seed + total["lakes"])
+            run = Run(Path(folder), seed + total["lakes"], bucket)
             run.until_done()
             try:
-                run.judge()
+                run.in_a_child(run.judge)
             except BaseException:
                 shutil.copytree(folder, f"{folder}-bad", dirs_exist_ok=True)
                 print(f"seed {seed + total['lakes']}: the lakes are in {folder}-bad", flush=True)
@@ -233,4 +283,5 @@ def main(kills: int = 200, seed: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    _, kills, seed, place = (*sys.argv, *("200", "1", "folder")[len(sys.argv) - 1 :])
+    main(int(kills), int(seed), place)

@@ -34,6 +34,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError
 from oracles import fork_server
 from oracles.live_process import flow_rows
+from oracles.whole_lake import check
 
 from ingest.formats import codec_for
 from ingest.source import StreamId
@@ -42,7 +43,6 @@ from schemas.errors import InputError, LakeError
 from stitch.kernel import stitch
 from stitch.lake.chain import read_chain, read_tail
 from stitch.lake.encoding import decode
-from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 

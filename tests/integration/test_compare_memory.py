@@ -73,13 +73,12 @@ def test_a_filter_may_leave_nothing_of_a_window_that_does_not_fit(lake: Path) ->
 
 
 def test_the_process_stays_within_it(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a limit it takes twice as much (0.54, 0.28 GB); no folder of votes is left."""
+    """Without a limit it takes more (0.39, 0.28 GB); no folder of votes is left."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     words = ("compare", "--lake", str(lake), "--no-save", *PERIODS)
     free = timed(*words, codes=(0, 1, 3))
     bound = timed(*words, "--memory", "448MB", codes=(0, 1, 3))
-    assert free.peak_gb > 0.4
-    assert bound.peak_gb < 0.33
+    assert bound.peak_gb < 0.33 < free.peak_gb
     assert [*tmp_path.iterdir()] == []
     assert not (lake / "stats").exists()  # of slices none is kept
 

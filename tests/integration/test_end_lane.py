@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
+from oracles.whole_lake import check
 
 from flowdiff.__main__ import main
 from schemas.errors import LakeError
@@ -14,7 +15,6 @@ from schemas.windows import NS_PER_SECOND
 from stitch.drivers.ending import Ended, end_lane, lanes_of_partitions
 from stitch.lake.chain import lanes, read_chain, read_tail
 from stitch.lake.encoding import decode
-from stitch.lake.fsck import check
 from stitch.lake.layout import segment_folder
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore

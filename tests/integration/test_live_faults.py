@@ -12,6 +12,7 @@ import pytest
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
 from oracles.memory_disk import MemoryDisk
 from oracles.quiet_import import Quiet
+from oracles.whole_lake import check
 
 from ingest.source import StreamId
 from schemas.commits import CommitRecord
@@ -26,7 +27,6 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.watch import LaneState
 from stitch.lake.chain import lanes, read_chain, read_tail
 from stitch.lake.encoding import decode
-from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.retention import retire

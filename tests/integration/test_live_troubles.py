@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from oracles.live_process import flow_rows
 from oracles.troubled_life import TroubledLife
+from oracles.whole_lake import check
 
 from stitch.drivers.repair.repairing import repair
 from stitch.lake.chain import lanes, read_chain
-from stitch.lake.fsck import check
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 from stitch.scratch import Scratch
 

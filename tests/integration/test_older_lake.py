@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows
 from oracles.memory_disk import ENDINGS, CrashError, MemoryDisk, Node
+from oracles.whole_lake import check
 
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
@@ -23,7 +24,6 @@ from stitch.drivers.ending import end_lane
 from stitch.kernel import stitch
 from stitch.lake.chain import lanes, read_chain, read_tail
 from stitch.lake.encoding import decode
-from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun

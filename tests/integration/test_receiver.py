@@ -475,8 +475,8 @@ def test_a_full_disk_is_told_and_waited_for(tmp_path: Path) -> None:
 
 def test_a_full_spool_is_emptied_by_what_the_lake_takes(tmp_path: Path) -> None:
     """Files that the lake has go while the receiver is in trouble, too: else it would stay full for ever."""
-    sent = traces(60)
-    padding = b"\x12\x80\x80\x02" + bytes(2**15)
+    sent = traces(20)
+    padding = b"\x12\x80\x80\x10" + bytes(2**18)  # four of them fill the spool, sooner than a commit comes
     with receiving(
         tmp_path,
         *("--commit-interval", "3s", "--lateness", "2h"),

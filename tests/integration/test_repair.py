@@ -11,6 +11,7 @@ from oracles.every_death import deaths, deaths_in_bucket
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
 from oracles.memory_disk import ENDINGS
 from oracles.object_store import ObjectStore
+from oracles.whole_lake import check
 
 from flowdiff.__main__ import main
 from schemas.config import StitchConfig
@@ -18,7 +19,6 @@ from schemas.windows import NS_PER_SECOND
 from stitch.drivers.repair.repairing import Repaired, repair
 from stitch.lake.chain import read_chain
 from stitch.lake.encoding import decode
-from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_place, open_store
 from stitch.lake.store import LocalStore, Store

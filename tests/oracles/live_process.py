@@ -95,6 +95,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.log.create("spans", self.partitions)
+        self.pass_time(0)
 
     @property
     def store(self) -> Store:
@@ -125,6 +126,7 @@ class World:
 
     def pass_time(self, seconds: float) -> None:
         self.now_ns += int(seconds * NS_PER_SECOND)
+        (self.disk if self.bucket is None else self.bucket).now_ns = self.now_ns
         while self._written < len(self.sent) and self.sent[self._written].at_ns <= self.now_ns:
             message = self.sent[self._written]
             self.log.write(message.topic, message.partition, message.value, message.at_ns)

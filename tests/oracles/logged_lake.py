@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,24 +25,25 @@ from stitch.drivers.live.steady_clock import Moment
 from stitch.lake.chain import lanes, read_chain
 from stitch.lake.layout import ensure_lake
 from stitch.lake.manifest import open_manifest
-from stitch.lake.store import LocalStore
+from stitch.lake.store import LocalStore, Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 from stitch.scratch import Scratch
 
+S = TypeVar("S", bound=Store)
 LENGTH_NS = NS_PER_MINUTE
 LIVE = LiveSettings(lateness_ns=10 * NS_PER_SECOND, keep_events_ns=1440 * NS_PER_MINUTE)
 
 
-def made_lake(store: LocalStore) -> LocalStore:
+def made_lake(store: S) -> S:
     """A new lake of windows of a minute."""
     ensure_lake(store, LENGTH_NS, LENGTH_NS, "test")
     return store
 
 
-def of_a_new_process(store: LocalStore) -> LocalStore:
-    """A store that knows nothing of what was written before."""
-    return LocalStore(store._disk)
+def of_a_new_process(store: S) -> S:
+    """A store that knows nothing of what was written before; that of a bucket never knows."""
+    return type(store)(store._disk) if isinstance(store, LocalStore) else store
 
 
 class Polled(Protocol):
@@ -55,7 +56,7 @@ class Polled(Protocol):
 class LoggingLane:
     """A live lane whose clock is what its events say. Polls come in order, from the committed position."""
 
-    store: LocalStore
+    store: Store
     number: int
     settings: LiveSettings = LIVE
     polls: list[tuple[pa.Table, int]] = field(default_factory=list)
@@ -93,7 +94,9 @@ class LoggingLane:
             self.lane.advance({}, now)
 
     def commit(self, *, whole: bool = False) -> None:
-        """Commit what came."""
+        """Commit what came, to a disk in memory at the lane's time."""
+        if isinstance(self.store, LocalStore) and isinstance(self.store._disk, MemoryDisk):
+            self.store._disk.now_ns = self.now_ns
         self.lane.commit(self.now_ns, whole=whole)
 
 
@@ -101,10 +104,10 @@ class LoggingLane:
 class BuiltLake:
     """A second lake, and who builds it."""
 
-    source: LocalStore
+    source: Store
     scratch: Path
     settings: BuildSettings = field(default_factory=BuildSettings)
-    store: LocalStore = field(default_factory=lambda: made_lake(LocalStore(MemoryDisk())))
+    store: Store = field(default_factory=lambda: made_lake(LocalStore(MemoryDisk())))
     now_ns: int = 0
     grace_ns: int = 0
 

@@ -44,6 +44,27 @@ def test_threads_share_a_heap_unless_it_is_set_otherwise(outside: dict[str, str]
     assert info.count("<heap nr=") == (1 if is_shared else 3)
 
 
+POOL = """
+import flowdiff.__main__ as script
+def run(arguments):
+    import pyarrow
+    print(pyarrow.default_memory_pool().backend_name, end="")
+script.run = run
+script.main([])
+"""
+
+
+@pytest.mark.parametrize(
+    ("outside", "pool"), [({}, "system"), ({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc")]
+)
+def test_arrow_allocates_from_the_heap_unless_it_is_set_otherwise(outside: dict[str, str], pool: str) -> None:
+    """Memory that Arrow frees is then available to numpy and to the system, in every command."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ARROW_")}
+    env |= {"PYTHONPATH": os.pathsep.join(sys.path), **outside}
+    done = subprocess.run([sys.executable, "-c", POOL], env=env, stdout=subprocess.PIPE, text=True)
+    assert done.stdout == pool
+
+
 ARRAYS = """
 import resource, sys
 import numpy

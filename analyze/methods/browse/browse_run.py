@@ -1,4 +1,4 @@
-"""Run of browsing: densities and modes of response times, and counts by bin of response time."""
+"""Run of the method "browse": densities and modes of response times, and counts by bin of response time."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ from schemas.windows import NS_PER_US
 
 @dataclass(frozen=True, slots=True)
 class BrowseRun:
-    """Results of browsing: densities and moments of all samples, everything else of the last one."""
+    """Results of browsing: densities and moments of all samples; times, bins and ranges of the last
+    sample."""
 
     population: Population
     times: AllPathTimes
-    """Own and critical times by path."""
+    """Own times and times on the critical path, by path."""
     moments: SampleMoments
     densities: tuple[Density | None, ...]
-    """Density of the response times of each sample; None for fewer than two distinct times."""
+    """Density of the response times of each sample; None for a sample with fewer than two distinct times."""
     bins: ResponseBins
     """Counts by bin of response time."""
     ranges: tuple[BinRange, ...]
-    """Ranges of bins to show: one for each mode, and the slow end."""
+    """Ranges of response times to show: one for each mode of the density, and the slowest requests (slow
+    end)."""
     settings: BrowseSettings
 
     @property
     def sample(self) -> int:
-        """Index of the browsed sample."""
+        """Index of the browsed sample, the last one."""
         return len(self.population.samples) - 1
 
     @property
     def name(self) -> str:
-        """Name of the browsed sample."""
+        """Name of the browsed sample, the last one."""
         return self.population.samples[-1].name
 
 

@@ -29,7 +29,7 @@ from schemas.report.browse import (
 from schemas.report.report import Verdict
 
 _NAMED: Final = 3
-"""Maximum number of modes named in the first sentence."""
+"""Maximum number of modes named in the sentence at the head of the report."""
 
 
 def analyse(
@@ -38,8 +38,11 @@ def analyse(
     settings: BrowseSettings,
     limits: ReportLimits,
 ) -> Result:
-    """Describe a period: response times, typical requests, course of time, call sites and hosts. Of two
-    samples the second is described, with the curves of the first for comparison."""
+    """Describe a period: response times, typical requests, load over time, call sites and hosts.
+
+    Of two samples the second is described, with the curves of the first for comparison. The history is not
+    used.
+    """
     population = compared.population
     run = browse_run(population, settings)
     shown = ranges_section(run, limits)

@@ -1,4 +1,5 @@
-"""Section `browse-places`: call sites and hosts by time spent; failures by call site, number and time."""
+"""Section `browse-places`: call sites and hosts by time spent; failures by call site, number and time of
+occurrence."""
 
 from __future__ import annotations
 
@@ -27,12 +28,12 @@ _MOST_HOSTS: Final = 60
 _MOST_ERRORS: Final = 40
 _MOST_COMPONENTS: Final = 6
 _TIMES: Final = 48
-"""Number of intervals of time in which failures are counted."""
+"""Number of intervals of time into which failures are counted."""
 _MOST_ERROR_HOSTS: Final = 3
 
 
 def places_of(run: BrowseRun) -> tuple[BrowsePlacesSection, dict[str, pa.Table]]:
-    """Fill the section: (section, complete tables of its lists)."""
+    """Fill the section; return (section, table name -> complete table of one of its lists)."""
     population = run.population
     sites, (hosts, no_host) = _sites(run), _hosts(run)
     edges = time_edges(entries_of(population, run.sample), population.samples[-1], _TIMES)
@@ -100,14 +101,16 @@ def _hosts(run: BrowseRun) -> tuple[list[HostRow], float]:
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """Times by host of one sample; arrays are [hosts + 1], the last element for unknown hosts."""
+    """Times, requests and failures by host in one sample; arrays are [hosts + 1], the last element for
+    unknown hosts."""
 
     n: I8
     """Number of requests with a node on the host."""
     weight: F8
     """Sum of the weights of the requests counted in `n`."""
     us: F8
-    """Critical own time on the host, µs, weighted; the hosts add up to the weighted sum of response times."""
+    """Own time on the critical path at the host, µs, weighted; the sum over hosts is the weighted sum of
+    response times."""
     failed: I8
     """Number of requests in which a node on the host failed."""
     components: tuple[tuple[str, ...], ...]
@@ -115,7 +118,10 @@ class HostTimes:
 
 
 def host_times(population: Population, times: AllPathTimes, sample: int) -> HostTimes:
-    """Sum times, requests and failures by host, for one sample (its index). O(requests · (nodes + edges))."""
+    """Sum times, requests and failures by host.
+
+    sample: index of the sample. O(requests · (nodes + edges)).
+    """
     n_hosts = len(population.hosts) + 1
     n, failed = np.zeros(n_hosts, dtype=np.int64), np.zeros(n_hosts, dtype=np.int64)
     weight, us = np.zeros(n_hosts), np.zeros(n_hosts)
@@ -151,7 +157,7 @@ def _host_codes(category: Category, rows: slice, unknown: int) -> I8:
 
 
 def _edge_positions(sites: GraphSites, category: Category) -> I8:
-    """Node on whose host the time of each edge is spent, int64[edges] node index.
+    """Index of the node on whose host the time of each edge is spent, int64[edges].
 
     For spans it is the start of the span whose own time includes the edge, for activity records the end of
     the edge.
@@ -165,10 +171,10 @@ def _edge_positions(sites: GraphSites, category: Category) -> I8:
 def _error_rows(
     population: Population, times: AllPathTimes, sample: int, edges_ns: I8
 ) -> tuple[list[ErrorRow], float]:
-    """Count failures by error class and call site: (rows, most requests first; share of requests with any
-    failure).
+    """Count failures by error class and call site.
 
-    edges_ns: [times + 1] bounds of the counts by time.
+    Returns (rows, most requests first; share of requests with any failure). sample: index of the sample.
+    edges_ns: [intervals + 1] bounds of the intervals of time in which failures are counted.
     """
     none = np.zeros(0, np.int64)
     parts: list[tuple[npt.NDArray[Any], ...]] = [(none, none, none, none, np.zeros(0), none > 0, none)]

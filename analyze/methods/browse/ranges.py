@@ -1,6 +1,6 @@
 """Section `browse-ranges`: densities, bins, and the content of ranges of response times.
 
-Counts and the choice of ranges are in `response_bins`.
+`response_bins` counts the requests and chooses the ranges.
 """
 
 from __future__ import annotations
@@ -54,13 +54,14 @@ _MOST_SITES: Final = 120
 with most time, and all sites that a listed range names.
 """
 _DIGITS: Final = 9
-"""Number of significant digits of sums in the section; limits the size of the page."""
+"""Number of significant digits to which sums in the section are rounded, to limit the size of the page."""
 _CANONICAL: Final = 600
 """Maximum number of characters of a category's canonical text; limits the size of the page."""
 
 
 def ranges_section(run: BrowseRun, limits: ReportLimits) -> BrowseRangesSection:
-    """Fill the section: density curves, bins, and the ranges with their leading entries."""
+    """Fill the section: density curves, bins, and the ranges with their leading root types, categories and
+    call sites."""
     bins, samples = run.bins, run.population.samples
     inside = [_leading(bins, one.first, one.past) for one in run.ranges]
     sizes = (
@@ -139,7 +140,8 @@ def _moments_of(moments: SampleMoments, place: int) -> dict[str, Any]:
 
 
 def _bins_of(kinds: KindBins, row: int) -> dict[str, Any]:
-    """Fields of a row: the bins in which a kind (index `row`) has requests, and the numbers of requests."""
+    """Fields of a row: the bins in which a root type or category (index `row` of `kinds`) has requests, and
+    the numbers of requests."""
     used = np.flatnonzero(kinds.n[row])
     return {
         "bins": tuple(used.tolist()),
@@ -182,12 +184,12 @@ def _site(times: AllPathTimes, bins: ResponseBins, site: int) -> BinnedSite:
 
 
 _Leading = dict[int, dict[str, Any]]
-"""Leading entries of a range, of one type: index of a root type, category or site -> fields of its row, in
-the order of the rows."""
+"""Leading root types, categories or call sites of a range: index of the entry -> fields of its row, in the
+order of the rows."""
 
 
 def _leading(bins: ResponseBins, first: int, past: int) -> tuple[_Leading, _Leading, _Leading]:
-    """Leading (root types, categories, call sites) of the bins `first` to `past`."""
+    """Leading (root types, categories, call sites) of the bins `first` to `past` (exclusive)."""
     roots, categories = (
         _fields(kinds_in(kinds, first, past), leading_kinds(kinds, first, past))
         for kinds in (bins.roots, bins.categories)
@@ -196,8 +198,8 @@ def _leading(bins: ResponseBins, first: int, past: int) -> tuple[_Leading, _Lead
 
 
 def _fields(found: KindsInRange | SitesInRange, numbers: Sequence[int]) -> _Leading:
-    """Fields of the rows `numbers`, each with its lift: frequency in the range over frequency outside (None
-    if never outside)."""
+    """Fields of the rows `numbers`, each with its lift: share of requests in the range over share outside
+    (None if never outside)."""
     rows = {}
     for number in numbers:
         one = {name: column[number].item() for name, column in found._asdict().items()}
@@ -211,8 +213,11 @@ def _range_row(
     leading: tuple[_Leading, _Leading, _Leading],
     places: Sequence[dict[int, int]],
 ) -> ResponseRange:
-    """Row of a range with its leading entries. places: for root types, categories and sites, index of the
-    entry -> index in the section's list."""
+    """Row of a range with its leading entries.
+
+    places: for root types, categories and call sites a mapping: index of the entry -> index in the section's
+    list.
+    """
     first, past = chosen.first, chosen.past
     (inside, outside), (us_in, us_out), (failed_in, failed_out) = (
         [float(part) for part in split_sums(values, first, past)]
@@ -242,8 +247,10 @@ def _range_row(
 
 
 def _range_filter(bins: ResponseBins, first: int, past: int) -> str:
-    """Filter expression that selects a range: `duration >= 120us and duration < 3ms`; without open ends,
-    empty for all requests."""
+    """Filter expression that selects a range of bins: `duration >= 120us and duration < 3ms`.
+
+    Without the bound at an open end; empty for the range of all requests.
+    """
     parts = []
     if first > 0:
         parts.append(f"duration >= {_duration(int(bins.edges_ns[first]))}")

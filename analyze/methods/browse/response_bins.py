@@ -1,4 +1,5 @@
-"""Counts of requests, categories and call sites by bin of response time; comparison of a range with the rest.
+"""Counts of requests, categories and call sites by bin of response time; comparison of a range with all other
+requests.
 
 Users choose ranges of bins on the page; ranges around the modes of the density and in the tail are chosen
 here.
@@ -23,20 +24,20 @@ from schemas.arrays import F8, I8
 from schemas.windows import NS_PER_US
 
 _TAIL: Final = 0.01
-"""Share of the slowest requests that make up the slow end, in [0, 1]."""
+"""Share, in [0, 1], of the slowest requests that make up the slow end."""
 _SHOWN: Final = 8
 """Maximum number of categories, and of call sites, listed for a range."""
 _MOST_DIGITS: Final = 19
-"""Maximum number of digits of a whole number of ns."""
+"""Maximum number of decimal digits of a whole number of ns (int64)."""
 
 
 @dataclass(frozen=True, slots=True)
 class KindBins:
-    """Numbers of requests of categories, or of root types ("kinds"), by bin; arrays are [kinds, bins]."""
+    """Numbers of requests by bin, of categories or of root types ("kinds"); arrays are [kinds, bins]."""
 
     n: I8
     weight: F8
-    """Sum of the requests' weights."""
+    """Sum of the weights of the requests of each kind in each bin."""
     failed: F8
     """Sum of the weights of requests whose root did not end `ok`."""
 
@@ -48,9 +49,9 @@ class SiteBins:
     weight: F8
     """Sum of the weights of the requests that waited."""
     us: F8
-    """Time that the response waited at the site, µs, weighted sum."""
+    """Time for which responses waited at the site, µs, weighted sum."""
     failed: F8
-    """Sum of the weights of requests in which the site failed, on the critical path or not."""
+    """Sum of the weights of requests in which each site failed, whether on the critical path or not."""
     n: I8
     """Number of requests that waited at the site, int64[sites]."""
     failed_n: I8
@@ -59,8 +60,10 @@ class SiteBins:
     """Weighted sum of the squared waiting time, µs², float64[sites]."""
 
     def c2(self, site: int) -> float | None:
-        """Squared coefficient of variation C² of the waiting time at a site (its index); None for at most
-        LARGE requests."""
+        """Squared coefficient of variation C² of the waiting time at a site.
+
+        site: index of the site. None for at most LARGE requests.
+        """
         found = float(squared_variation(self.weight[site].sum(), self.us[site].sum(), self.squares[site]))
         return found if self.n[site] > LARGE and math.isfinite(found) else None
 
@@ -70,15 +73,15 @@ class ResponseBins:
     """Counts of one sample by bin of response time; sums are weighted, times in µs."""
 
     edges_ns: I8
-    """Edges of the bins, ns, int64[bins + 1], ascending; a bin includes its lower edge only."""
+    """Edges of the bins, ns, int64[bins + 1], ascending; a bin includes its lower edge, not the upper one."""
     us: F8
     """Sum of the response times in each bin, float64[bins]."""
     categories: KindBins
-    """Counts by category."""
+    """Numbers of requests by category and bin."""
     roots: KindBins
-    """Counts of root types: sums over their categories."""
+    """Numbers of requests by root type and bin (sums over the root type's categories)."""
     sites: SiteBins
-    """Counts by call site."""
+    """Numbers of requests, and waiting times, by call site and bin."""
     root_names: tuple[str, ...]
     """Names of the root types, by index."""
     root_of: I8
@@ -108,9 +111,9 @@ class ResponseBins:
 def bin_edges(response_ns: I8, bins: int, modes: Sequence[Mode]) -> I8:
     """Choose the edges of about `bins` bins of response times: int64[edges], ns.
 
-    Bins are equal on a log scale from the shortest to beyond the longest time, with the valleys between modes
-    as edges; edges have as few digits as possible while distinct, for readability. A single bin if there are
-    no requests.
+    Bins are equal on a log scale from the shortest time to beyond the longest time, with the valleys between
+    modes as edges. Edges are rounded to as few digits as keep them distinct, for readability. A single bin if
+    there are no requests.
     """
     if not len(response_ns):
         return np.array([0, 1], dtype=np.int64)
@@ -151,7 +154,10 @@ def _rounded(ns: float, digits: int, towards: int = 0) -> int:
 
 
 def response_bins(population: Population, times: AllPathTimes, sample: int, edges_ns: I8) -> ResponseBins:
-    """Count the requests of a sample (its index) by bin of response time. O(requests · edges)."""
+    """Count the requests of a sample by bin of response time.
+
+    sample: index of the sample. O(requests · edges).
+    """
     n_bins, n_sites = len(edges_ns) - 1, len(times.names.sites)
     us = np.zeros(n_bins)
     shape = len(population.categories), n_bins
@@ -181,7 +187,7 @@ def response_bins(population: Population, times: AllPathTimes, sample: int, edge
 
 
 def _add_sites(category: Category, mine: PathTimes, rows: slice, place: I8, to: SiteBins) -> None:
-    """Add the requests `rows` of a category to the sums by site in `to`. place: bin of each request."""
+    """Add the requests `rows` of a category to the sums by call site, `to`. place: bin of each request."""
     weight = category.weight[rows]
     here = at_sites(mine, rows)
     if len(here.codes):
@@ -204,7 +210,7 @@ def _add_sites(category: Category, mine: PathTimes, rows: slice, place: I8, to: 
 
 @dataclass(frozen=True, slots=True)
 class BinRange:
-    """Range of bins, `first` to `past` (exclusive): a mode, or the slow end."""
+    """Range of bins, `first` to `past` (exclusive): a mode of the density, or the slow end."""
 
     first: int
     past: int
@@ -213,9 +219,10 @@ class BinRange:
 
 
 def mode_ranges(bins: ResponseBins, modes: Sequence[Mode]) -> list[BinRange]:
-    """Find the range of bins of each mode, from valley to valley, and the range of the slowest requests.
+    """Range of bins of each mode, from valley to valley, and then of the slowest requests.
 
-    Ranges without requests are left out. A single distinct time has no mode, and one range with all bins.
+    Ranges without requests are left out. If all response times are equal there is no mode, and one range with
+    all bins.
     """
     inner = bins.edges_ns[1:-1]
 
@@ -243,31 +250,32 @@ def tail_bin(bins: ResponseBins) -> int:
 
 
 class KindsInRange(NamedTuple):
-    """Root types or categories in a range of bins, compared with all other bins; arrays are [kinds]."""
+    """Root types or categories ("kinds") in a range of bins, compared with all other bins; arrays are
+    [kinds]."""
 
     n: I8
-    """Number of the kind's requests in the range."""
+    """Number of requests of each kind in the range."""
     share_in: F8
-    """Share of the range's requests that are of the kind."""
+    """Share, in [0, 1], of the range's requests that are of each kind."""
     share_out: F8
-    """Share of the requests outside of the range that are of the kind."""
+    """Share, in [0, 1], of the requests outside of the range that are of each kind."""
     failed: F8
-    """Share of the kind's requests in the range that failed, in [0, 1]."""
+    """Share, in [0, 1], of failed requests among the requests of each kind in the range."""
 
 
 class SitesInRange(NamedTuple):
     """Call sites in a range of bins, compared with all other bins; arrays are float64[sites]."""
 
     share_in: F8
-    """Share of the range's requests that waited at the site."""
+    """Share, in [0, 1], of the range's requests that waited at each site."""
     share_out: F8
-    """Share of the requests outside of the range that waited at the site."""
+    """Share, in [0, 1], of the requests outside of the range that waited at each site."""
     mean_in_us: F8
-    """Mean wait at the site per request of the range, µs."""
+    """Mean waiting time at each site per request of the range, µs."""
     mean_out_us: F8
-    """Mean wait at the site per request outside of the range, µs."""
+    """Mean waiting time at each site per request outside of the range, µs."""
     failed: F8
-    """Share of the range's requests in which the site failed."""
+    """Share, in [0, 1], of the range's requests in which each site failed."""
 
 
 def split_sums(values: npt.NDArray[np.number], first: int, past: int) -> tuple[F8, F8]:
@@ -313,8 +321,8 @@ def sites_in(bins: ResponseBins, first: int, past: int) -> SitesInRange:
 
 
 def leading_kinds(kinds: KindBins, first: int, past: int) -> list[int]:
-    """Indices of the leading root types or categories of the bins `first` to `past`: at most _SHOWN, most
-    requests first."""
+    """Indices of the root types or categories with the most requests in the bins `first` to `past`
+    (exclusive): at most _SHOWN, most requests first."""
     n = kinds.n[:, first:past].sum(axis=1)
     order = np.lexsort((np.arange(len(n)), -n))[:_SHOWN]
     return [int(number) for number in order if n[number] > 0]
@@ -331,8 +339,8 @@ def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
 
 
 def leading_category(bins: ResponseBins, first: int, past: int) -> int:
-    """Category with most requests in the bins `first` to `past`, within the root type with most requests
-    there.
+    """Index of the category with most requests in the bins `first` to `past`, within the root type with most
+    requests there.
 
     One kind of work may be spread over many categories, so the largest category overall may be of another
     root type.

@@ -25,7 +25,8 @@ _MOST_ROOTS: Final = 40
 
 
 def c2_section(run: BrowseRun) -> BrowseVarianceSection:
-    """Fill the section: curves of C² of all samples, and large categories by root type."""
+    """Fill the section: curves of C² (squared coefficient of variation) of all samples, and large categories
+    by root type."""
     population, moments, c2 = run.population, run.moments, run.moments.c2
     large = moments.count > LARGE
     last = len(population.samples) - 1
@@ -65,8 +66,8 @@ _CATEGORY_COLUMNS: Final = (
 
 
 def _at(name: str, after: int = 0) -> Callable[[tuple[EntryTimeline, int]], Any]:
-    """Function that reads the column `name` of an entry's timeline at an interval (entry, index), or `after`
-    intervals later."""
+    """Function that reads the column `name` of an entry's timeline, at an interval or `after` intervals
+    later; its argument is (entry, index of the interval)."""
     return lambda part: getattr(part[0], name)[part[1] + after]
 
 
@@ -86,8 +87,10 @@ _TIMELINE_COLUMNS: Final = (
 
 
 def browse_tables(run: BrowseRun, timeline: BrowseTimelineSection) -> dict[str, pa.Table]:
-    """Make the tables of categories by bin, and of the timeline; the tables of places are made with their
-    section."""
+    """Make the tables of categories by bin, and of the timeline.
+
+    (`places_of` makes the tables of call sites, hosts and errors.)
+    """
     return {"browse_categories": _category_bins(run), "browse_timeline": _timeline(timeline)}
 
 

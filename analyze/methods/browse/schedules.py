@@ -1,7 +1,7 @@
 """Section `browse-schedules`: typical requests as train schedules (TR Figure 7).
 
-A typical request is the medoid of an important category, the request nearest to its medians; it is shown
-beside the category's mean.
+A typical request is the medoid of an important category: the request nearest to the category's medians. It is
+shown beside the category's mean.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from schemas.windows import NS_PER_US
 
 
 def schedules_section(run: BrowseRun) -> BrowseSchedulesSection:
-    """Fill the section: the category with most time, then the leading category of each mode, then further
-    categories by time."""
+    """Fill the section: the category with most total time, then the leading category of each mode, then
+    further categories by total time."""
     spent = np.nan_to_num(run.moments.weighted[-1] * run.moments.mean_us[-1])
     by_time = [number for number in np.argsort(-spent, kind="stable").tolist() if spent[number] > 0]
     leading = [leading_category(run.bins, one.first, one.past) for one in run.ranges]
@@ -68,7 +68,8 @@ def _typical(run: BrowseRun, number: int, *, share: float, leads: tuple[str, ...
 
 
 def medoid(category: Category, rows: slice) -> int:
-    """Row index, among `rows`, of the request nearest to the medians of its category; ties by row.
+    """Index, among `rows`, of the request nearest to the medians of its category; of equally near ones the
+    first.
 
     It minimises Σ_e |ln(1 + x_e/µs) - median_e| over the latencies x_e of edges. One microsecond is added
     inside the logarithm, so that negligible times do not decide. Medians are weighted (the lower). Raises
@@ -87,7 +88,7 @@ def medoid(category: Category, rows: slice) -> int:
 
 
 def mean_times(category: Category, rows: slice) -> F8:
-    """Weighted mean time of each node since the request's start, ns, float64[nodes].
+    """Mean time of each node since the request's start, weighted, ns, float64[nodes].
 
     dst >= src along every edge in every request, so also in the means; along every path the mean latencies of
     edges add up to the mean time of the node at its end.

@@ -1,5 +1,5 @@
-"""Sections of a browsed period: response times and their ranges, typical requests, course of time, call sites
-and hosts, C²."""
+"""Display of the sections of a browsed period: response times and their ranges, typical requests, load over
+time, call sites and hosts, C²."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from schemas.report.browse import (
 from schemas.report.columns import columns_of
 
 SHOWN: Final = 15
-"""Number of rows of a table that are shown before it is unfolded."""
+"""Number of rows that are shown before the reader unfolds a table."""
 PRINTED: Final = 6
 """Maximum number of rows, and of typical requests, on a terminal."""
 ALPHA: Final = 0.01

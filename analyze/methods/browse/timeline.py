@@ -1,4 +1,4 @@
-"""Section `browse-timeline`: each entry component over time, with strips of single requests.
+"""Section `browse-timeline`: load of each entry component over time, with strips of single requests.
 
 It shows requests in flight, idle gaps, and arrivals (TR §6.2). A request is in flight from its start until
 before its end, [start, start + T). Computed by sorting and running sums, without loops over requests.
@@ -45,7 +45,8 @@ class Entry:
     start: I8
     end: I8
     reached: I8
-    """Latest end among the first requests up to each one (included), ns since the epoch."""
+    """Running maximum of the ends, ns since the epoch: latest end among the requests up to and including each
+    one."""
     failed: B1
     """True for requests whose root did not end `ok`."""
     weight: F8
@@ -67,15 +68,15 @@ class Entry:
 
     @property
     def gaps(self) -> I8:
-        """Time from the latest end so far to each next start, ns, int64[requests - 1]; negative if requests
-        overlap."""
+        """Time from the latest end of all earlier requests to the start of each next request, ns,
+        int64[requests - 1]; negative if they overlap."""
         between: I8 = self.start[1:] - self.reached[:-1]
         return between
 
     @property
     def runs(self) -> tuple[I8, I8]:
-        """(Starts, ends) of the busy stretches, in which some request is in flight, separated by idle
-        gaps."""
+        """(Starts, ends), ns since the epoch, of the busy stretches: time with at least one request in
+        flight."""
         if not len(self.start):
             return self.start, self.end
         first = np.flatnonzero(np.concatenate(([True], self.gaps > 0)))
@@ -83,8 +84,10 @@ class Entry:
 
 
 def entries_of(population: Population, sample: int) -> list[Entry]:
-    """Requests of a sample (its index) by entry component, components with most requests first. O(requests
-    log requests)."""
+    """Requests of a sample by entry component, the component with most requests first.
+
+    sample: index of the sample. O(requests log requests).
+    """
     parts: dict[str, list[tuple[I8, I8, B1, F8]]] = {}
     for category in population.categories:
         rows = category.rows(sample)
@@ -100,7 +103,7 @@ def entries_of(population: Population, sample: int) -> list[Entry]:
 
 
 def timeline_section(population: Population, sample: int, settings: BrowseSettings) -> BrowseTimelineSection:
-    """Fill the section: entry components of a sample (its index) over time."""
+    """Fill the section: load of the entry components of a sample over time. sample: index of the sample."""
     entries = entries_of(population, sample)
     named = population.samples[sample]
     edges = time_edges(entries, named, settings.times)
@@ -119,11 +122,9 @@ def timeline_section(population: Population, sample: int, settings: BrowseSettin
 
 
 def time_edges(entries: Sequence[Entry], sample: Sample, times: int) -> I8:
-    """Bounds of intervals of time from the first start to the last: int64[times + 1], ns.
+    """Bounds of the intervals of time from the first start to the last: int64[times + 1], ns since the epoch.
 
-    The recording may be shorter than the period.
-
-    Without requests a single bin: the sample's bounds.
+    The recording may be shorter than the period. Without requests a single interval: the sample's bounds.
     """
     if not entries:
         return np.array([sample.start_ns, max(sample.end_ns, sample.start_ns + 1)], dtype=np.int64)
@@ -158,8 +159,8 @@ def _idle_gaps(entry: Entry, sample: Sample) -> tuple[I8, I8]:
 
 
 def _before(population: Population, earlier: Entry | None, entry: Entry, seed: int) -> EntryBefore | None:
-    """Compare an entry component with the same component in the first sample; None if it does not occur
-    there."""
+    """Compare an entry component with the same component in the first sample (`earlier`); None if it does not
+    occur there."""
     if earlier is None:
         return None
     named = population.samples[0]
@@ -176,8 +177,8 @@ def _before(population: Population, earlier: Entry | None, entry: Entry, seed: i
 
 
 def _apart(entry: Entry) -> F8:
-    """Time from the latest end so far to each next start, ns, float64[requests - 1]; 0 where requests
-    overlap."""
+    """Time from the latest end of all earlier requests to the start of each next request, ns,
+    float64[requests - 1]; 0 where they overlap."""
     return np.maximum(entry.gaps, 0).astype(np.float64)
 
 
@@ -220,8 +221,11 @@ def _at_work(entry: Entry, edges: I8) -> tuple[F8, F8]:
 
 
 def _traffic(entry: Entry, at_work: F8, busy: F8, watched: F8, gaps: I8) -> dict[str, Any]:
-    """Fields of EntryTraffic. at_work, busy, watched: float64[intervals], ns, as returned by `_at_work` and
-    `_watched_within`; gaps: idle gaps, ns."""
+    """Values of the fields of EntryTraffic, by name.
+
+    at_work, busy, watched: float64[intervals], ns, as returned by `_at_work` and `_watched_within`; gaps:
+    idle gaps, ns.
+    """
     seconds = max(float(watched.sum()), 1.0)
     return {
         "requests": len(entry.start),
@@ -237,8 +241,10 @@ def _short(values: F8) -> list[float]:
 
 
 def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
-    """Median and 99th percentile (lower) of each run of ascending values in ns, as µs; None for an empty run.
-    counts: length of each run."""
+    """Median and 99th percentile (lower) of each run of values, as µs; None for an empty run.
+
+    ordered: values, ns, run after run, ascending within each run; counts: length of each run.
+    """
     past = np.cumsum(counts)
     found = []
     for q in (0.5, 0.99):
@@ -253,8 +259,8 @@ def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple
 
 
 def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[TimelineStrip]:
-    """Strips of a usual stretch, of the busiest stretch, and of the longest gap; a strip that overlaps an
-    earlier one is dropped."""
+    """Strips of requests of three ranges of time: a usual one, the busiest one, and the longest gap; a strip
+    that overlaps an earlier one is dropped."""
     n = len(entry.start)
     if n < 2:
         return []
@@ -283,7 +289,7 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
 
 
 def _usual(entry: Entry, length: int) -> int:
-    """Middle of a stretch of `length` ns with about the median number of arrivals, ns since the epoch."""
+    """Time, ns since the epoch, in the middle of `length` ns with about the median number of arrivals."""
     first = int(entry.start[0])
     stretch = (entry.start - first) // length
     _, counts = np.unique(stretch, return_counts=True)
@@ -324,9 +330,9 @@ def _strip(entry: Entry, kind: _Kind, begins: int, length: int) -> TimelineStrip
 
 
 def time_within(begin: I8, end: I8, edges: I8) -> F8:
-    """Total overlap of the intervals [begin, end) with each bin of time, ns, float64[bins]. O(n log bins).
+    """Total overlap of the intervals [begin, end) with each bin of time, ns, float64[bins].
 
-    edges: [bins + 1] ascending. Time outside of them is not counted.
+    edges: [bins + 1] ascending bounds of the bins; time outside of the bins is not counted. O(n log bins).
     """
     count = len(edges) - 1
     first, last = np.clip(begin, edges[0], edges[-1]), np.clip(end, edges[0], edges[-1])
@@ -339,8 +345,10 @@ def time_within(begin: I8, end: I8, edges: I8) -> F8:
 
 
 def most_in_flight(entry: Entry, edges: I8) -> I8:
-    """Largest number of requests in flight at any instant of each bin [edges[i], edges[i + 1]), int64[bins].
-    O(n log n)."""
+    """Maximum number of requests in flight at any instant of each bin [edges[i], edges[i + 1]), int64[bins].
+
+    O(n log n).
+    """
     n, m = len(entry.start), len(edges)
     when = np.concatenate([entry.end, edges, entry.start])
     step = np.repeat(np.array([-1, 0, 1], dtype=np.int64), [n, m, n])
@@ -354,10 +362,11 @@ def most_in_flight(entry: Entry, edges: I8) -> I8:
 
 
 def pack_lanes(start: I8, end: I8, most: int) -> I8:
-    """Assign requests to lanes so that requests in one lane do not overlap: int64[requests], `most` for none.
+    """Assign requests to lanes so that requests in one lane do not overlap: lane of each request,
+    int64[requests]; `most` if none is free.
 
-    Each gets the first lane that is free at its start; start must be ascending. O(requests · lanes): for a
-    strip with some hundred requests.
+    Each request gets the first lane that is free at its start; start must be ascending. O(requests · lanes):
+    for a strip with some hundred requests.
     """
     free = [np.iinfo(np.int64).min] * most
     lanes = []

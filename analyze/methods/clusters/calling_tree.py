@@ -38,13 +38,13 @@ class TreeName(NamedTuple):
 
 
 class _Places(NamedTuple):
-    """Nodes of one category's tree; arrays are [nodes], each node after its parent."""
+    """Nodes of the calling-context tree of one category; arrays are [nodes], each node after its parent."""
 
     above: Sequence[int]
     """Index of the parent of each node; ROOT for the first node."""
     names: Sequence[TreeName]
     time_us: F8
-    """Time spent at each node in each request, µs, float64[nodes, requests]."""
+    """Time in each node and request, µs, float64[nodes, requests]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,17 @@ class CallingTree:
     """Index of each node's parent, int64[nodes]; ROOT for a root. A node comes after its parent."""
     names: tuple[TreeName, ...]
     through: csc_matrix
-    """Weighted number of requests that pass the node, by group."""
+    """Weighted number of requests that pass each node, by group, [nodes, groups]."""
     visits: csc_matrix
-    """Weighted number of visits of the node, by group."""
+    """Weighted number of visits of each node, by group, [nodes, groups]."""
     time_us: csc_matrix
-    """Weighted time at the node summed over visits, µs, by group."""
+    """Weighted time at each node summed over visits, µs, by group, [nodes, groups]."""
     time_squares: csc_matrix
-    """Weighted squared time at the node summed over visits, µs², by group."""
+    """Weighted squared time at each node summed over visits, µs², by group, [nodes, groups]."""
     requests: F8
     """Weighted number of requests of each group, float64[groups]."""
     calls: bool
-    """True for a tree of calls (spans), False for one of trace points (records)."""
+    """True if the nodes are calls (spans), False if they are trace points (activity records)."""
 
     @property
     def n_nodes(self) -> int:
@@ -77,8 +77,10 @@ class CallingTree:
         return len(self.above)
 
     def summed_groups(self, matrix: csc_matrix, into: I8, n: int) -> F8:
-        """Merge groups of a matrix by summing: float64[nodes, n]. into: int64[groups], number of each group's
-        sum."""
+        """Merge groups of a matrix by summing: float64[nodes, n].
+
+        into: int64[groups], merged group (0 to n - 1) of each group.
+        """
         from scipy.sparse import csr_matrix
 
         places = np.arange(len(into))
@@ -94,11 +96,12 @@ class _Sums:
     node: list[I8] = field(default_factory=list)
     group: list[I8] = field(default_factory=list)
     values: list[F8] = field(default_factory=list)
-    """For each category float64[4, cells]: requests that pass, visits, time, squared time of each (node,
+    """Per category float64[4, cells]: requests that pass, visits, time, squared time of each cell (node,
     group)."""
 
     def nodes_of(self, places: _Places) -> I8:
-        """Numbers of a category's nodes in the forest, by first occurrence; int64[places]."""
+        """Numbers, in the forest, of the nodes of a category's tree, int64[places]; new paths get the next
+        numbers."""
         found: list[int] = []
         for above, name in zip(places.above, places.names, strict=True):
             key = (ROOT if above == ROOT else found[above], name)
@@ -106,8 +109,11 @@ class _Sums:
         return np.array(found, dtype=np.int64)
 
     def add(self, node: I8, time_us: F8, group: I8, weight: F8) -> None:
-        """Add the requests of a category. Places of its graph with equal paths to the root are visits of one
-        node."""
+        """Add the requests of a category.
+
+        Nodes of the category with equal paths to the root are visits of one node. node, group, weight: number
+        of the forest's node of each place, group and weight of each request.
+        """
         from scipy.sparse import csr_matrix
 
         codes, place = np.unique(group, return_inverse=True)
@@ -127,10 +133,10 @@ class _Sums:
 
 
 def calling_tree(population: Population, group: Sequence[I8], n_groups: int) -> CallingTree:
-    """Make the trees of a population. group: for each category the group of each of its requests, in
-    0..n_groups-1.
+    """Make the calling-context trees of a population.
 
-    O(requests · nodes); memory: cells of (node, group) that occur.
+    group: per category, the group of each request, in 0..n_groups-1. O(requests · nodes); memory: cells of
+    (node, group) that occur.
     """
     from scipy.sparse import csc_matrix
 

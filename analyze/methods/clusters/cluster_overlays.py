@@ -1,7 +1,8 @@
 """Choose the pairs of calling trees to overlay.
 
-Pairs are a cluster's two samples, or for one sample a cluster and its nearest one of the same root type. For
-a cluster that grew, the nearest cluster that shrank is its suspected origin.
+For two samples, the trees of a cluster in both; for one sample, the trees of a cluster and of the nearest
+cluster with the same root type. For a cluster that grew, the nearest cluster that shrank is its suspected
+origin.
 """
 
 from __future__ import annotations

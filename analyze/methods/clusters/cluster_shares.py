@@ -30,7 +30,7 @@ class ClusteredRequests:
     sample."""
 
     label: tuple[I8, ...]
-    """For each category the index of the cluster of each of its requests."""
+    """Per category, the index of the cluster of each request."""
     n_clusters: int
     n_samples: int
     count: I8
@@ -41,14 +41,14 @@ class ClusteredRequests:
     """Sum of weight times response time, µs, float64[categories, clusters, samples]."""
     roots: tuple[str, ...]
     root: I8
-    """Index in `roots` of each category's root type, int64[categories]."""
+    """Index in `roots` of the root type of each category, int64[categories]."""
 
     def by_root(self) -> F8:
         """Sum of weights by root type, float64[roots, clusters, samples]."""
         return row_totals(self.weight, self.root, len(self.roots))
 
     def dominant(self) -> I8:
-        """Index of the root type with most of each cluster's requests, int64[clusters]."""
+        """Index of the root type with the most requests of each cluster, int64[clusters]."""
         return np.asarray(self.by_root().sum(axis=2).argmax(axis=0), dtype=np.int64)
 
 
@@ -95,7 +95,7 @@ def tested_shares(
 
 
 def _requests_per_weight(population: Population, clustered: ClusteredRequests) -> F8:
-    """Effective requests per unit of weight, float64[roots, samples]."""
+    """Effective number of requests per unit of weight, by root type and sample, float64[roots, samples]."""
     shape = (len(clustered.roots), clustered.n_samples)
     w, w2 = np.zeros(shape), np.zeros(shape)
     for root, category in zip(clustered.root.tolist(), population.categories, strict=True):
@@ -114,8 +114,8 @@ def noise_is_assumed(population: Population, settings: ClustersSettings) -> bool
 def _blocks(
     population: Population, clustered: ClusteredRequests, block_of: Sequence[I8], n_blocks: int
 ) -> tuple[F8, F8]:
-    """Weights of the first sample by block of time: (float64[roots, clusters, blocks], float64[roots,
-    blocks])."""
+    """Weights of the first sample by block of time: (of each cluster, float64[roots, clusters, blocks]; of
+    all requests, float64[roots, blocks])."""
     found = np.zeros((len(clustered.roots), clustered.n_clusters, n_blocks))
     for number, (category, block) in enumerate(zip(population.categories, block_of, strict=True)):
         rows = category.rows(0)
@@ -127,8 +127,8 @@ def _blocks(
 
 
 def time_blocks(population: Population, n_blocks: int) -> list[I8]:
-    """For each category the number of the block of time of each request, within its sample; blocks have equal
-    numbers of requests, ±1."""
+    """Per category, the block of time of each request, numbered within its sample; blocks have equal numbers
+    of requests, ±1."""
     found = [np.zeros(category.n_requests, np.int64) for category in population.categories]
     for sample in range(len(population.samples)):
         rows = [category.rows(sample) for category in population.categories]
@@ -152,17 +152,18 @@ class ClusterShareTests:
     p: F8
     q: F8
     changed: B1
-    """True for significant changes."""
+    """True for clusters whose share changed significantly."""
 
 
 def share_tests(
     held: F8, asked: F8, blocks: F8, block_asked: F8, settings: ClustersSettings, *, noise_assumed: bool
 ) -> ClusterShareTests:
-    """Test the change of the shares held / asked from sample A to sample B.
+    """Test the change of each cluster's share `held / asked` from sample A to sample B.
 
-    held: float64[clusters, 2] weights of the clusters; asked: float64[clusters, 2] weights of their root
-    types; blocks, block_asked: held and asked by time block of A, [clusters, blocks]. noise_assumed: A is too
-    short for its blocks to show the difference between normal times; φ is then at least `assumed_phi`.
+    held: float64[clusters, 2] weights of the clusters in A, B; asked: float64[clusters, 2] weights of their
+    root types; blocks, block_asked: the same by time block of A, float64[clusters, blocks]. noise_assumed: A
+    is too short for its blocks to show the difference between normal times; the over-dispersion φ is then at
+    least `assumed_phi`.
     """
     tested = (asked > 0).all(axis=1)
     x, n = np.concatenate((held, blocks), axis=1), np.concatenate((asked, block_asked), axis=1)

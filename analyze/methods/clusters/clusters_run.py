@@ -54,14 +54,14 @@ class ClustersRun:
     space: FeatureSpace
     """Coordinates of the rows in the reduced space that K-means uses."""
     curve: tuple[CurvePoint, ...]
-    """Silhouettes by number of clusters; empty if the settings give the number."""
+    """Silhouette for each tried number of clusters; empty if the settings fix the number."""
     partition: Partition
     stability: Stability
     clustered: ClusteredRequests
     agreement: PathAgreement
     """Requests by cluster and category (level L1)."""
     apart: F8
-    """Distance between the centres of each two clusters, float64[clusters, clusters]."""
+    """Distance between the centres of each pair of clusters, float64[clusters, clusters]."""
     nearest: I8
     """Index of the nearest other cluster of the same root type, int64[clusters]; NONE without one."""
     origin: I8

@@ -1,9 +1,9 @@
 """Feature matrix of requests, and the space in which they are clustered (HotAC 2007 §2.1, §2.2).
 
 Rows are requests, equal ones merged; columns are features, in three sets. *Points*: 1 for every trace point
-(with its semantic label) that a request reaches. *Latencies*: mean latency of each ordered pair of points
-that a request passes, µs, else 0. *Counts*: number of times that it passes each such pair. Points and counts
-are the same for all requests of a category.
+(with its semantic label) that a request reaches. *Latencies*: mean latency of each step (ordered pair of
+successive points) of a request, µs, else 0. *Counts*: number of times that a request takes each step. Points
+and counts are the same for all requests of a category.
 
 The space scales columns, drops rare ones, and keeps as few dimensions as hold most of the variance. Paper
 style: the values unscaled (raw Euclid), except that several sets are each scaled to the same total variance.
@@ -62,7 +62,7 @@ class FeatureRows:
     weight: F8
     """Sum of the weights of each row's requests, float64[rows]."""
     row_of: tuple[I8, ...]
-    """For each category the row of each of its requests."""
+    """Per category, the row of each request."""
 
     @property
     def n_rows(self) -> int:
@@ -126,8 +126,10 @@ def _fixed(
     sets: Sequence[FeatureSet],
     columns: Numbering[tuple[FeatureSet, str]],
 ) -> tuple[tuple[int, float], ...]:
-    """Features that all requests of a category have in common: (column, value) of each. pairs, edges: as
-    returned by `_pairs`."""
+    """Features with the same value in all requests of a category: (column, value) of each.
+
+    pairs, edges: as returned by `_pairs`. columns: numbers (set, name), and is extended.
+    """
     found: list[tuple[int, float]] = []
     if FeatureSet.POINTS in sets:
         # Both sides of a span are one point.
@@ -178,10 +180,10 @@ def _stacked(
 
 
 def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:
-    """Draw rows: (indices, weights). All rows if there are at most `most`, else the rows of `most` requests
-    drawn with replacement.
+    """Draw at most `most` rows for a fit: (indices, weights).
 
-    The weight of a drawn row is its number of draws. Deterministic.
+    All rows if there are at most `most`, else the distinct rows of `most` requests drawn with replacement;
+    the weight of a drawn row is its number of draws. Deterministic.
     """
     if len(weight) <= most:
         return np.arange(len(weight), dtype=np.int64), weight
@@ -208,7 +210,7 @@ class FeatureSpace:
     columns: int
     """Number of columns used, before the SVD."""
     explained: float
-    """Share of the sum of squares that the dimensions retain, in [0, 1]."""
+    """Share of the features' sum of squares that the dimensions of `points` retain, in [0, 1]."""
 
     @property
     def dimensions(self) -> int:

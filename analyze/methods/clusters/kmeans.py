@@ -53,8 +53,8 @@ class Partition:
         return np.asarray(euclidean_distances(points, self.centre))
 
     def apart(self) -> F8:
-        """Distance between each two centres, float64[clusters, clusters]: the similarity matrix (HotAC 2007
-        §2.3)."""
+        """Distance between the centres of each pair of clusters, float64[clusters, clusters]: the similarity
+        matrix (HotAC 2007 §2.3)."""
         from sklearn.metrics.pairwise import euclidean_distances
 
         found: F8 = euclidean_distances(self.centre)
@@ -114,11 +114,11 @@ def _threads() -> Any:
 
 
 def contingency(first: I8, second: I8, weight: F8, n_first: int = 0) -> F8:
-    """Contingency table of two groupings: float64[first groups, second groups], weight of the items in both.
-    O(items).
+    """Contingency table of two groupings of the same items: float64[first groups, second groups], summed
+    weight.
 
-    first, second: [items] number of the group, from 0; n_first: minimum number of rows, as some groups may be
-    empty.
+    first, second: [items] group number, from 0; n_first: minimum number of rows, as the last groups may be
+    empty. O(items).
     """
     shape = (max(n_first, int(first.max(initial=-1)) + 1), int(second.max(initial=-1)) + 1)
     return totals(first * shape[1] + second, weight, shape[0] * shape[1]).reshape(shape)
@@ -145,7 +145,7 @@ def _pairs(count: F8) -> F8:
 
 
 class Purity(NamedTuple):
-    """Homogeneity and completeness of a grouping by another (Rosenberg and Hirschberg 2007); both in [0,
+    """Agreement of a second grouping with a first one (Rosenberg and Hirschberg 2007); both numbers in [0,
     1]."""
 
     homogeneity: float
@@ -155,8 +155,10 @@ class Purity(NamedTuple):
 
 
 def purity(table: F8) -> Purity:
-    """Compute homogeneity and completeness of the second grouping by the first. table: result of
-    `contingency`."""
+    """Homogeneity and completeness of the second grouping with respect to the first.
+
+    table: result of `contingency`.
+    """
     first, second = _entropy(table.sum(axis=1)), _entropy(table.sum(axis=0))
     both = _entropy(table.reshape(-1))
     mutual = first + second - both
@@ -181,9 +183,9 @@ def best_jaccard(table: F8) -> F8:
 
 _GRID: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _STARTS: Final = 3
-"""Number of runs of K-means per point of the curve."""
+"""Number of K-means runs for each tried number of clusters."""
 _RESTARTS: Final = 2
-"""Number of runs of K-means per refit."""
+"""Number of K-means runs in each refit of the stability check."""
 
 
 def number_of_clusters(
@@ -292,17 +294,17 @@ def stability(
 
 @dataclass(frozen=True, slots=True)
 class PathAgreement:
-    """Agreement of clusters with categories of level L1, which have one root type and one sequence of
+    """Agreement of clusters with categories of level L1, each of which has one root type and one sequence of
     tokens."""
 
     category: I8
     """Index of the L1 category of each stored category, int64[stored categories]."""
     key: tuple[str, ...]
-    """Key of the stored category with most requests of each L1 category."""
+    """Key of the largest stored category in each L1 category."""
     count: I8
     """Number of requests, int64[L1 categories, clusters, samples]."""
     rare: B1
-    """bool[L1 categories]: True for categories with at most LARGE requests in all samples together."""
+    """bool[L1 categories]: True for categories with at most LARGE requests, all samples together."""
     adjusted_rand: float
     purity: Purity
     """Homogeneity and completeness of clusters by categories."""

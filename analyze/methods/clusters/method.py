@@ -92,8 +92,8 @@ def _section(
 
 
 def _shown(run: ClustersRun, rows: Sequence[ClusterRow]) -> list[int]:
-    """Indices of the clusters in the section: the clusters of coloured overlays, then changed ones, then the
-    largest."""
+    """Indices of the clusters to list in the section: first those with coloured overlays, then changed ones,
+    then the largest."""
     wanted: dict[int, None] = {}
     for held in run.overlays:
         if held.score_us > 0:

@@ -58,8 +58,8 @@ def clusters_tables(
     """Make the tables of a run.
 
     `clusters`: one row per cluster and sample; `clusters_requests`, `clusters_categories`: members of the
-    clusters; `clusters_distances`: between centres; `clusters_trees`: calling-context trees with weighted
-    sums by cluster and sample.
+    clusters; `clusters_distances`: distances between centres; `clusters_trees`: calling-context trees with
+    weighted sums by cluster and sample.
     """
     samples = [sample.name for sample in population.samples]
     lines = [(row, number) for row in rows for number in range(len(samples))]
@@ -159,8 +159,10 @@ _MOST_CATEGORIES: Final = 8
 
 
 def cluster_rows(run: ClustersRun, settings: ClustersSettings) -> list[ClusterRow]:
-    """Make the rows of all clusters, by number. In `run.tree`, a group must be a time block of one cluster in
-    one sample."""
+    """Make one row for each cluster, in order of index.
+
+    In `run.tree`, each group must be a time block of one cluster in one sample.
+    """
     groups = np.repeat(np.arange(run.partition.n_clusters), run.clustered.n_samples * settings.blocks)
     through = run.tree.summed_groups(run.tree.through, groups, run.partition.n_clusters)
     requests = np.bincount(groups, run.tree.requests, run.partition.n_clusters).astype(np.float64)
@@ -260,8 +262,8 @@ def overlay_row(run: ClustersRun, held: ClusterOverlay, samples: Sequence[str]) 
 
 
 def _cluster_marks(through: F8, requests: F8, cluster: int, rest: I8, least: float) -> tuple[int, int]:
-    """Find the nodes that distinguish a cluster: (node that occurs in this cluster only, node that occurs in
-    the other clusters only), -1 for none.
+    """Find the two nodes that distinguish a cluster best: (node passed mostly in this cluster, node passed
+    mostly in the other clusters), -1 for none.
 
     through: float64[nodes, clusters] requests that pass; requests: float64[clusters]; rest: indices of the
     other clusters of the root type; least: minimum difference of shares. Of equally distinctive nodes the

@@ -27,7 +27,7 @@ FEATURES: Final = {
     "counts": "number of times of each step",
 }
 _SHADES: Final = ((1, 8), (2, 16), (3, 26), (4, 38))
-"""Pairs (shade of a node, percentage of its colour)."""
+"""(Number of the shade, percentage of the node's colour) of each shade of a drawn tree."""
 
 
 def _style() -> str:
@@ -141,7 +141,7 @@ def _changed(row: ClusterRow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """Row of a drawn tree: a node, or a collapsed run of steps (`gap`)."""
+    """Row of a drawn tree: a node, or a collapsed sequence of steps (`gap`)."""
 
     node: OverlayNode
     depth: int
@@ -344,8 +344,8 @@ def difference(node: OverlayNode) -> str:
 
 
 def passing(node: OverlayNode) -> str:
-    """Text of the shares of A's and B's requests that pass a node, with the visits per request if these are
-    not 1."""
+    """Text of the shares of A's and B's requests that pass a node, with the visits per request unless both
+    are 1."""
     change = _moved(wording.percent(node.passing_a), wording.percent(node.passing_b))
     sides = ((node.visits_a, node.passing_a), (node.visits_b, node.passing_b))
     per = [visits / share for visits, share in sides if share > 0]

@@ -167,8 +167,8 @@ class _Differences(NamedTuple):
     added_us: F8
     """Time that the difference adds per request, B minus A, µs."""
     p: F8
-    """Two-sided p of Student's t, float64[nodes]; degrees of freedom: number of blocks less one of each side,
-    summed. NaN: not tested."""
+    """Two-sided p of Student's t, float64[nodes]; the degrees of freedom are the numbers of blocks of both
+    sides minus 2. NaN: not tested."""
     passes: B1
     """bool[nodes]: True for differences above the floors."""
 

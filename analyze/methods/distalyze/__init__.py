@@ -1,2 +1,2 @@
-"""Method "distalyze": find variables that diverge between two classes of instances and on which the response
-time depends (DISTALYZER)."""
+"""Method "distalyze": compare two classes of requests (e.g. slow and fast), and find the features that differ
+and on which the response time depends (DISTALYZER)."""

@@ -1,8 +1,5 @@
-"""Find and score the component of variables connected with the response time, by log and feature type
-(DISTALYZER, Algorithm 1).
-
-The papers' P is the performance of an instance, here its response time.
-"""
+"""Find and score the variables connected with the response time in a dependency network, for each log and
+feature type (DISTALYZER, Algorithm 1; the paper calls the response time P)."""
 
 from __future__ import annotations
 
@@ -32,35 +29,36 @@ from schemas.arrays import B1, F8, I8
 from schemas.report.networks import LogType
 
 _NOTABLE: Final = 0.1
-"""Minimum divergence of the first variable of a chain, as a share of the component's largest |t|."""
+"""Minimum normalised |t| of the first variable of a chain, as a share of the largest one in the component."""
 NO_PARENT: Final = -1
 _POOL_RATIO: Final = 3
-"""Maximum number of instances of the larger class per instance of the smaller one, in the network of both
-classes."""
+"""Maximum number of instances drawn from the larger class per instance of the smaller one, where a network is
+learned from both classes."""
 _UNMOVED: Final = 0.5
-"""Maximum ratio of the change of a variable to the change of the chain's first variable right after it for
-the former to count as unchanged."""
+"""Maximum change of an earlier variable that counts as unchanged, as a share of the change of the variable
+that it precedes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Connected component of the response time (the papers' P) in a network of variables; arrays are
-    [members]."""
+    """Variables connected with the response time in a dependency network; arrays are [members], a member
+    being a variable or the response time."""
 
     node: I8
-    """Node of the network of each member: the response time first, then in breadth-first order."""
+    """Index in the network of each member: the response time first, then variables in breadth-first order."""
     parent: I8
-    """Index of each member's parent in the maximum spanning tree; NO_PARENT for the response time."""
+    """Position in this component of each member's parent in the maximum spanning tree; NO_PARENT for the
+    response time."""
     weight: F8
-    """Weight of the edge to the parent, in (0, 1]; 0 for the response time."""
+    """Weight of the edge from each member to the parent, in (0, 1]; 0 for the response time."""
     score: float
 
     def chain(self, when_us: F8, divergence: F8) -> tuple[int, ...]:
-        """Members from the response time to the origin of the divergence: the earliest member with a notable
-        divergence.
+        """Path of members from the response time to the earliest member whose normalised |t| is at least
+        _NOTABLE of the largest one.
 
-        when_us, divergence: float64[members]; those of the response time are ignored. Empty if no member
-        diverges.
+        when_us, divergence: float64[members] time and normalised |t| of each member; the response time's
+        entries are ignored. Empty if no member diverges.
         """
         others = np.arange(1, len(self.node))
         largest = divergence[others].max(initial=0.0)
@@ -76,12 +74,12 @@ class Component:
 
 
 def component_of(network: Network, divergence: F8, alpha: float) -> Component:
-    """Find the connected component of the response time, along its maximum spanning tree rooted there, and
-    score it.
+    """Find the variables connected with the response time, arrange them as a maximum spanning tree rooted
+    there, and score them.
 
     divergence: float64[nodes] normalised |t|, 0 if it is not significant or the variable is trivial. Score:
-    sum over all other nodes of divergence^(2 alpha) · weight^(2 (1 - alpha)), with the weight of the edge to
-    the parent. Deterministic.
+    sum over all nodes except the response time of divergence^(2 alpha) · weight^(2 (1 - alpha)), with the
+    weight of the edge to the parent. Deterministic.
     """
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
@@ -105,10 +103,11 @@ def component_of(network: Network, divergence: F8, alpha: float) -> Component:
 
 @dataclass(frozen=True, slots=True)
 class LogEvidence:
-    """Tests and features of the variables of one log of one study: the input of its networks."""
+    """Tests and features of the variables of one log (events or states) of one study: the input of its
+    networks."""
 
     maker: FeatureMaker
-    """Maker of features, for the variables in the network only."""
+    """Maker of feature matrices of the variables in the network; all other variables are left out."""
     kept: I8
     """Indices in `tests` of the variables in the network, int64[variables]."""
     tests: Divergence
@@ -128,31 +127,32 @@ class FoundComponent:
     values: F8
     """Values of the feature type, float64[variables, instances]."""
     component: Component
-    """Component of the response time, as found in `networks[1]`."""
+    """Component of the response time, found in the second network of `networks`."""
     pooled: bool
-    """True if the network was learned from both classes together, False if from C1 (slow, problem)."""
+    """True if the component's network was learned from both classes together, False if from C1 (slow,
+    problem)."""
     networks: tuple[Network, Network]
     """(Network of class C0 (fast, reference), network in which the component was found)."""
     scores: tuple[float, float, float]
     """Scores of the components learned from class C0 (fast, reference), from C1 (slow, problem), and from
     both classes together."""
     tested: I8
-    """Row in the tests (`Divergence`) of each variable's test, int64[variables]."""
+    """Row in the tests (`Divergence`) of the test of each variable, int64[variables]."""
     divergence: F8
     """Normalised |t| of each node, in [0, 1], float64[nodes]; 0 if not significant."""
     trivial: B1
     """bool[variables]: True for variables equivalent to the response time."""
 
     def before(self, a: int, b: int) -> bool:
-        """True if node `a` occurs before node `b` in all instances; False for features other than times of
-        events."""
+        """True if the event of node `a` precedes the event of node `b` in all instances; False if the feature
+        type is no time of events."""
         if self.types[0] not in EVENT_TIMES:
             return False
         return happens_before(*(self.values[i] if i < len(self.values) else self._end() for i in (a, b)))
 
     def _end(self) -> F8:
-        """Response time as a time within the instance, float64[instances]; NaN if it is a mean over many
-        requests."""
+        """Response time of each instance, in the unit of the feature (µs, or 1 for relative times),
+        float64[instances]; NaN if it is a mean over many requests."""
         instances = self.evidence.maker.instances
         if not np.array_equal(instances.performance_us, instances.duration_us):
             return np.full(len(instances), np.nan)
@@ -160,13 +160,13 @@ class FoundComponent:
         return np.ones(len(instances)) if relative else instances.performance_us
 
     def means(self, node: int) -> tuple[float, float]:
-        """Means of a node's feature in the two classes, (C0, C1), as tested."""
+        """Mean of a node's tested feature in each class: (C0, C1)."""
         row, place = self.tested[node], self.evidence.kept[node]
         return float(self.evidence.tests.mean0[row, place]), float(self.evidence.tests.mean1[row, place])
 
     def just_before(self, node: int) -> int | None:
-        """Latest variable that always precedes `node` and changed much less, as a node; None if there is
-        none."""
+        """Node of the latest variable that precedes `node` in all instances and changed at most _UNMOVED
+        times as much; None if there is none."""
         if self.types[0] not in EVENT_TIMES:
             return None
         before, after = self.means(node)
@@ -184,9 +184,10 @@ class FoundComponent:
 def components(
     evidence: LogEvidence, weight: F8, level: float, settings: DistalyzeSettings
 ) -> list[FoundComponent]:
-    """Find the component of the response time for each feature type; types with equal values are merged.
+    """Find the component of the response time for each feature type; feature types with equal values are
+    merged.
 
-    weight: [instances]; level: largest p of a diverging feature.
+    weight: float64[instances]; level: maximum p of a significant feature.
     """
     tests, maker, kept = evidence.tests, evidence.maker, evidence.kept
     seen: list[FoundComponent] = []
@@ -255,10 +256,11 @@ def components(
 
 
 def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:
-    """Choose instances of both classes for one network: (indices, weights by which both classes have equal
-    total weight).
+    """Choose instances of both classes for one network; return (indices, weights that give both classes equal
+    totals).
 
-    A shift of all values of C1 correlates with nothing within C1, but does between the classes.
+    rows: indices of the instances of each class. Both classes are needed to see a shift of all values of C1:
+    within C1 alone it correlates with nothing.
     """
     most = _POOL_RATIO * min(len(mine) for mine in rows)
     parts = [_spread(mine, most) for mine in rows]

@@ -1,5 +1,5 @@
-"""Rows of a component for the report: variables with both distributions, edges, chain, equivalent
-variables."""
+"""Rows of a component for the report: variables with their distributions in both classes, edges, chain,
+equivalent variables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LEAST_EDGE: Final = 1e-12
 def component_row(
     found: FoundComponent, root: str, share: float, level: float, bh_level: float
 ) -> NetworkComponent:
-    """Make the row of a component, with rank 0 to be set later.
+    """Make the row of a component, with rank 0, which the caller replaces.
 
     share: share of the root type in the summed difference; level, bh_level: largest significant p, by
     Bonferroni and by Benjamini-Hochberg.
@@ -75,10 +75,10 @@ def component_row(
 
 
 def _when(found: FoundComponent) -> F8:
-    """Time by which variables are ordered, float64[variables]: if the tested feature is a time of events, its
-    mean in class C1; else the mean time of the first occurrence.
+    """Time by which variables are ordered, float64[variables]: for times of events, the mean of the tested
+    feature in class C1; for other features, the mean time of the variable's first occurrence.
 
-    The latter is over the instances in which a variable occurs, which differ between variables.
+    The mean time is over the instances in which a variable occurs, which differ between variables.
     """
     if found.types[0] in EVENT_TIMES:
         return np.asarray(found.evidence.tests.mean1[found.tested, found.evidence.kept])
@@ -86,10 +86,10 @@ def _when(found: FoundComponent) -> F8:
 
 
 def _with_p(found: FoundComponent) -> B1:
-    """bool[nodes]: True where a chain may begin: for times of events, only variables that move in the same
-    direction as the response time.
+    """bool[nodes]: True where a chain may begin.
 
-    Relative to the whole, events before a delay move in the opposite direction.
+    For times of events, only variables that move in the same direction as the response time: relative to the
+    duration of the instance, events before a delay move in the opposite direction.
     """
     nodes = np.ones(len(found.values) + 1, np.bool_)
     if found.types[0] in EVENT_TIMES:
@@ -100,8 +100,8 @@ def _with_p(found: FoundComponent) -> B1:
 
 
 def _shown(found: FoundComponent, chain: Sequence[int]) -> list[int]:
-    """Members to show: the response time, the chain, then members by contribution to the score, each with its
-    path to the response time."""
+    """Members to show: the response time, the chain, then further members by contribution to the score, each
+    with its path to the response time."""
     component = found.component
     score_part = found.divergence[component.node] * component.weight
     shown = dict.fromkeys([0, *chain])
@@ -183,8 +183,10 @@ def _variable(found: FoundComponent, node: int, level: float, bh_level: float) -
 
 
 def distribution(values: F8, problem: B1) -> Distribution | None:
-    """Count the values of both classes in common bins; None if no instance has a value. values: NaN for
-    missing."""
+    """Histogram of the values of both classes in the same bins; None if no instance has a value.
+
+    values: float64[instances], NaN for missing; problem: bool[instances], True for class C1.
+    """
     there = ~np.isnan(values)
     if not there.any():
         return None

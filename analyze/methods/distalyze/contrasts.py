@@ -31,7 +31,7 @@ from stitch.graph.placed import END
 _PAIR: Final = 2
 _LEAST_SURE: Final = 0.1
 _MOSTLY: Final = 0.5
-"""Minimum share of a root type's requests that lie in kinds large enough for comparison; below this share the
+"""Minimum share of a root type's requests in kinds that are large enough for comparison; below this share the
 root type is compared as a whole."""
 _Alike = Literal["auto", "root", "calls", "category"]
 
@@ -44,11 +44,13 @@ class Study:
     """Root type, or kind of request, of the instances; empty for all requests."""
     instances: Instances
     log: Callable[[LogType], LogSeries]
-    """Function that reads the log of a type (events or states)."""
+    """Function: type of log (events or states) -> log of the instances of both classes."""
     moved_us: float
-    """Summed difference of response time between the classes, µs: the weight of the study."""
+    """Weight of the study, µs: difference of the classes' mean response times, beyond noise, times the weight
+    of C1."""
     all_us: F8
-    """Response time of all instances, in a class or not, µs, float64[instances]; for the test of the tail."""
+    """Response times, µs, of all instances of the root type, also of instances in neither class,
+    float64[all]; for the test of the tail."""
     all_weight: F8
 
 
@@ -58,14 +60,13 @@ class Studies:
 
     studies: tuple[Study, ...]
     names: tuple[str, str]
-    """Names of the classes C0 and C1, e.g. `fast` and `slow`."""
+    """Names of the classes, (C0, C1), e.g. (`fast`, `slow`)."""
     slow: bool
-    """True if slow instances are compared with fast ones, so that the response time itself defines the
-    classes."""
+    """True if the classes are slow and fast instances, so that the response time itself defines them."""
     too_few: tuple[str, ...] = ()
     """Root types left out because they have too few instances."""
     left_out: int = 0
-    """Number of studies left out because others have larger differences."""
+    """Number of studies left out because `DistalyzeSettings.roots` studies have larger differences."""
 
 
 def contrast_of(population: Population, settings: DistalyzeSettings) -> Studies:

@@ -33,10 +33,10 @@ sum."""
 _CUTS: Final = 8.0
 """Number of independent tests equivalent to the best cut of one predictor (maximally selected statistic)."""
 _TRIVIAL_RHO: Final = 0.995
-"""Absolute rank correlation with the response time above which a variable is equivalent to it (DISTALYZER
-§5.3.1)."""
+"""Minimum absolute rank correlation with the response time at which a variable is equivalent to it
+(DISTALYZER §5.3.1)."""
 _LEAST_BOTH: Final = 20
-"""Minimum number of instances with both variables for `happens_before`."""
+"""Minimum number of instances in which two variables both occur, for `happens_before` to be True."""
 _LEAF_SHARE: Final = 0.01
 """Minimum share of all instances on either side of a split."""
 _LEAST_LEAF: Final = 5
@@ -54,7 +54,8 @@ class TreeRules:
     least_gain: float = 0.0
     """Minimum share of the target's sum of squares that a split must explain, in [0, 1]."""
     chance: float = 0.0
-    """Significance level of a split, tested against the best of all cuts under chance; 0: no test."""
+    """Significance level of a split: chance that the best of all cuts gains as much without a dependency; 0:
+    no test."""
 
 
 def coded(values: F8) -> I4:
@@ -116,7 +117,7 @@ class _CutSearch:
     indicator: csr_matrix
     """Sparse matrix [predictors · width, instances]: 1 if the instance is in the bin of the predictor."""
     width: int
-    """Number of bins per predictor, that for missing values included."""
+    """Number of bins per predictor, the bin for missing values included."""
     y: F8
     """Values of the targets, scaled to mean 0 and variance 1, float64[targets, instances]; 0 where
     missing."""
@@ -127,7 +128,10 @@ class _CutSearch:
 
     @classmethod
     def of(cls, codes: I4, values: F8, weight: F8, rules: TreeRules) -> _CutSearch:
-        """Encode the bins of the predictors and the values of the targets."""
+        """Encode the bins of the predictors and the values of the targets.
+
+        codes: int32[variables, instances] from `coded`.
+        """
         from scipy.sparse import csr_matrix
 
         n_predictors, n = codes.shape
@@ -168,14 +172,15 @@ class _CutSearch:
         return np.where(split, place // self.width, -1), place % self.width
 
     def _up_to(self, values: F8) -> F8:
-        """Sum values, float64[nodes, instances], over the instances up to each bin: float64[predictors, bins,
-        nodes]."""
+        """Cumulative sums of `values`, float64[nodes, instances], over the bins of each predictor:
+        float64[predictors, bins, nodes]."""
         sums = np.asarray(self.indicator @ values.T).reshape(-1, self.width, len(values))
         return np.cumsum(sums, axis=1)
 
 
 def _squared_z(values: F8, left: B1) -> float:
-    """Squared z of the difference between the two sides of a split, in normal scores of the values.
+    """Squared z of the difference in mean normal score (rank-based) between the two sides of a split. left:
+    mask.
 
     With raw values, one outlier in a small leaf would exceed every bound.
     """

@@ -96,12 +96,13 @@ def distalyze_run(population: Population, settings: DistalyzeSettings) -> Distal
 
 
 def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
-    """Merge components of events and of states alternately, each list sorted by score.
+    """Merge the components of events and of states alternately, each list sorted by score.
 
     Scores (DISTALYZER, Algorithm 1) are comparable within one log only: divergence is relative to the log's
-    largest |t|, and a shift counts again at each event after it. Components of durations come before those of
-    times of events: an event's time is the sum of the durations before it, so if a duration diverges, the
-    event's time follows it. Otherwise the log whose best component has the larger |t| comes first.
+    largest |t|, and a shift counts again at each event after it. Components of durations come before
+    components of event times: an event's time is the sum of the durations before it, so if a duration
+    diverges, the event's time follows it. Otherwise the log whose best component has the larger |t| comes
+    first.
     """
     best = sorted(rows, key=lambda row: (-row.score, row.root, row.feature_types))
     lists = [_without_repeats([row for row in best if row.log_type == log_type]) for log_type in _LOG_TYPES]
@@ -127,8 +128,8 @@ def _is_of_durations(rows: Sequence[NetworkComponent]) -> bool:
 def _without_repeats(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
     """Keep the best row for each root type and first variable of the chain.
 
-    Dropped rows differ only in the feature type (mean, final value, value at half), which the kept row names
-    in `also`.
+    Dropped rows differ only in the feature type (mean, final value, value at half), which the retained row
+    names in `also`.
     """
     first: dict[tuple[str, str], NetworkComponent] = {}
     for row in rows:
@@ -159,8 +160,8 @@ def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings)
 
 
 def _most_diverging(tests: Divergence, most: int) -> I8:
-    """Indices of the variables for the networks, ascending: all, or the `most` with the largest |t| in any
-    feature."""
+    """Indices of the variables to use in the networks, ascending: the `most` variables with the largest |t|
+    in any feature; all variables if they are fewer."""
     if len(tests.names) <= most:
         return np.arange(len(tests.names), dtype=np.int64)
     largest = np.where(np.isnan(tests.t), 0.0, np.abs(tests.t)).max(axis=0)

@@ -19,10 +19,11 @@ from schemas.report.networks import LogType
 _BLOCK: Final = 128
 """Number of variables processed at a time: 128 variables of 10,000 instances are 10 MB per matrix."""
 MOSTLY: Final = 0.5
-"""Minimum share of a class's instances with a variable for tests of more than its presence, in [0, 1]."""
+"""Minimum share, in [0, 1], of a class's instances in which a variable must occur; below it only its presence
+is tested."""
 _HEAVY: Final = 0.011
-"""Share of instances outside of mean ± 3 sigma above which a tail is heavy: four times that of a normal
-law."""
+"""Share of instances outside of mean ± 3 sigma above which a tail is heavy: four times the share of a normal
+distribution."""
 _MOST_WEIGHT: Final = 1000.0
 _TAIL_QUANTILE: Final = 0.98
 
@@ -37,11 +38,15 @@ class Divergence:
     t: F8
     """Welch's t, float64; NaN where not tested, also for features that are constant over all instances."""
     p: F8
-    """Two-sided p, float64: the larger of Welch's p and that with the spread of both classes pooled."""
+    """Two-sided p, float64: the larger of Welch's p and the p of a test with one pooled variance for both
+    classes."""
     distinct: B1
-    """bool[types, variables]: True for tested features that do not repeat one tested before (first, median
-    and last time of a variable that occurs at most once are equal). The number of True is the divisor of
-    Bonferroni's correction."""
+    """bool[types, variables]: True for tested features, except those with the same values as a feature tested
+    before.
+
+    For a variable that occurs at most once, first, median and last time are equal. The number of True is the
+    divisor of Bonferroni's correction.
+    """
     mean0: F8
     """Mean of each feature in class C0, float64."""
     mean1: F8
@@ -112,13 +117,13 @@ def varies(values: F8) -> B1:
 
 @dataclass(frozen=True, slots=True)
 class HeavyTail:
-    """Tail of the distribution of response times (the papers' P)."""
+    """Tail of the distribution of response times (the paper's P)."""
 
     outside: float
     """Weighted share of instances outside of mean ± 3 sigma, in [0, 1]."""
     half_us: float
-    """h of the weights 2^(response time / h), µs: the increase of the response time that doubles the
-    weight."""
+    """h of the weights 2^(response time / h), µs: an increase of the response time by h doubles the weight.
+    """
 
     @property
     def heavy(self) -> bool:
@@ -127,7 +132,7 @@ class HeavyTail:
 
 
 def tail_of(performance_us: F8, weight: F8) -> HeavyTail:
-    """Measure the tail of response times over all instances."""
+    """Measure the tail of the response times of all instances. performance_us, weight: float64[instances]."""
     mean = np.average(performance_us, weights=weight)
     sigma = np.sqrt(np.average((performance_us - mean) ** 2, weights=weight))
     outside = np.average(np.abs(performance_us - mean) > 3 * sigma, weights=weight)

@@ -1,4 +1,5 @@
-"""Features of a variable: numbers that summarize its log in an instance (DISTALYZER §3.1, Table 1).
+"""Features of a variable: numbers that summarize the variable's log entries in an instance (DISTALYZER §3.1,
+Table 1).
 
 The values of a feature type are a matrix [variables, instances], NaN where the variable does not occur.
 Matrices are made one at a time, because all together would not fit into memory.
@@ -24,7 +25,7 @@ class FeatureType(StrEnum):
     words: str
 
     def __new__(cls, name: str, words: str = "") -> FeatureType:
-        """Create a member. name: its value; words: text for display."""
+        """Create a member of the enumeration. name: value of the member; words: text for display."""
         made = str.__new__(cls, name)
         made._value_, made.words = name, words
         return made
@@ -77,13 +78,13 @@ TYPES: Final[dict[LogType, tuple[FeatureType, ...]]] = {
 RELATIVE_TIMES: Final = frozenset((_T.FIRST_RELATIVE, _T.MEDIAN_RELATIVE, _T.LAST_RELATIVE))
 EVENT_TIMES: Final = frozenset(TYPES["event"]) - {_T.COUNT}
 _AT_TIME: Final = {_T.QUARTER: 0.25, _T.HALF: 0.5, _T.THREE_QUARTERS: 0.75}
-"""Feature type -> fraction of the instance's duration at which the value is read."""
+"""Feature type -> fraction of the instance's duration at which a variable's value is read."""
 _AT_PLACE: Final = {
     _T.QUARTER_RELATIVE: 0.25,
     _T.HALF_RELATIVE: 0.5,
     _T.THREE_QUARTERS_RELATIVE: 0.75,
 }
-"""Feature type -> fraction of the instance's readings after which the value is read."""
+"""Feature type -> fraction of a variable's readings in an instance after which the value is read."""
 _ONCE: Final = {
     _T.FIRST: _T.LAST,
     _T.MEDIAN: _T.LAST,
@@ -112,13 +113,13 @@ class FeatureMaker:
     series: LogSeries
     instances: Instances
     begin: I8
-    """Index of the segment's first entry in `series`."""
+    """Index in the log of the first entry of each segment."""
     size: I8
-    """Number of entries of the segment."""
+    """Number of log entries of each segment."""
     variable: I8
-    """Index of the segment's variable."""
+    """Index of the variable of each segment."""
     instance: I8
-    """Index of the segment's instance."""
+    """Index of the instance of each segment."""
 
     @classmethod
     def of(cls, series: LogSeries, instances: Instances) -> FeatureMaker:
@@ -149,8 +150,8 @@ class FeatureMaker:
         return found
 
     def same_as(self, type_: FeatureType) -> FeatureType:
-        """Feature type whose values replace those of `type_`: if all variables occur at most once, first and
-        median have the values of last."""
+        """Feature type with the same values as `type_`, used instead: `last` for first and median if all
+        variables occur at most once; else `type_` itself."""
         return _ONCE.get(type_, type_) if bool((self.size <= 1).all()) else type_
 
     def matrix(self, type_: FeatureType) -> F8:
@@ -199,8 +200,8 @@ class FeatureMaker:
         return np.asarray(np.divide(found, duration, out=np.full(len(found), np.nan), where=duration > 0))
 
     def _at_time(self, values: F8, part: float) -> F8:
-        """Last value up to the fraction `part` of the instance's duration, float64[segments]; NaN before the
-        first value."""
+        """Value of each segment's variable at the fraction `part` of the instance's duration,
+        float64[segments]; NaN before the first value."""
         until = part * self.instances.duration_us[self.series.instance]
         read = np.add.reduceat((self.series.time_us <= until).astype(np.int64), self.begin)
         return np.where(read > 0, values[self.begin + np.maximum(read - 1, 0)], np.nan)

@@ -1,7 +1,7 @@
-"""Requests as instances with logs, in columns.
+"""Logs of requests, in columns: each request is an instance, its log the entries of events or of states.
 
-Events have a time, states a value and a time. A request's events are its trace points; its states are self
-times and parameters. Instances that are stretches of time are in `window_logs`.
+Events have a time, states a value and a time. A request's events are its trace points; its states are own
+times and parameters. Instances that are windows of time are in `window_logs`.
 """
 
 from __future__ import annotations
@@ -47,16 +47,20 @@ class VariableName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogSeries:
-    """Log of all instances, sorted by (variable, instance, time); arrays are [entries]."""
+    """Log of events or states of all instances, sorted by (variable, instance, time).
+
+    Arrays are [entries].
+    """
 
     names: tuple[VariableName, ...]
     """Names of the variables, by index."""
     first: I8
-    """Index of the first entry of each variable, int64[variables + 1]."""
+    """Index of the first entry of each variable, int64[variables + 1]; the last element is the number of
+    entries."""
     instance: I4
-    """Index of the entry's instance."""
+    """Index of the instance of each entry."""
     time_us: F8
-    """Time of each entry since the instance began, µs."""
+    """Time of each entry since the start of the instance, µs."""
     value: F8 | None
     """Value of each entry; None for a log of events."""
 
@@ -98,10 +102,10 @@ class Instances:
     """True for instances of class C1 (slow, problem, the host), False for class C0 (fast, reference, the
     rest)."""
     performance_us: F8
-    """Performance of each instance (the papers' P), µs: response time, or for windows the mean response
-    time."""
+    """Performance of each instance (the paper's P), µs: response time of a request, mean response time of a
+    window."""
     duration_us: F8
-    """Duration of each instance, µs, by which times are divided to be relative."""
+    """Duration of each instance, µs: the denominator of relative times."""
     weight: F8
     """Weight of each instance: inverse sampling probability."""
 
@@ -110,7 +114,7 @@ class Instances:
 
     @property
     def means_us(self) -> tuple[float, float]:
-        """Weighted means of the performance in the classes C0 and C1, µs."""
+        """Weighted mean performance of each class, µs: (C0, C1)."""
         before, after = (
             float(np.average(self.performance_us[mine], weights=self.weight[mine]))
             for mine in (~self.problem, self.problem)
@@ -120,7 +124,7 @@ class Instances:
 
 @dataclass(slots=True)
 class LogBook:
-    """Collector of the entries of one log, in any order.
+    """Collector of the entries of one log, added in any order.
 
     Entries are held by variable, so that each sort fits into a CPU cache.
     """
@@ -144,7 +148,10 @@ class LogBook:
             self.add(variable, rows, time_us[place], None if value is None else value[place])
 
     def series(self) -> LogSeries:
-        """Sort the collected entries, variables by name, and empty the collector. O(entries log entries)."""
+        """Sort the collected entries by (name of the variable, instance, time), and empty the collector.
+
+        O(entries log entries).
+        """
         listed = sorted(self.names)
         n = sum(len(part[0]) for parts in self._parts.values() for part in parts)
         log: list[npt.NDArray[Any]] = [np.empty(n, np.int32), np.empty(n)]
@@ -181,7 +188,10 @@ def request_instances(population: Population, chosen: ChosenRequests) -> Instanc
 
 
 def request_log(population: Population, chosen: ChosenRequests, log_type: LogType) -> LogSeries:
-    """Read one log of the chosen requests. O(requests · nodes), without loops over requests."""
+    """Read the log of events or of states of the chosen requests.
+
+    O(requests · nodes), without loops over requests.
+    """
     book = LogBook(states=log_type == "state")
     names = NameBook()
     for index in np.unique(chosen.category).tolist():
@@ -202,8 +212,8 @@ def request_log(population: Population, chosen: ChosenRequests, log_type: LogTyp
 def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
     """Event variable of each node of a graph, in node order.
 
-    The name of the caller's side of a remote call includes the callee, as for own times: client spans may be
-    called `GET` for any target.
+    The name of the caller's side of a remote call includes the callee, as in the names of own times: client
+    spans may be called `GET` for any target.
     """
     if graph.nesting is None:
         return [

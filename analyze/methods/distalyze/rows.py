@@ -54,8 +54,8 @@ DEPENDENCIES: Final = (
 
 
 def divergence_tables(run: DistalyzeRun) -> dict[str, pa.Table]:
-    """Make the tables `distalyze_features`, distinct tests, and `distalyze_dependencies`, edges among the
-    variables in the section."""
+    """Make the tables `distalyze_features` (one row per distinct test) and `distalyze_dependencies` (edges
+    among the variables in the section)."""
     features = [_features(run, one.study.root, log.tests) for one in run.tested for log in one.logs]
     return {
         "distalyze_features": pa.concat_tables(features) if features else arrow_table(FEATURES, ()),
@@ -103,7 +103,7 @@ def _dependencies(run: DistalyzeRun) -> pa.Table:
 
 
 def distalyze_section(run: DistalyzeRun, settings: DistalyzeSettings) -> DistalyzeSection:
-    """Fill the section from the results, within its bounds."""
+    """Fill the section from the results, up to the limits on components and variables."""
     variables = _variables(run)
     return DistalyzeSection(
         instances=settings.instances,

@@ -209,7 +209,7 @@ def value(quantity: Quantity, number: float | None) -> str:
 
 
 def moved(variable: NetworkVariable | DivergentVariable) -> str:
-    """Text of a variable's change: `12.3 ms → 1.01 s`, `1 → 0.111 times`."""
+    """Text of a variable's value in both classes: `12.3 ms → 1.01 s`, `1 → 0.111 times`."""
     if variable.quantity == "us":
         return wording.moved_duration(variable.before, variable.after)
     if variable.quantity == "share" and variable.before is not None and variable.after is not None:
@@ -219,7 +219,7 @@ def moved(variable: NetworkVariable | DivergentVariable) -> str:
 
 
 def beginning(component: NetworkComponent) -> NetworkVariable | None:
-    """Variable at the beginning of the chain, i.e. farthest from the response time; None without a chain."""
+    """Variable at the end of the chain farthest from the response time; None without a chain."""
     return component.variables[component.chain[-1]] if component.chain else None
 
 
@@ -233,14 +233,17 @@ def described(component: NetworkComponent) -> str:
 
 
 def score_sentence(component: NetworkComponent) -> str:
-    """Sentence on the score of a component, and on equal feature types: `Score 3.1. The same by: median
-    time.`"""
+    """Sentence on the score of a component, and on feature types with equal values: `Score 3.1.
+
+    The same by: median time.`
+    """
     others = ", ".join(FeatureType(feature).words for feature in component.feature_types[1:])
     return f"Score {wording.significant(component.own_score)}.{f' The same by: {others}.' if others else ''}"
 
 
 def look_first(component: NetworkComponent, section: DistalyzeSection) -> str:
-    """Sentence on the first variable of the chain: its change, and the variable just before it."""
+    """Sentence on the variable of the chain farthest from the response time: its change, and the variable
+    just before it."""
     start = beginning(component)
     if start is None:
         return f"{wording.counted(component.variables_total - 1, 'variable')} diverge with response time."

@@ -36,11 +36,11 @@ chosen."""
 
 
 class _Touch(NamedTuple):
-    """Pairs of a request and an instance that it touches; arrays are [pairs]."""
+    """Pairs (request, instance that the request touches); arrays are [pairs]."""
 
     instance: I8
     slice: I8
-    """Index of the part of the window in which the request started."""
+    """Index of the part (of _SLICES) of the window in which the request started."""
     response_us: F8
     weight: F8
     root: I8
@@ -50,7 +50,7 @@ class _Touch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WindowInstances:
-    """Instances, as DISTALYZER compares them: windows of time, of one host each or of all hosts together."""
+    """Instances that are windows of time: of one host each, or of all hosts together."""
 
     population: Population
     length_ns: int
@@ -58,8 +58,10 @@ class WindowInstances:
     first: int
     """Number of the first window, to be subtracted from window numbers to index `instance_of`."""
     instance_of: I8
-    """Index of each instance, int64[samples, windows, hosts], -1 for none; a single host if hosts are not
-    distinguished."""
+    """Index of the instance, int64[samples, windows, hosts]; -1 if the sample has no request there.
+
+    One host if hosts are not distinguished.
+    """
     by_host: bool
     """True if hosts are distinguished."""
 
@@ -110,7 +112,7 @@ class WindowInstances:
         return [(host, np.asarray((category.host == host).any(axis=0))) for host in known]
 
     def _at(self, category: Category, rows: I8) -> tuple[I8, I8]:
-        """Indices of the sample and of the window of each of the requests `rows`."""
+        """(Index of the sample, index of the window) of each of the requests `rows` of a category."""
         return category.sample[rows].astype(np.int64), category.start_ns[rows] // self.length_ns - self.first
 
     def _add(
@@ -185,8 +187,10 @@ class WindowInstances:
         c2 = np.where(np.bincount(key, minlength=cells) > 1, squared_variation(count, total, squares), np.nan)
 
         def read(name: VariableName, of_cell: F8) -> None:
-            """Log the readings of all slices of every instance, NaN for a slice without one. of_cell: float64
-            readings by instance and slice."""
+            """Log the readings of all slices of every instance; slices with NaN have no reading.
+
+            of_cell: float64 readings by instance and slice.
+            """
             time_us = np.tile(np.arange(1, _SLICES + 1), len(self)) * (self.length_ns / NS_PER_US / _SLICES)
             instance = np.repeat(np.arange(len(self), dtype=np.int32), _SLICES)
             book.add(book.names[name], instance, time_us.astype(np.float64), of_cell)
@@ -213,8 +217,8 @@ class WindowInstances:
 def window_instances(
     population: Population, settings: DistalyzeSettings
 ) -> tuple[WindowInstances, Instances]:
-    """Make an instance of every window with a request, or of every (host, window) in which a request touched
-    the host."""
+    """Make the instances: one per window with a request; by host, one per (host, window) in which a request
+    touched the host."""
     by_host = settings.instances == "host"
     length = population.window_ns
     starts = np.concatenate([category.start_ns for category in population.categories])

@@ -1,1 +1,2 @@
-"""Method "paper": Spectroscope as published: mutations, precursors and their ranking."""
+"""Method "paper": Spectroscope as published, which finds changed categories (mutations), their origins
+(precursors), and ranks them."""

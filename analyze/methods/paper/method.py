@@ -22,8 +22,8 @@ _COUNT_NOTE_RATIO: Final = 1.2
 """Ratio of the numbers of requests above which the report has a note: the papers assume similar workloads
 (NSDI §5.2)."""
 _WEIGHT_NOTE_CHANGE: Final = 0.01
-"""Relative difference of mean sampling weights above which the report has a note: counts are then not
-comparable."""
+"""Relative difference of the samples' mean sampling weights above which the report has a note: counts are
+then not comparable."""
 
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _analyse(
 
 
 def _verdict(mutations: MutationsSection, settings: PaperSettings) -> Verdict:
-    """Make the verdict from the mutations: outcome and sentence."""
+    """Make the verdict (outcome and sentence) from the mutations."""
     if not mutations.mutations_total:
         return Verdict(
             outcome="no-mutation",
@@ -93,7 +93,8 @@ def _verdict(mutations: MutationsSection, settings: PaperSettings) -> Verdict:
 
 
 def _notes(population: Population, result: PaperRun) -> tuple[str, ...]:
-    """Notes on changed load or sampling, which change counts without a change of the system."""
+    """Notes on a changed load or sampling, by which the numbers of requests change without a change of the
+    system."""
     notes = []
     before, after = (int(n) for n in result.moments.count.sum(axis=1))
     ratio = after / before if before and after else 1.0

@@ -19,7 +19,10 @@ from schemas.windows import NS_PER_US
 def report_tables(
     result: PaperRun, population: Population, categories: list[CategoryRow]
 ) -> dict[str, pa.Table]:
-    """Make all tables, not cut; rows by rank, then in the order of a report."""
+    """Make all tables of paper mode, not cut: table name -> table.
+
+    Rows are sorted by rank, then in the order of a report.
+    """
     painted = {"painted": painted_table(result, population)} if result.painted else {}
     return painted | {
         "mutations": _mutations(result, population),
@@ -46,7 +49,8 @@ def _mutations(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _edges(result: PaperRun, population: Population) -> pa.Table:
-    """Table with one row per edge of every response-time mutation (a report may have 100,000 edges)."""
+    """Table of the edges of all response-time mutations, one row per edge (a report may have 100,000
+    edges)."""
     parts = [
         edge_table(population.categories[m.category], m.edges, rank)
         for rank, m in enumerate(result.mutations, 1)
@@ -87,7 +91,7 @@ def _categories(rows: list[CategoryRow], population: Population) -> pa.Table:
 def painted_table(result: PaperRun, population: Population) -> pa.Table:
     """Table with one row per edge of every category, mutated or not, in the population's order.
 
-    Edges of one name in a category share their test. Empty unless the variant is `released`.
+    Edges with the same name in a category have the same test. Empty unless the variant is `released`.
     """
     parts = [
         arrow_columns(PAINTED, **tested_edges(category.graph, tests))
@@ -118,8 +122,8 @@ def _requests(result: PaperRun, population: Population) -> pa.Table:
 
 
 def _listed(result: PaperRun) -> Iterator[tuple[int, str, int]]:
-    """Yield (rank, role, index of the category) for every mutation, and for every candidate once, at its best
-    rank."""
+    """Yield (rank, role, index of the category) for every mutation, and for every candidate precursor once,
+    at its best rank."""
     seen: set[int] = set()
     for rank, mutation in enumerate(result.mutations, 1):
         yield rank, "mutation", mutation.category

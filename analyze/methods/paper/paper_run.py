@@ -38,8 +38,8 @@ from schemas.arrays import F8, I4, I8
 from schemas.report.mutations import Direction, MutationKind
 
 _NOTHING_US: Final = 1e-3
-"""Absolute contribution below which a contribution counts as 0, µs: less than one tick of the clock (1 ns) in
-one request."""
+"""Absolute contribution, µs, below which it counts as 0: less than the resolution of the clock (1 ns) in one
+request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +54,23 @@ class EdgeEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Mutation of one category, ranked."""
+    """One ranked mutation: a category that changed."""
 
     category: int
     """Index of the category in the population."""
     kind: MutationKind
     contribution_us: float
-    """Contribution to the summed response time by the formula in use, µs."""
+    """Contribution to the summed response time, µs times requests, by the formula chosen in the settings."""
     contribution_nsdi_us: float
-    """Contribution by the formula of the NSDI paper, µs."""
+    """Contribution by the formula of the NSDI paper, µs times requests."""
     contribution_tr_us: float
-    """Contribution by the formula of the technical report, µs."""
+    """Contribution by the formula of the technical report, µs times requests."""
     baseline_mean_us: float
     """Baseline of the mutation's mean response time, µs: the mean of its precursors, or of the category
     itself in the reference.
 
     For a structural mutation without candidates: by variant `text` the mean of the root type; by variant
-    `released` the mutation's own mean, so that it costs 0.
+    `released` the mutation's own mean, so that the contribution is 0.
     """
     candidates: MutationCandidates | None
     """Candidates for precursors of a structural mutation; if none was found, their `category` is empty. None
@@ -89,7 +89,8 @@ class PaperRun:
 
     moments: SampleMoments
     root: I8
-    """Number of each category's root type, int64[categories], in order of first appearance."""
+    """Index of the root type of each category, int64[categories]; root types are numbered in order of first
+    appearance."""
     times: KsTests
     """KS tests of the response times of each category, [categories]."""
     sets: StructuralSets
@@ -101,7 +102,8 @@ class PaperRun:
     Ties are ordered by kind and category key.
     """
     signed: bool
-    """True if one list holds both directions; False for one list per direction."""
+    """True if mutations of both directions are in one list, by signed contribution; False for one list per
+    direction."""
     painted: tuple[KsTests, ...]
     """Tests of every edge of every category, mutated or not, one `KsTests` [edges] per category; for variant
     `released`.
@@ -111,7 +113,7 @@ class PaperRun:
 
 
 def paper_run(population: Population, settings: PaperSettings) -> PaperRun:
-    """Find all mutations of both kinds, ranked as the variant does.
+    """Find all mutations of both kinds, ranked by the rules of the variant (`text` or `released`).
 
     Cost: one sort of each category's response times; for response-time mutations the critical path and one
     sort of each edge (`released`: one sort of each edge of every category); one edit distance for each
@@ -207,7 +209,7 @@ def _rank_candidates(
     relaxed: bool,
 ) -> Ranked:
     """Rank the candidates of one structural mutation by distance, and compute its contribution by the
-    formulas of both papers.
+    formulas of both papers (NSDI, technical report).
 
     Of equal distances the precursor that lost more requests comes first, then the order of categories counts.
     relaxed: True if the rule of similar counts was dropped.
@@ -251,7 +253,8 @@ def _response_time(
 ) -> Ranked:
     """Make one response-time mutation with tests of its edges.
 
-    by_name: tests of edges by name; None: each edge is tested on the requests in which it was critical.
+    index: of the category in the population. by_name: tests of edges by name; None: each edge is tested on
+    the requests in which it was critical.
     """
     mean0, mean1 = (float(x) for x in moments.mean_us[:, index])
     value = response_time_contribution(int(moments.count[0, index]), mean0, mean1)

@@ -42,7 +42,7 @@ from schemas.windows import NS_PER_US
 
 
 def mutations_section(result: PaperRun, population: Population, limits: ReportLimits) -> MutationsSection:
-    """Fill the section of mutations, within the report's bounds."""
+    """Fill the section of mutations, up to the report's limits."""
     mutations, graphs = _mutation_rows(result, population, limits)
     kinds = [m.kind for m in result.mutations]
     structural = kinds.count(MutationKind.STRUCTURAL)
@@ -70,8 +70,8 @@ def _lists(result: PaperRun, listed: Sequence[Mutation]) -> tuple[RankedList, ..
 def _mutation_rows(
     result: PaperRun, population: Population, limits: ReportLimits
 ) -> tuple[tuple[Mutation, ...], dict[str, GraphView]]:
-    """Make the rows of the mutations to show, by rank, and the graphs of the detailed ones by category key,
-    keys sorted."""
+    """Make the rows of the mutations to show, by rank; also the graphs of the detailed ones: category key ->
+    graph, keys sorted."""
     listed = sum(abs(m.contribution_us) for m in result.mutations)
     shown, detailed = (_kept(result.mutations, most) for most in (limits.mutations, limits.detailed))
     graphs: dict[str, GraphView] = {}
@@ -88,8 +88,8 @@ def _mutation_rows(
 
 
 def _kept(mutations: Sequence[Ranked], limit: int) -> set[int]:
-    """Indices of the `limit` mutations with the largest |contribution|, divided between the directions; of
-    equals by rank."""
+    """Indices of the `limit` mutations to list: those with the largest |contribution|, divided between the
+    directions; ties by rank."""
     ways = [m.direction for m in mutations]
     by_size = sorted(range(len(ways)), key=lambda place: -abs(mutations[place].contribution_us))
     shares = fair_shares(ways, limit).items()
@@ -97,11 +97,11 @@ def _kept(mutations: Sequence[Ranked], limit: int) -> set[int]:
 
 
 def fair_shares(ways: Sequence[Direction], limit: int) -> dict[Direction, int]:
-    """Divide `limit` places between the directions: direction -> number of places, direction of the best rank
-    first.
+    """Divide `limit` places in a list between the directions of mutations: direction -> number of places,
+    direction of the best rank first.
 
-    Each gets half, an odd place goes to the better ranked direction; places that one direction does not need
-    go to the other. ways: direction of each mutation, by rank.
+    Each direction gets half, an odd place goes to the better ranked direction; places that one direction does
+    not need go to the other. ways: direction of each mutation, by rank.
     """
     total = {way: ways.count(way) for way in Direction}
     first = ways[0] if ways else Direction.INCREASE
@@ -177,7 +177,7 @@ def _mutation(
 
 
 def _periods(population: Population, moments: SampleMoments, index: int) -> dict[str, Any]:
-    """Fields of CategoryPeriods for the category at `index`."""
+    """Values of the fields of CategoryPeriods for the category at `index`, by name."""
     graph = population.categories[index].graph
     return {
         "category": graph.key,
@@ -192,15 +192,16 @@ def _periods(population: Population, moments: SampleMoments, index: int) -> dict
 def _listed(
     population: Population, moments: SampleMoments, index: int, limits: ReportLimits
 ) -> dict[str, Any]:
-    """Fields of ListedCategory for the category at `index`, within the report's bounds."""
+    """Values of the fields of ListedCategory for the category at `index`, by name, up to the report's
+    limits."""
     category, found = population.categories[index], _periods(population, moments, index)
     kept = {"stored": _stored(category, limits), "stored_total": len(category.stored)}
     return {**found, **kept, "canonical": canonical(found["canonical"], limits)}
 
 
 def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount:
-    """Step account of a mutation against its best precursor; a structural mutation without precursors against
-    itself."""
+    """Step account of a mutation compared with its best precursor; a structural mutation without precursors
+    is compared with itself."""
     category = population.categories[found.category]
     if found.edges is not None:
         return timing_account(
@@ -232,8 +233,8 @@ def _ks_row(tests: KsTests, index: int) -> KsResult:
 
 
 def _edge_order(evidence: EdgeEvidence) -> npt.NDArray[np.intp]:
-    """Order of edges in a report: changed ones first, then by |contribution|, largest first, then by
-    index."""
+    """Indices of edges in the order of a report: changed ones first, then by |contribution|, largest first,
+    then by index."""
     size = np.abs(evidence.attribution.contribution_us)
     return np.lexsort((np.arange(len(size)), -size, ~evidence.tests.changed))
 
@@ -258,7 +259,8 @@ def edge_table(category: Category, evidence: EdgeEvidence, rank: int) -> pa.Tabl
 
 
 def tested_edges(graph: Graph, tests: KsTests) -> dict[str, Any]:
-    """Columns that identify every edge of a category, and the columns of its test."""
+    """Columns that identify each edge of a category, and columns with the result of its test: name ->
+    column."""
     src, dst = graph.edges.reshape(-1, 2).T
     labels = np.array(graph.labels, dtype=object)
     return {
@@ -282,7 +284,7 @@ def _precursor_row(
     place: int,
     limits: ReportLimits,
 ) -> PrecursorRow:
-    """Make the row of a precursor candidate; place: its index in the ranking by distance."""
+    """Make the row of a candidate precursor. place: its index among the candidates, sorted by distance."""
     return PrecursorRow(
         **_listed(population, moments, int(found.category[place]), limits),
         edits=int(found.edits[place]),
@@ -314,7 +316,7 @@ def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) 
 
 
 def category_rows(result: PaperRun, population: Population) -> list[CategoryRow]:
-    """Rows of all categories, by |change of the summed response time|, largest first, of equals by key;
+    """Rows of all categories, sorted by |change of the summed response time|, largest first, ties by key;
     canonical text is not cut."""
     change = result.moments.total_us[1] - result.moments.total_us[0]
     roles = _roles(result)
@@ -391,7 +393,7 @@ def _moments(moments: SampleMoments, sample: int, category: int) -> Moments:
 
 
 def _stored(category: Category, limits: ReportLimits) -> tuple[str, ...]:
-    """Keys of the stored categories that were merged into a category, within the report's bound."""
+    """Keys of the stored categories that were merged into a category, up to the report's limit."""
     return tuple(sorted(category.stored)[: limits.stored])
 
 

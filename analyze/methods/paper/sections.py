@@ -44,21 +44,21 @@ from schemas.report.mutations import (
 from schemas.report.parts import GraphView, NodeName
 
 LEAST_PART: Final = 0.1
-"""Minimum share of the change of the mean, with the same sign, for a changed edge to be given as the
+"""Minimum share of the change of the mean, with the same sign, at which a changed edge is named as the
 reason."""
 
 
 ROUNDS_TO_WHOLE: Final = 1.005
-"""Share up to which shares are printed as at most 100 %."""
+"""Maximum share that is still printed as 100 %: sums of shares may exceed 1 by rounding."""
 MOST_NAMES: Final = 3
 """Maximum number of node names in a sentence on the difference of two structures."""
 Graphs = Mapping[str, GraphView]
-"""Key of a category -> its graph, from which names of nodes are taken."""
+"""Key of a category -> graph of the category, which gives the names of nodes."""
 
 
 def look_first(section: MutationsSection, most: int) -> tuple[Mutation, ...]:
-    """Select the mutations to look at first: by rank, or from one signed list by |contribution|; mutations
-    without effect come last."""
+    """Mutations to look at first, at most `most`: by rank, or, from one signed list, by |contribution|;
+    mutations without effect come last."""
     signed = any(listed.direction is None for listed in section.lists)
 
     def order(mutation: Mutation) -> tuple[bool, float]:
@@ -153,7 +153,7 @@ def _places(view: GraphView) -> Counter[str]:
 
 
 def _only_in(these: Counter[str], those: Counter[str]) -> Counter[str]:
-    """Names in `these` that are missing in `those`, each with count 1."""
+    """Names that are in `these` and not in `those`, each with count 1."""
     return Counter(name for name in these if name not in those)
 
 
@@ -218,22 +218,23 @@ def _edge_words(row: EdgeRow, view: GraphView | None) -> str:
 
 
 def reason_of(mutation: Mutation, delta_us: float) -> EdgeRow | None:
-    """Changed edge with the largest part in the change of the mean; None if that part is below LEAST_PART."""
+    """Changed edge with the largest part of the change of the mean, as the reason; None if its part is below
+    LEAST_PART."""
     parts = [(edge.attribution_us / delta_us, edge) for edge in mutation.edges if edge.changed]
     share, edge = max(parts, key=lambda part: part[0])
     return edge if share >= LEAST_PART else None
 
 
 def part_of(us: float, whole_us: float) -> str:
-    """Text of a part of a whole: `34 % of it`; if the part is not between 0 and the whole, its amount: `+3.2
-    ms by itself`."""
+    """Text of `us` as a part of `whole_us`: `34 % of it`; if it is not between 0 and the whole, its amount:
+    `+3.2 ms by itself`."""
     if whole_us and 0 <= us / whole_us < ROUNDS_TO_WHOLE and moves(us):
         return f"{percent(us / whole_us)} of it"
     return f"{change(us)} by itself"
 
 
 TOP: Final = 3
-"""Number of mutations to look at first, whose details are unfolded on the page and in print."""
+"""Number of mutations to look at first; their details are unfolded on the page and in print."""
 PRINTED: Final = 15
 """Maximum number of rows of a list on a terminal."""
 STORED: Final = 3
@@ -431,7 +432,8 @@ def _edge_tone(edge: EdgeRow) -> str:
 
 
 def _graphs(mutation: Mutation, section: MutationsSection) -> Sequence[b.Drawing]:
-    """Drawings of a detailed mutation with captions: its own graph, and the graph of its best precursor."""
+    """Drawings of a detailed mutation with captions: the mutation's graph, and the graph of its best
+    precursor."""
     view, name = section.graphs[mutation.category], short(mutation.category)
     if mutation.kind is MutationKind.RESPONSE_TIME:
         largest = max((abs(row.attribution_us) for row in mutation.edges if row.changed), default=0.0)
@@ -457,7 +459,7 @@ def _drawn(view: GraphView, marks: Marks, title: str, caption: str) -> b.Drawing
 
 def _timing_mark(row: EdgeRow, largest_us: float) -> EdgeMark:
     """Mark of an edge: latency on the critical path before → after; minor if its |contribution| is small
-    beside `largest_us`, the largest of a changed edge."""
+    beside `largest_us`, the largest |contribution| of a changed edge."""
     if row.mean0_us is None and row.mean1_us is None:
         return EdgeMark("never critical")
     text = moved_duration(row.mean0_us, row.mean1_us)
@@ -473,8 +475,11 @@ def _heat(row: EdgeRow) -> Heat:
 
 
 def _mean_marks(view: GraphView, *, problem: bool) -> dict[tuple[int, int], EdgeMark]:
-    """Marks of edges with the mean latency in one period; in the other period if the chosen one has no
-    requests."""
+    """Marks of edges with the mean latency in one period; if that period has no requests, in the other
+    period.
+
+    problem: True for the problem period, False for the reference.
+    """
     marks = {}
     for edge in view.edges:
         first, second = (edge.mean1_us, edge.mean0_us) if problem else (edge.mean0_us, edge.mean1_us)

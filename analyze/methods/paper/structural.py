@@ -29,7 +29,7 @@ _INDEX = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class StructuralSets:
-    """Categories that gained or lost requests: indices in the population, ascending."""
+    """Categories that gained or lost requests, as ascending indices in the population."""
 
     mutations: _INDEX
     precursors: _INDEX
@@ -47,8 +47,12 @@ def structural_sets(count: I8, settings: PaperSettings) -> StructuralSets:
 
 
 def candidates(mutation: int, precursors: _INDEX, count: I8) -> _INDEX:
-    """Select the candidates for a mutation's precursors: categories in `precursors`, which have the same root
-    type, that lost at least as many requests as the mutation gained (NSDI §5.3: 1:N)."""
+    """Select the candidate precursors of a mutation: categories that lost at least as many requests as the
+    mutation gained (NSDI §5.3: 1:N).
+
+    mutation: index of the category; precursors: indices of categories with the same root type that lost
+    requests; count: int64[2, categories] numbers of requests.
+    """
     lost = count[0, precursors] - count[1, precursors]
     chosen: _INDEX = precursors[lost >= count[1, mutation] - count[0, mutation]]
     return chosen
@@ -87,7 +91,7 @@ def distances(texts: Sequence[str], rows: _INDEX, columns: _INDEX) -> Distances:
 
 
 def _distinct(texts: list[str]) -> tuple[list[str], _INDEX]:
-    """Distinct texts in order of first occurrence, and the index of each input among them."""
+    """Distinct texts in order of first occurrence, and the index among them of each input text."""
     place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return list(place), np.array([place[text] for text in texts], dtype=np.intp)
 
@@ -95,8 +99,8 @@ def _distinct(texts: list[str]) -> tuple[list[str], _INDEX]:
 def similarity_weights(edits: I4, normalized: F8, distance: Distance, settings: PaperSettings) -> F8:
     """Weights of a mutation's candidates by similarity; they sum to 1.
 
-    Variant `text`: 1/(1+d) for the raw distance d, 1 - d for the normalized one. Variant `released`: 1/d for
-    either distance; a candidate at distance 0 gets all weight (the limit), several share it.
+    Variant `text`: 1/(1+d) for the raw distance d, 1 - d for the normalized distance. Variant `released`: 1/d
+    for either distance; candidates at distance 0 share all weight (the limit).
     """
     d = edits.astype(np.float64) if distance == "raw" else normalized
     if settings.variant == "released":
@@ -123,7 +127,7 @@ class MutationCandidates:
     edits: I4
     """Edit distance between candidate and mutation, not normalized."""
     distance: F8
-    """Edit distance as used for ranking: normalized if the settings say so."""
+    """Edit distance by which candidates are ranked: normalized, or not, as by the setting `distance`."""
     weight: F8
     """Weight of each candidate in the baseline mean; the weights sum to 1."""
     relaxed: bool

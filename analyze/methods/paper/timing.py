@@ -1,4 +1,4 @@
-"""Find response-time mutations: KS tests of response times and edges, by both variants.
+"""Find response-time mutations: KS tests of response times and edges, by both variants of paper mode.
 
 Edges are tested one by one on the requests in which they are critical (`text`), or all edges by name
 (`released`).
@@ -21,14 +21,13 @@ from schemas.arrays import B1, F8, I8
 _INDEX = npt.NDArray[np.intp]
 
 _PROBLEM: Final = 1
-"""Index of the sample that may have changed."""
+"""Index of the sample that is tested for a change."""
 _NS_PER_MS: Final = 1_000_000
 _RELEASED_LEAST_SIZE: Final = 4.0
 """Minimum of n0·n1/(n0 + n1 + _RELEASED_SIZE_MARGIN) for which the released source runs a test."""
 _RELEASED_SIZE_MARGIN: Final = 0.0001
-"""Term in the denominator of the size compared with _RELEASED_LEAST_SIZE: sizes for which it would be exactly
-4 without the margin are not tested: (8,8), (6,12) and (5,20).
-"""
+"""Term added to the denominator of the size compared with _RELEASED_LEAST_SIZE: it excludes samples whose
+size would otherwise be exactly 4, i.e. of (8,8), (6,12) and (5,20) values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +44,19 @@ class KsTests:
     """True if the test rejects at p < alpha."""
 
     def at(self, places: _INDEX) -> KsTests:
-        """Select the results with indices `places`."""
+        """Results of the tests with indices `places`."""
         return KsTests(*(getattr(self, field.name)[places] for field in fields(self)))
 
     @classmethod
     def joined(cls, parts: Iterable[KsTests]) -> KsTests:
-        """Concatenate the results of several calls."""
+        """Concatenate results of several calls."""
         none = np.zeros(0)
         every = [cls(none.astype(np.int64), none.astype(np.int64), none, none, none > 0), *parts]
         return cls(*(np.concatenate([getattr(part, field.name) for part in every]) for field in fields(cls)))
 
 
 def response_time_tests(categories: Sequence[Category], settings: PaperSettings) -> KsTests:
-    """KS test of each category's response times, by the rules of the variant."""
+    """KS test of the response times of each category, by the rules of the variant."""
     tests = released_tests if settings.variant == "released" else text_tests
     return KsTests.joined(
         tests(category.response_ns[:, None], category.sample == _PROBLEM, settings) for category in categories
@@ -67,7 +66,7 @@ def response_time_tests(categories: Sequence[Category], settings: PaperSettings)
 def text_tests(values_ns: I8, problem: B1, settings: PaperSettings, critical: B1 | None = None) -> KsTests:
     """Test each column on the values with `critical` set (None: all), as described in the papers.
 
-    Two-sided on ns, run if both periods have more than `min_requests` values.
+    The test is two-sided, on times in ns, and is run if both periods have more than `min_requests` values.
     """
     if np.minimum(*_sizes(problem)) <= settings.min_requests:
         return _untested(np.ones(values_ns.shape, np.bool_) if critical is None else critical, problem)
@@ -103,7 +102,7 @@ def _sizes(problem: B1) -> tuple[I8, I8]:
 
 
 def _untested(include: B1, problem: B1) -> KsTests:
-    """Results without tests, for columns that are too short."""
+    """Results with NaN, for columns with too few values to test."""
     n1 = (include & problem[:, None]).sum(axis=0, dtype=np.int64)
     none = np.full(include.shape[1], np.nan)
     return KsTests(include.sum(axis=0, dtype=np.int64) - n1, n1, none, none, np.zeros(len(none), np.bool_))
@@ -115,8 +114,8 @@ def _decide(tested: KsColumns, d: F8, p: F8, run: B1, settings: PaperSettings) -
 
 
 def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings) -> KsTests:
-    """Test edges by name: latencies of all edges with one name in the category are one sample. One result per
-    edge.
+    """Test edges by name: the latencies of all edges with the same name in the category are pooled. One
+    result per edge.
 
     The released tool identifies an edge by the names of its ends only, and tests all edges, critical or not;
     so edges with one name have equal results. Example: a category a → b, b → a, a → b has the names a → b,
@@ -136,7 +135,7 @@ def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings
 
 
 def _names(graph: Graph) -> tuple[_INDEX, list[list[int]]]:
-    """Number of each edge's name, int64[edges], and indices of the edges with each name."""
+    """(Index of the name of each edge, int64[edges]; indices of the edges with each name)."""
     number: dict[tuple[object, object], int] = {}
     places: list[list[int]] = []
     of_edge = np.zeros(len(graph.edges), dtype=np.intp)

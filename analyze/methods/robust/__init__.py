@@ -4,12 +4,13 @@ Read in the order of a run (`robust_run`):
 
 * A `Comparison` is the input: requests, their profile, the role of each time slot (`roles`).
 * `confounders` adjust it where they can: they undo a renaming, or leave out a window with an incident.
-* A `View` has sums by call site: before, after, in the baseline. Each row of MEASURES (`measures`)
-  computes an `Estimate` of one quantity at every site: values, errors, values in the baseline.
+* A `View` has sums by call site: before, after, baseline blocks. Each row of MEASURES (`measures`)
+  computes an `Estimate` of one quantity at every site: values, standard errors, values of the blocks.
   `sites_seen` does so for all sites, shard by shard if they do not fit into memory.
 * `testing` selects the significant changes; `confounders` explain some of them.
-* `causes` bundles the others to symptoms (`symptoms`), relates them (`relations`) until each cause stands for
-  its consequences (`resolve`), and divides the change of the mean among them (`contributions`).
+* `causes` groups the other changes into symptoms (`symptoms`), finds which symptoms follow from which
+  (`relations`), keeps those that follow from none as causes (`resolve`), and divides the change of the mean
+  response time among them (`contributions`).
 * `verdict` judges whole periods: by sums over blocks of time (`period_blocks`), and by the largest change
   that may have gone undetected at call sites (`site_times`).
 * `segments` tests requests by the value of an attribute, over many operations; `suspects` ranks places to

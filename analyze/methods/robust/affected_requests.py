@@ -1,4 +1,4 @@
-"""Find the requests that show a change, count them from statistics, and list them in a report."""
+"""Find the requests that show a change, count them from stored statistics, and list them in a report."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ from schemas.report.report_tables import REQUESTS
 from schemas.windows import NS_PER_US
 
 MOST_LISTED: Final = 50_000
-"""Maximum number of listed requests of a finding; of more, an evenly spaced selection is listed."""
+"""Maximum number of requests listed for a finding; if more are affected, an evenly spaced selection is
+listed."""
 _ROLE: Final = "affected"
 
 
 def showing(
     population: Population, groups: Sequence[RequestGroup], roles: Roles, changes: Iterable[Change]
 ) -> B1:
-    """bool[requests of all groups]: True for requests that show one of the changes; requests of the problem
-    if the change's value rose, of the reference if it fell.
+    """bool[requests of all groups, concatenated]: True for requests that show one of the changes, in the
+    problem if the change's value rose, in the reference if it fell.
 
-    A request shows a change if it has the change's call pattern or a failing call of its site; for a change
-    of neither kind, if it touches the site.
+    A request shows a change of paths if it has the call pattern, a change of errors if a call fails at the
+    site, a change of an attribute segment if it has the segment's outcome, and any other change if it touches
+    the site.
     """
     found = [np.zeros(len(group.rows), dtype=np.bool_) for group in groups]
     for change in changes:
@@ -59,8 +61,8 @@ def showing(
 
 
 def on_instance(population: Population, group: RequestGroup, change: Change, rows: I8) -> B1:
-    """bool[rows]: True for requests that belong to the change's attribute segment, or else with a call at its
-    site that ran on its instance; all True if the change has neither."""
+    """bool[rows]: True for requests in the change's attribute segment or, for a change without segment, with
+    a call at its site on its instance; all True if the change is limited to neither."""
     if change.segment is not None:
         return np.isin(rows, change.segment.rows_of(group.category))
     host = population.categories[group.category].host
@@ -71,14 +73,15 @@ def on_instance(population: Population, group: RequestGroup, change: Change, row
 
 
 def has(sites: GraphSites, site: int, pattern: int = NO_PATTERN) -> bool:
-    """True if a graph has a site; with a `pattern`, if it has that call pattern at the site."""
+    """True if the graph contains the call site; if `pattern` is given, only if a call there has that
+    pattern."""
     if pattern == NO_PATTERN:
         return bool((sites.site == site).any() or (sites.pattern_site == site).any())
     return bool((sites.pattern_of[sites.pattern_site == site] == pattern).any())
 
 
 def failing_rows(population: Population, group: RequestGroup, site: int) -> I8:
-    """Row indices of the group's category whose request has a failing call of `site`, ascending."""
+    """Ascending row indices, in the group's category, of requests with a failing call at the site."""
     failures = population.categories[group.category].failures
     if not len(failures.row):
         return np.zeros(0, dtype=np.int64)
@@ -88,31 +91,32 @@ def failing_rows(population: Population, group: RequestGroup, site: int) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class AtSite:
-    """Requests of one category that touch the site of a change; arrays are [rows]."""
+    """Requests of one category that touch the call site of a change; arrays are [rows]."""
 
     category: int
-    """Index of the category in the population."""
+    """Index of the category (call graph) in the population."""
     rows: I8
-    """int64[rows]: row indices in the category, ascending, of both samples."""
+    """int64[rows]: ascending indices of the requests in the category, both samples together."""
     sample: npt.NDArray[np.uint8]
-    """Index of each request's sample in the population."""
+    """uint8[rows]: sample of each request, REFERENCE or PROBLEM."""
     value_us: F8
-    """float64[rows]: mean own time of the request's calls of the site, µs; 0 if it has none. Averaged over
-    the changes' sites if there are several."""
+    """float64[rows]: mean own time of the request's calls at the change's site, µs; 0 without calls. For the
+    same change on several hosts, the mean over its sites."""
     hit: B1
-    """bool[rows]: True if the request shows the change: it has the changed pattern, a failing call, or a slow
-    call."""
+    """bool[rows]: True if the request shows the change: its call pattern, a failing call, or an own time
+    beyond the middle of before and after (very slow calls: beyond their threshold)."""
     inside: B1
-    """bool[rows]: True if the request ran on the change's instance or belongs to its attribute segment, or if
-    the change has neither."""
+    """bool[rows]: True if the request used the change's instance or belongs to its attribute segment; all
+    True if the change is limited to neither."""
 
 
 def requests_at(
     population: Population, groups: Sequence[RequestGroup], changes: Sequence[Change]
 ) -> list[AtSite]:
-    """Find the requests that touch the site of any change, one `AtSite` per category.
+    """Requests that touch the site of at least one of the `changes`, one `AtSite` per group. O(requests found
+    · changes).
 
-    changes: one change, or the same change on several hosts. O(requests found · changes).
+    changes: one change, or the same change on several hosts.
     """
     found = []
     for group in groups:
@@ -134,7 +138,7 @@ def requests_at(
 
 
 def _own_us(times: I8, sites: GraphSites, of: Sequence[int]) -> F8:
-    """float64[requests]: mean own time of the calls of the sites `of`, µs; 0 without calls. times:
+    """float64[requests]: mean own time of a request's calls at the sites `of`, µs; 0 without calls. times:
     int64[nodes, requests], ns."""
     units = np.flatnonzero(np.isin(sites.site, of))
     if not len(units):
@@ -158,15 +162,15 @@ def _hits(population: Population, group: RequestGroup, change: Change, rows: I8,
 
 
 def own_times_of(found: Sequence[AtSite], sample: int) -> F8:
-    """Own times of the site's calls per request, µs, for the requests of a sample (its index) on the change's
-    instance, or in its attribute segment."""
+    """float64[requests]: own time at the change's site, µs, of each request of a sample (REFERENCE or
+    PROBLEM) that is `AtSite.inside`."""
     parts = [at.value_us[(at.sample == sample) & at.inside] for at in found]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[int, I8]:
-    """Row indices of a sample's requests by category, ascending: requests whose `AtSite.hit` equals `hit`;
-    None: all."""
+    """Index of a category -> ascending row indices of the sample's requests whose `AtSite.hit` equals `hit`;
+    None selects all requests."""
     chosen: dict[int, list[I8]] = {}
     for at in found:
         keep = at.sample == sample
@@ -178,28 +182,30 @@ def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[
 
 
 def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
-    """Number of requests that show the change: (reference, problem)."""
+    """Number of requests that show the change, in (reference, problem)."""
     return tuple(  # type: ignore[return-value]
         int(sum((at.hit & (at.sample == sample)).sum() for at in found)) for sample in (REFERENCE, PROBLEM)
     )
 
 
 def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:
-    """Count requests that show a change from a profile: (reference, problem); (0, 0) without a change.
+    """Number of requests that show a change, from a profile: (reference, problem); (0, 0) if `changes` is
+    empty.
 
-    A request shows the change if it has the pattern, a failing call, or a mean own time beyond the geometric
-    middle of before and after (for a change of the tail: over its threshold). Times are known to a bin of 2.2
-    % only. For several changes (one on several hosts) the largest count is taken: the profile does not record
-    the overlap.
+    A request shows the change if it has the call pattern, a failing call, or an own time beyond the geometric
+    mean of before and after (very slow calls: beyond their threshold); times are rounded to bins of 2.2 %.
+    For several changes (one change on several hosts) the largest number is returned, since the profile does
+    not record which requests show more than one.
     """
     return max((_affected(profile, roles, change) for change in changes), key=sum, default=(0, 0))
 
 
 def when_by_statistics(profile: Profile, roles: Roles, change: Change) -> When | None:
-    """Find when within the problem a change shows, from counts per time slot of the profile.
+    """Interval of the problem in which a change shows, from the share of requests per time slot that show it;
+    None if no interval stands out.
 
-    Counted are requests that touch its site, or all requests if none of the reference touches the site. None
-    if no stretch stands out.
+    The denominator is the number of requests that touch the change's site or, if none touch it in the
+    reference, of all requests.
     """
     hits = _hits_by_slot(profile, change)
     requests = _by_slot(profile, profile.visits.filter(pc.equal(profile.visits["site"], change.site)), "n")
@@ -250,27 +256,24 @@ def _equal(column: pa.ChunkedArray, value: int) -> B1:
 
 @dataclass(frozen=True, slots=True)
 class AffectedRequests:
-    """Affected requests that are listed for one finding, ascending by (category, row); arrays are
-    [listed].
-    """
+    """Affected requests to list for one finding, sorted by (category, row); arrays are [listed]."""
 
     category: I4
-    """Index of the request's category in the population."""
+    """int32[listed]: index of the request's category in the population."""
     row: I8
-    """Index of the request in its category."""
+    """int64[listed]: index of the request in its category."""
     total: int
-    """Number of affected requests before the list was thinned to the limit."""
+    """Number of affected requests, also those that are not listed."""
 
     def by_category(self) -> Iterator[tuple[int, I8]]:
-        """Yield (index of the category, row indices in it) for each category."""
+        """Yield (index of a category, indices of its listed requests) for each category."""
         numbers, first = np.unique(self.category, return_index=True)
         yield from zip(numbers.tolist(), np.split(self.row, first[1:]), strict=False)
 
 
 def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequests:
-    """List affected requests of both periods (with the slow call, the failure, the new path): at most `most`,
-    evenly spaced.
-    """
+    """Requests of both periods that show the change (`AtSite.hit`); if there are more than `most`, an evenly
+    spaced selection."""
     category = np.concatenate(
         [np.zeros(0, np.int32), *(np.full(int(f.hit.sum()), f.category, np.int32) for f in at)]
     )
@@ -283,8 +286,8 @@ def affected_rows(at: Sequence[AtSite], most: int = MOST_LISTED) -> AffectedRequ
 
 
 def requests_table(population: Population, findings: Sequence[AffectedRequests]) -> pa.Table:
-    """Make the table REQUESTS of affected requests, by rank of the finding; without rows if none is
-    listed."""
+    """Build the table REQUESTS of the affected requests of all findings, numbered by rank from 1; no rows if
+    none are listed."""
     parts = [
         _rows(population, rank, number, rows)
         for rank, found in enumerate(findings, 1)
@@ -294,7 +297,7 @@ def requests_table(population: Population, findings: Sequence[AffectedRequests])
 
 
 def cut_notes(findings: Sequence[AffectedRequests]) -> tuple[str, ...]:
-    """Sentence that only a part of the affected requests is listed; an empty tuple if all are listed."""
+    """Note that only a part of the affected requests is listed; an empty tuple if all are listed."""
     cut = [str(rank) for rank, found in enumerate(findings, 1) if len(found.row) < found.total]
     if not cut:
         return ()

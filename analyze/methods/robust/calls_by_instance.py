@@ -1,7 +1,7 @@
 """Sum the calls of components that run on several instances, by instance, version and zone.
 
 A request counts once at each call site and once at each component, however many calls it makes there.
-Resource attributes are those of the instance that recorded a call; they are read for a few of its requests.
+Resource attributes (version, zone) are read from a few requests of each instance.
 """
 
 from __future__ import annotations
@@ -29,25 +29,24 @@ from schemas.arrays import B1, F8, I8
 
 HOST: Final = "host"
 _CALLS_AT_ONCE: Final = 1 << 20
-"""Number of calls after which partial sums are merged: 92 MB of columns."""
+"""Number of calls (92 MB of columns) after which calls with equal keys are summed to save memory."""
 
 
 class Level(NamedTuple):
-    """Instances of a component that have one value of an attribute in common, e.g. `zone = eu-1`."""
+    """Group of a component's instances with the same value of one attribute, e.g. `zone = eu-1`."""
 
     attribute: str
     value: str
     hosts: tuple[int, ...]
-    """Indices of these instances in `Population.hosts`."""
+    """Indices in `Population.hosts` of the instances in the group."""
     siblings: tuple[tuple[int, ...], ...]
-    """Indices of the hosts with each other value of the attribute, one tuple per value."""
+    """Instances with other values of the attribute: one tuple of indices in `Population.hosts` per value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Sums over calls of components that have several instances; arrays are [rows], one row per component,
-    call site, pattern, host, period (`late`) and bin of own time.
-    """
+    """Sums over calls of components that run on several instances; arrays are [rows], one row per component,
+    call site, call pattern, host, period (`late`) and histogram bin of the own time."""
 
     component: I8
     site: I8
@@ -56,34 +55,33 @@ class Calls:
     late: I8
     """int64[rows]: 1 for calls of the problem, 0 for calls of the reference."""
     bin: I8
-    """int64[rows]: bin (`bin_of`) of the call's own time, ns."""
+    """int64[rows]: histogram bin (`bin_of`) of the calls' own time in ns."""
     n: F8
-    """float64[rows]: number of requests; a request that makes several calls at the row's site is divided
-    equally among them.
-    """
+    """float64[rows]: number of requests at the call site; each of the k calls that a request makes there
+    counts 1 / k."""
     of_component: F8
-    """float64[rows]: number of requests; a request is divided equally among all its calls of the
-    component."""
+    """float64[rows]: number of requests at the component; each of the k calls of the component that a request
+    makes counts 1 / k."""
     failing: F8
-    """float64[rows]: number of requests with a failing call, divided among calls as in `n`."""
+    """float64[rows]: number of requests with a failing call at the call site; each failing one of the k calls
+    that a request makes there counts 1 / k."""
     count: F8
-    """float64[rows]: sum of the calls' weights."""
+    """float64[rows]: number of calls, weighted by the requests' sampling weights."""
     own_ns: F8
-    """float64[rows]: sum of the calls' own times, ns, weighted by the inverse sampling probability of the
-    request."""
+    """float64[rows]: sum of the calls' own times, ns, weighted by the requests' sampling weights."""
 
     def where(self, rows: B1 | I8) -> Calls:
-        """Select rows by mask, or by index."""
+        """Rows selected by a mask or by indices."""
         return Calls(*(getattr(self, name)[rows] for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
 class ByInstance:
-    """Calls of components with several instances, and the groups (levels) in which instances are compared."""
+    """Calls of components that run on several instances, and the groups of instances to compare."""
 
     calls: Calls
     levels: Mapping[int, tuple[Level, ...]]
-    """Index of a component -> the levels (groups of instances) to compare."""
+    """Index of a component (sorted by name) -> groups of its instances to compare, by host, version, zone."""
 
     @staticmethod
     def of(
@@ -93,7 +91,8 @@ class ByInstance:
         roles: Roles,
         settings: RobustSettings,
     ) -> ByInstance | None:
-        """Sum the calls of components with at least two instances; None if there is no such component."""
+        """Sum the calls of components that run on 2 to `most_instances` instances; None if there is no such
+        component."""
         components = sorted({operation.component for operation in names.operations})
         number = {component: at for at, component in enumerate(components)}
         of_site = np.array(
@@ -116,7 +115,8 @@ class ByInstance:
 def _hosts_of(
     population: Population, groups: Sequence[RequestGroup], of_site: I8, roles: Roles
 ) -> dict[int, list[int]]:
-    """Hosts that each component's calls in the problem ran on: component -> indices of hosts, ascending."""
+    """Hosts on which each component's calls ran in the problem: index of the component -> ascending host
+    indices."""
     seen = np.zeros((int(of_site.max(initial=-1)) + 1, len(population.hosts) + 1), dtype=np.bool_)
     for group in groups:
         host = population.categories[group.category].host
@@ -181,7 +181,7 @@ def _joined(parts: Sequence[Calls]) -> Calls:
 
 
 def _added(calls: Calls) -> Calls:
-    """Sum rows that agree in site, pattern, host, period and bin."""
+    """Sum rows with equal call site, call pattern, host, period and bin into one row."""
     code, first = numbered((calls.site, calls.pattern, calls.host, calls.late, calls.bin))
     keys = (calls.component, calls.site, calls.pattern, calls.host, calls.late, calls.bin)
     values = (calls.n, calls.of_component, calls.failing, calls.count, calls.own_ns)
@@ -198,9 +198,10 @@ def _attributes_of(
     several: set[int],
     settings: RobustSettings,
 ) -> dict[tuple[int, str], dict[int, str]]:
-    """Read resource attributes of instances: (component, attribute) -> host -> value.
+    """Read resource attributes of instances: (index of the component, attribute) -> index of the host ->
+    value.
 
-    Only values found in every request that was read for the instance are kept.
+    Attributes are kept if all requests that were read for an instance agree on one value.
     """
     n_hosts = len(population.hosts) + 1
     left = np.zeros((len(components), n_hosts), dtype=np.int64)
@@ -249,8 +250,8 @@ def _levels_of(
     population: Population,
     attributes: Mapping[tuple[int, str], Mapping[int, str]],
 ) -> Iterator[Level]:
-    """Yield a level for each value of each attribute that has several values, `host` first. An attribute that
-    divides the hosts in the same way as an earlier one is skipped."""
+    """Yield one group of instances per host, then one per value of each attribute with several values.
+    Attributes that group the hosts in the same way as an earlier one are skipped."""
     for host in hosts:
         yield Level(HOST, population.hosts[host], (host,), tuple((h,) for h in hosts if h != host))
     seen: set[frozenset[tuple[int, ...]]] = {frozenset((host,) for host in hosts)}

@@ -1,4 +1,4 @@
-"""Input of a run: samples, their profile, the role of each time slot, and the state of confounders."""
+"""Input of a run: the samples, their profile, the role of each time slot, and adjustments by confounders."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ from analyze.stats.silences import ComparedTraffic
 
 
 class Noticed:
-    """Base class of the states that confounders store when they adjust a comparison; one dataclass per
-    confounder."""
+    """Base class of what a confounder stores when it adjusts a comparison; one dataclass per confounder."""
 
     __slots__ = ()
 
@@ -39,41 +38,44 @@ N = TypeVar("N", bound=Noticed)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Input of a run: requests, their profile, the roles of its time slots, history, settings."""
+    """Input of a run: requests of both periods, profile, roles of its time slots, history, settings."""
 
     population: Population
-    """Requests of reference and problem; without categories if the samples are stored statistics."""
+    """Requests of reference and problem; has no categories if the samples are stored statistics."""
     profiled: Profiled
-    """Profile of reference, problem and history, with the groups of requests; its first time slots are those
-    of the population's samples."""
+    """Profile of reference, problem and history, with the groups of the population's requests; time slots of
+    reference and problem come before those of the history."""
     roles: Roles
-    """Role of each time slot of the profile: problem, reference, baseline, noise block."""
+    """Role of each time slot of the profile: problem, reference, history, and number of its baseline
+    block."""
     settings: RobustSettings
     traffic: ComparedTraffic
-    """Requests, observed time and silences of the two samples."""
+    """Number of requests, observed time and silences (intervals without requests) of reference and
+    problem."""
     threshold_ns: float = inf
-    """Response time above which a request is slow, ns, for the breakdown of the tail; inf if there are no
+    """Response time, ns, above which a request is slow in the breakdown of the tail; inf if there are no
     requests."""
     history: Population | None = None
-    """Requests of the history; None without a history, or if it is stored statistics."""
+    """Requests of the history; None without a history, or if the history is stored statistics."""
     kept_segments: tuple[SegmentSums, ...] = ()
-    """Counts of requests by attribute value, one element per sample of a history of stored statistics."""
+    """Stored numbers of requests by attribute value, one element per sample of the history; empty unless the
+    history is stored statistics."""
     workers: int = 1
-    """Maximum number of processes to work with."""
+    """Maximum number of worker processes."""
     noticed: tuple[Noticed, ...] = ()
-    """States of the confounders that adjusted the comparison, at most one per class."""
+    """What confounders stored when they adjusted the comparison; at most one element per class."""
 
     def with_noticed(self, one: Noticed) -> Comparison:
-        """Comparison with the state of one more confounder."""
+        """Copy with the element `one` appended to `noticed`."""
         return replace(self, noticed=(*self.noticed, one))
 
     def noticed_as(self, kind: type[N]) -> N | None:
-        """State of a confounder, by its class; None if the confounder adjusted nothing."""
+        """Element of `noticed` of the class `kind`; None if that confounder adjusted nothing."""
         return next((one for one in self.noticed if isinstance(one, kind)), None)
 
     @property
     def profile(self) -> Profile:
-        """Profile of all requests: sums by site, path and time slot."""
+        """Profile of reference, problem and history: sums by call site, calling path and time slot."""
         return self.profiled.profile
 
     @cached_property
@@ -87,7 +89,7 @@ class Comparison:
 
     @cached_property
     def view(self) -> View:
-        """View of all call sites, before and after."""
+        """View of all call sites, with baseline and problem as columns."""
         profile, groups = self.profiled
         by_instance = partial(
             ByInstance.of, self.population, groups, profile.names, self.roles, self.settings
@@ -95,15 +97,16 @@ class Comparison:
         return View(profile, self.roles, self.settings, by_instance)
 
     def views(self) -> Iterator[View]:
-        """Yield views that together contain all call sites: a single view, or one per shard that fits into
-        memory."""
+        """Yield views that together contain each call site once: a single view or, for a profile too large
+        for memory, one per shard of sites."""
         if self.profile.runs is None:
             return iter([self.view])
         shards = site_shards(self.profile, self.profile.runs)
         return map(partial(shard_view, self.roles, self.settings), shards)
 
     def seen(self) -> SitesSeen:
-        """Observations of every measure at every call site, shard by shard if necessary."""
+        """Observations of every measure at every call site; computed shard by shard for a profile too large
+        for memory."""
         profile = self.profile
         parts = (
             (seen_in(self.view),)

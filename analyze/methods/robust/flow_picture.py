@@ -1,8 +1,9 @@
-"""Picture of the calls around the first findings, both periods in one graph.
+"""Picture of the calls around the first findings; both periods in one graph.
 
-For spans it is the calling context: the path from the root to each finding, and the other calls of the
-operations on it. For activity records, which do not nest, it is the sequence of trace points along the most
-frequent steps. Numbers come from the profile, by call site: no requests are needed. O(paths of the profile).
+For spans it shows the calling context: the path from the root to each finding, and the other calls of the
+operations on that path. For activity records, which do not nest, it shows the sequence of trace points along
+the most frequent steps. Numbers come from the profile, by call site, so that no requests are needed. O(paths
+of the profile).
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from stitch.graph.placed import NO_COMPONENT
 def flow_picture(
     run: RobustRun, findings: Sequence[Finding], foremost: int, limits: ReportLimits
 ) -> FlowPicture | None:
-    """Draw the finding with rank `foremost`, and other early findings as far as there is room.
+    """Draw the finding with rank `foremost`, and as many others of the first findings as fit; None if there
+    is no cause.
 
-    findings: one per cause, in the order of the causes. None if there is no cause.
+    findings: one per cause of the run, in the same order.
     """
     if not run.causes:
         return None
@@ -64,14 +66,17 @@ def flow_picture(
 
 
 _Place = tuple[int, int]
-"""Node of the picture, (path, site): a call in its calling context, or a step between trace points of a root
-type. The path is NO_CALLER if the breakdown does not have it."""
+"""Node of the picture: (calling path, call site), for spans a call in its calling context, for activity
+records a step between trace points of a root type. The path is NO_CALLER if the breakdown has no such path.
+"""
 _Marks = Mapping[int, tuple[int, Change, bool]]
-"""Site -> (rank of the finding, its change at the site, True if that is a leading change)."""
+"""Index of a call site -> (rank of the first finding there, change to show, True if the change has the kind
+of the finding's leading change)."""
 
 
 class _Numbers:
-    """Numbers of call sites in both periods, and the calling paths at which each site occurs."""
+    """Numbers of calls, requests and times by call site in both periods, and the calling paths of each
+    site."""
 
     def __init__(self, run: RobustRun) -> None:
         self.run = run
@@ -96,8 +101,8 @@ class _Numbers:
 
     @cached_property
     def _account(self) -> tuple[I8, I8, F8]:
-        """Rows of the breakdown: (root, path, float64[rows, 4] critical time in ns before and after, number
-        of calls before and after)."""
+        """Rows of the breakdown: (int64[rows] root type, int64[rows] calling path, float64[rows, 4] time on
+        critical paths in ns before and after, number of calls on critical paths before and after)."""
         table, roles = self.run.profile.account, self.run.roles
         root, path, slot = (table[name].to_numpy().astype(np.int64) for name in ("root", "path", "slot"))
         key = root * max(len(self.names.paths), 1) + path
@@ -112,7 +117,7 @@ class _Numbers:
 
     @cached_property
     def _paths_of(self) -> Mapping[int, Sequence[int]]:
-        """Site -> calling paths at which it occurs."""
+        """Index of a call site -> calling paths that end there."""
         found: dict[int, list[int]] = defaultdict(list)
         for path, name in enumerate(self.names.paths):
             found[name.site].append(path)
@@ -120,7 +125,7 @@ class _Numbers:
 
     @cached_property
     def _below(self) -> Mapping[int, Sequence[int]]:
-        """Path -> its child paths."""
+        """Calling path -> the calling paths one call deeper."""
         found: dict[int, list[int]] = defaultdict(list)
         for path, name in enumerate(self.names.paths):
             found[name.above].append(path)
@@ -128,7 +133,7 @@ class _Numbers:
 
     @cached_property
     def _steps(self) -> Mapping[int, list[int]]:
-        """Operation of a trace point -> sites of the steps that end there."""
+        """Operation of a trace point -> indices of the steps that end there."""
         into: dict[int, list[int]] = defaultdict(list)
         for at in np.flatnonzero(self.is_step).tolist():
             into[self.names.sites[at].operation].append(at)
@@ -136,13 +141,13 @@ class _Numbers:
 
     @cached_property
     def _by_path(self) -> F8:
-        """Sums by path, float64[paths, 4]: critical time in ns before and after, calls on critical paths
+        """float64[paths, 4]: time on critical paths in ns before and after, number of calls on critical paths
         before and after."""
         _root, path, sums = self._account
         return np.stack([totals(path, column, len(self.names.paths)) for column in sums.T], axis=1)
 
     def roots_of(self, cause: Cause) -> list[int]:
-        """Root types in which a cause occurs, by number of requests in the problem, descending."""
+        """Indices of the root types in which a cause occurs, most requests in the problem first."""
         root, path, _ = self._account
         places = [
             one
@@ -158,14 +163,14 @@ class _Numbers:
         return sorted(inside.tolist(), key=lambda one: (-requests[one], self.names.roots[one]))
 
     def call_sites(self, site: int) -> Sequence[int]:
-        """Sites to draw for a site: the site itself, or for a trace point the steps that end there."""
+        """Call sites to draw for a site: the site itself or, for a trace point, the steps that end there."""
         if self.names.sites[site].kind is not SiteKind.POINT:
             return (site,)
         return self._steps.get(self.names.sites[site].operation) or (site,)
 
     def way(self, cause: Cause) -> list[_Place]:
-        """Nodes from the start of the request to the leading change of a cause, along the calling path whose
-        time changed most."""
+        """Nodes from the start of the request to the site of a cause's leading change, along the calling path
+        whose time changed most."""
         sites = self.call_sites(cause.lead.site)
         places = [one for site in sites for one in self._paths_of.get(site, ())]
         if not places:
@@ -186,8 +191,8 @@ class _Numbers:
         return way[::-1]
 
     def _way_of_steps(self, path: int) -> list[_Place]:
-        """Nodes from the start of the request to the step `path`; each step is preceded by the step most
-        often before it on critical paths."""
+        """Nodes from the start of the request to the step `path`, going back each time to the step that most
+        often precedes it on critical paths."""
         above, site = self.names.paths[path]
         into: dict[int, list[int]] = defaultdict(list)
         for one in self._below[above]:
@@ -210,7 +215,8 @@ class _Numbers:
         return self.names.sites[self.names.paths[path].site].caller
 
     def follow(self, place: _Place) -> list[_Place]:
-        """Child calls of a node, or the steps that begin where the node ends."""
+        """Nodes that may follow a node: its child calls or, for activity records, the steps that begin where
+        it ends."""
         path, site = place
         if path == NO_CALLER:
             return []
@@ -225,12 +231,12 @@ class _Numbers:
         ]
 
     def is_drawn(self, site: int) -> bool:
-        """True for a site that requests reach; False for a placeholder of lost spans."""
+        """True if requests reach the site and it is not a placeholder for lost spans."""
         return bool(self.n[site].any()) and self.names.operation(site).component != NO_COMPONENT
 
     def each(self, site: int) -> tuple[float | None, float | None]:
-        """Mean number of calls of a site per pass of its caller, before and after; None for a site without a
-        caller."""
+        """Mean number of calls of a site per call of its caller: (before, after); (None, None) for a site
+        without a caller."""
         caller = self.names.sites[site].caller
         if caller == NO_CALLER:
             return None, None
@@ -239,7 +245,7 @@ class _Numbers:
         return before, after
 
     def time_us(self, site: int) -> tuple[float | None, float | None]:
-        """Median own time per request at a site, µs, before and after; None if unknown."""
+        """Median own time per request at a site, µs: (before, after); None where unknown."""
         if self.run.timeless:
             return None, None
         typical = self.run.tested.seen.site_times.typical
@@ -252,16 +258,16 @@ class _Numbers:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Drawn node of the picture."""
+    """Position of a drawn node in the picture."""
 
     above: _Place | None
-    """Node drawn above this one."""
+    """Parent of the node in the picture; None for the first node."""
     skipped: int
-    """Number of nodes between this one and `above` that are not drawn."""
+    """Number of nodes left out between this node and its parent `above`."""
 
 
 class _Tree:
-    """Drawn nodes of the picture, each with its parent."""
+    """Nodes to draw, each with its parent."""
 
     def __init__(self, numbers: _Numbers) -> None:
         self._numbers = numbers
@@ -269,7 +275,7 @@ class _Tree:
         self._hidden: dict[_Place, int] = {}
 
     def add(self, way: Sequence[_Place], shown: Sequence[_Place]) -> None:
-        """Add the nodes of `way` that are in `shown`."""
+        """Add the nodes of the path `way` that are in `shown`."""
         last: _Place | None = None
         skipped = 0
         for place in way:
@@ -280,7 +286,8 @@ class _Tree:
                 skipped += 1
 
     def add_siblings(self, parent: _Place, marks: _Marks, limits: ReportLimits) -> None:
-        """Add further children of `parent` as far as there is room: changed ones first, then by time."""
+        """Add other nodes that follow `parent` until the limits are reached: nodes with a change first, then
+        by time."""
         numbers = self._numbers
         left = [place for place in numbers.follow(parent) if place not in self.places and place != parent]
         left = [place for place in left if numbers.is_drawn(place[1])]
@@ -291,7 +298,8 @@ class _Tree:
         self._hidden[parent] = len(left[max(room, 0) :])
 
     def steps(self, main: Sequence[_Place], marks: _Marks, findings: Mapping[int, Finding]) -> list[FlowStep]:
-        """Steps of the picture, parents first; among siblings, steps on the path `main` come last."""
+        """Nodes as steps of the picture, parents before children; among children, nodes on the path `main`
+        come last."""
         below: dict[_Place | None, list[_Place]] = defaultdict(list)
         for place, chosen in self.places.items():
             below[chosen.above].append(place)
@@ -344,8 +352,8 @@ class _Tree:
 
 
 def _interest(site: int, marks: _Marks, numbers: _Numbers) -> float:
-    """Sort key of a sibling, larger is drawn first: changed ones, then steps in one period only, then by time
-    and weight."""
+    """Sort key of a node among its siblings, larger is drawn first: nodes with a change, then nodes that
+    occur in one period only, then by time and number of requests."""
     n = numbers.n[site]
     alone = not n.all() and n.max() >= numbers.run.settings.least_affected
     share = float(numbers.critical_ns[site].max()) / numbers.critical_sum_ns
@@ -354,13 +362,13 @@ def _interest(site: int, marks: _Marks, numbers: _Numbers) -> float:
 
 
 def _shortened(way: Sequence[_Place], most: int) -> list[_Place]:
-    """Shorten a path to its first node and its last `most` - 1 nodes."""
+    """First node and last `most` - 1 nodes of a path."""
     return [*way] if len(way) <= most else [way[0], *way[len(way) - most + 1 :]]
 
 
 def _marks(causes: Iterable[Cause], numbers: _Numbers) -> dict[int, tuple[int, Change, bool]]:
-    """Find the change to show at each call site: call site -> (rank of the first finding with a change there,
-    that finding's foremost change there, True if it is of the same kind as the finding's lead)."""
+    """Change to show at each call site: index of the site -> (rank of the first finding with a change there,
+    its most important change there, True if that has the kind of the finding's leading change)."""
     found: dict[int, tuple[int, Change, bool]] = {}
     for rank, cause in enumerate(causes, 1):
         alike = {id(change) for change in cause.alike}
@@ -373,7 +381,7 @@ def _marks(causes: Iterable[Cause], numbers: _Numbers) -> dict[int, tuple[int, C
 
 
 def _responses(run: RobustRun, roots: Sequence[int], bins: int) -> Histogram:
-    """Histogram of the response times of requests with a root type in `roots`, before and after."""
+    """Histogram of the response times of requests whose root type is in `roots`, in reference and problem."""
     table = run.profile.responses
     root, slot, place, n = (table[name].to_numpy() for name in ("root", "slot", "bin", "n"))
     mine = np.isin(root, roots)

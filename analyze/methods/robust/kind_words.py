@@ -1,6 +1,7 @@
-"""Texts for each kind of change, one row per kind.
+"""Texts for each kind of change, one row of KIND_WORDS each.
 
-A measure of a new kind is a kind in `schemas.report.findings`, a row here and one in `measures.registry`.
+A new kind needs a member of `ChangeKind` in `schemas.report.findings`, a row here, and a measure in
+`measures.registry` that reports it.
 """
 
 from __future__ import annotations
@@ -16,43 +17,47 @@ if TYPE_CHECKING:
     from analyze.methods.robust.changes import Change
 
 GONE: Final = 0.0005
-"""Share of requests, in [0, 1], below which a share is worded as none."""
+"""Share of requests, in [0, 1], below which a text says that none are left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A change and the name of its call site, as input for sentences."""
+    """Change and facts about its call site: the input for sentences about the change."""
 
     what: str
-    """Name of the call site in the sentence."""
+    """Name of the call site as the sentence's subject, e.g. `cart/GET /cart`."""
     change: Change
     is_between: bool
-    """True if the site's own time passes between caller and callee (network, queue)."""
+    """True if the site's own time passes between a caller and a recorded callee, i.e. in the network or a
+    queue."""
     is_step: bool
-    """True for a step between activity records, False for a call."""
+    """True for a step between trace points of activity records, False for a call."""
     waits: bool
-    """True for a call to a component that records no spans, so that the call's own time is waiting."""
+    """True if the site calls a component that records no spans; its own time is then a wait for that
+    component."""
     path: Callable[[], tuple[str, str]]
-    """Function that returns two texts for the site's call pattern: (`calls X`, `calling X`)."""
+    """Function that returns two phrases for the changed call pattern, e.g. (`calls X`, `calling X`)."""
 
     @property
     def percents(self) -> tuple[str, str]:
-        """Values of the change as percentages, (before, after)."""
+        """Shares before and after as texts, e.g. (`1.2 %`, `35 %`)."""
         return wording.percent(self.change.before), wording.percent(self.change.after)
 
     @property
     def whole(self) -> str:
-        """Denominator of the change's share: `calls` or `requests`."""
+        """Word for the denominator of the change's share: `calls` or `requests`."""
         return "calls" if self.change.of_calls else "requests"
 
     @property
     def shares(self) -> str:
-        """Text of the share after, with the share before or, for an instance, the expected one."""
+        """Phrase for the share after and the share that it is compared with, e.g. `35 % of its requests, was
+        1.2 %`."""
         before, now = self.percents
         return f"{now} of its {self.whole}, {self.against(before)}"
 
     def against(self, before: str) -> str:
-        """Text for the value before: `was X`; for a change on an instance `X expected from its siblings`."""
+        """Phrase for the value that the value after is compared with: `was X`, or `X expected from its
+        siblings` for a change on an instance."""
         if self.change.instance is not None:
             return f"{before} expected from its siblings"
         return f"was {before} in the history" if self.change.of_history else f"was {before}"
@@ -64,13 +69,14 @@ class KindWords:
 
     tag: str
     tone: str
-    """Colour class of a kind that is always good or always bad; empty for others."""
+    """Name of the colour class for a kind that is always good or always bad, e.g. `worse`; empty for other
+    kinds."""
     numbers: str
-    """Text for the meaning of the values `before` and `after`."""
+    """Phrase for the quantity that `before` and `after` are values of, e.g. `median over requests`."""
     verdict: str
-    """Verdict in capitals of a report whose first finding has this kind."""
+    """Verdict in capitals for a report whose first finding has this kind, e.g. `SLOWER`."""
     sign: str
-    """Sign of the kind in the picture of calls."""
+    """Character that marks the kind in the picture of calls."""
     sentence: Callable[[Said], str]
 
 

@@ -1,4 +1,5 @@
-"""Result of robust mode, the default of `flowdiff compare`: sections, tables and the input of a gate."""
+"""Robust mode as a method of `flowdiff compare`, the default: assembles the report's sections and tables, and
+the input of the gate."""
 
 from __future__ import annotations
 
@@ -50,8 +51,8 @@ def analyse(
     settings: RobustSettings,
     limits: ReportLimits,
 ) -> Result:
-    """Compare the second sample with the first; the history shows the normal variation. Raises ConfigError
-    for an unknown rule in `settings.without`."""
+    """Compare the problem (second sample) with the reference (first sample), with the history for normal
+    variation. Raises ConfigError for an unknown rule in `settings.without`."""
     refuse_unknown(settings.without)
     run = robust_run(compared, history, settings)
     exact = exact_breakdown(run, "mean")
@@ -126,8 +127,8 @@ def analyse(
 
 
 def ranked(run: RobustRun, mean: ExactAccount, *, mean_changed: bool) -> RobustRun:
-    """Copy of the run whose causes are sorted so that improvements rank together with regressions, if the
-    mean fell significantly; else the run unchanged."""
+    """Copy of the run with causes sorted by size, improvements among the others, if the mean response time
+    fell significantly; otherwise the run itself."""
     return replace(run, causes=by_size(run.causes)) if mean_changed and mean.after < mean.before else run
 
 
@@ -141,4 +142,4 @@ METHOD: Final = Method(
     kinds=FINDING_KINDS,
     needs_requests=False,
 )
-"""Robust method as an entry of the registry of methods."""
+"""Entry of robust mode in the registry of methods."""

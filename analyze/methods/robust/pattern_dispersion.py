@@ -1,9 +1,10 @@
-"""Estimate over-dispersion between two periods from all call patterns together (genomic control).
+"""Estimate one over-dispersion of path shares between two periods from all call patterns (genomic control).
 
-Requests of one user are alike, so a share of call patterns scatters more than that of independent requests,
-and a period with other inputs takes other paths at a few sites, in all of its blocks. Without a history, the
-other call sites show the noise: most have nothing to do with a fault, so the median of their z² over that of
-chance is the over-dispersion φ between the periods (Devlin and Roeder, 1999).
+Requests of one user resemble each other, so the share of a call pattern varies more than that of independent
+requests; and a period with other inputs takes other paths at a few sites, in all its blocks. Without a
+history, the noise is estimated from all call sites: a fault affects few of them, so the median of their z²,
+divided by the median of z² under chance, is the over-dispersion φ between the periods (Devlin and Roeder,
+1999).
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from schemas.arrays import F8
 from schemas.report.findings import PATH_KINDS
 
 PATTERN_DISPERSION: Final = "pattern-dispersion"
-"""Name of the rule (for `without`) by which all call patterns have one over-dispersion."""
+"""Name of the rule by which all path shares have one over-dispersion without a history; listing it in the
+setting `without` disables the rule."""
 
 
 def noisier(
     seen: Sequence[tuple[Measure, Observed]], settings: RobustSettings
 ) -> list[tuple[Measure, Observed]]:
-    """Raise the noise of path shares to the over-dispersion over all sites, at sites where that is larger."""
+    """Raise the variance of path shares to the common over-dispersion, in rows where it is smaller."""
     z2 = next((_z2(found) for row, found in seen if row.name == "call-pattern"), np.zeros(0))
     phi = least_median(z2, settings.dispersion_patterns, settings.dispersion_sure)
     phi = min(phi, settings.dispersion_most)
@@ -36,8 +38,8 @@ def noisier(
 
 
 def least_median(z2: F8, least: int, sure: float) -> float:
-    """Lower confidence bound, at level `sure`, of the ratio of the median of z² to its median under chance; 1
-    for fewer than `least` values."""
+    """Lower confidence bound, at level `sure`, of the median of z² divided by its median under chance; 1 if
+    there are fewer than `least` values."""
     if len(z2) < least:
         return 1.0
     rank = np.searchsorted(bdtr(np.arange(len(z2)), len(z2), 0.5), 1 - sure)
@@ -45,8 +47,8 @@ def least_median(z2: F8, least: int, sure: float) -> float:
 
 
 def _z2(found: Observed) -> F8:
-    """z² of rows without the noise between blocks; only tested rows with at least one expected request on
-    each side."""
+    """z² of the changes, with sampling error only, of tested rows with at least one request expected on
+    either side."""
     e = found.estimate
     with np.errstate(divide="ignore", invalid="ignore"):
         pooled = (e.before * e.n0 + e.after * e.n1) / (e.n0 + e.n1)

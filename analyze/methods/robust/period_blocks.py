@@ -1,8 +1,8 @@
-"""Sums of a period by block of time, from which whole periods are judged.
+"""Sums of a period's requests by time block, from which whole periods are compared.
 
-Requests near each other in time are alike, so the error of a period's mean follows from the scatter of its
-blocks, not from its number of requests. A block is a time slot of a profile, or a window of the baseline with
-several time slots.
+Requests close in time resemble each other, so the standard error of a period's mean is computed from the
+scatter of its blocks, not from its number of requests. A block is a time slot of the profile, or a window of
+the baseline that consists of several time slots.
 """
 
 from __future__ import annotations
@@ -18,87 +18,90 @@ from analyze.stats.time_blocks import BlockSums
 from schemas.arrays import B1, F8, I8
 
 _US = 1e-3
-"""Length of a nanosecond in µs."""
+"""Factor from ns to µs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodBlocks:
-    """Sums of a period's requests by block; arrays are float64[blocks, roots] unless stated otherwise, 0 for
-    an empty block.
-    """
+    """Sums over a period's requests by time block and root type; arrays are float64[blocks, roots] unless
+    stated otherwise, 0 where a block has no requests."""
 
     seconds: F8
-    """Length of each block, s, float64[blocks]."""
+    """Length of each block in seconds, float64[blocks]."""
     requests: F8
-    """Number of recorded requests."""
+    """Number of recorded requests, unweighted."""
     weight: F8
-    """Sum of the requests' weights."""
+    """Sum of the requests' sampling weights."""
     weight2: F8
-    """Sum of squared weights; weight² / weight2 is Kish's effective number of requests."""
+    """Sum of the squares of the requests' sampling weights; weight² / weight2 is Kish's effective sample
+    size."""
     time_us: F8
-    """Sum of response times, µs, weighted."""
+    """Sum of the requests' response times, µs, weighted by their sampling weights."""
     square_us2: F8
-    """Sum of squared response times, µs², weighted."""
+    """Sum of the squares of the requests' response times, µs², weighted by their sampling weights."""
     log_us: F8
-    """Sum of the natural logarithms of response times in µs, weighted."""
+    """Sum of the natural logarithms of the requests' response times in µs, weighted by their sampling
+    weights."""
     log_square: F8
-    """Sum of the squared natural logarithms of response times in µs, weighted."""
+    """Sum of the squares of the natural logarithms of the requests' response times in µs, weighted by their
+    sampling weights."""
     failed: F8
-    """Number of requests whose root did not end `ok`, weighted."""
+    """Number of requests whose root span did not end `ok`, weighted by their sampling weights."""
     failing: F8
-    """Number of requests in which any call fails, the root included, weighted."""
+    """Number of requests in which the root or any other call fails, weighted by their sampling weights."""
     slow: F8
-    """Number of requests slower than each of `thresholds_us`, weighted, over all roots: float64[blocks,
-    thresholds]."""
+    """Number of requests slower than each of `thresholds_us`, all root types together, weighted by their
+    sampling weights; float64[blocks, thresholds]."""
     thresholds_us: tuple[float, ...]
 
     @property
     def n_requests(self) -> int:
-        """Number of recorded requests in all blocks."""
+        """Number of recorded requests in all blocks, unweighted."""
         return int(self.requests.sum())
 
     @property
     def effective(self) -> F8:
-        """Kish's effective number of requests of each block, float64[blocks]; 0 for an empty block."""
+        """Effective sample size (Kish) of each block, float64[blocks]; 0 without requests."""
         return _kish(self.weight.sum(axis=1), self.weight2.sum(axis=1))
 
     @property
     def effective_by_root(self) -> F8:
-        """Kish's effective number of requests of each root type in the whole period, float64[roots]."""
+        """Effective sample size (Kish) of each root type in the whole period, float64[roots]."""
         return _kish(self.weight.sum(axis=0), self.weight2.sum(axis=0))
 
     def whole(self) -> PeriodBlocks:
-        """Sums of the period as a single block."""
+        """Sums over the whole period, as a single block."""
         names = [field.name for field in fields(self) if field.name != "thresholds_us"]
         return replace(self, **{name: getattr(self, name).sum(axis=0, keepdims=True) for name in names})
 
     def lasting(self, seconds: float) -> PeriodBlocks:
-        """Scale the lengths of all blocks in proportion, so that together they last `seconds`."""
+        """Copy with the blocks' lengths scaled by one factor, so that they add up to `seconds`."""
         return replace(self, seconds=self.seconds * (seconds / max(float(self.seconds.sum()), 1e-300)))
 
     def response_times(self) -> BlockSums:
-        """Sums of response times, µs, for `mean`s: place 0 is all requests, places 1 and up are the root
-        types."""
+        """Sums from which mean response times, µs, are computed; place 0 is all requests, places 1 and up are
+        the root types."""
         return BlockSums(*(_with_all(v) for v in (self.time_us, self.square_us2, self.weight, self.weight2)))
 
     def log_times(self) -> BlockSums:
-        """Sums of logarithms of response times; places as in `response_times`."""
+        """Sums from which means of the natural logarithm of response times (in µs) are computed; place 0 is
+        all requests, places 1 and up are the root types."""
         return BlockSums(*(_with_all(v) for v in (self.log_us, self.log_square, self.weight, self.weight2)))
 
     def arrivals(self) -> BlockSums:
-        """Weighted requests as sums over seconds, so that a mean is an arrival rate per s; places as in
-        `response_times`."""
+        """Sums from which arrival rates, weighted requests per second, are computed as means; place 0 is all
+        requests, places 1 and up are the root types."""
         weight = _with_all(self.weight)
         seconds = np.broadcast_to(self.seconds, weight.shape)
         return BlockSums(weight, weight, seconds, seconds)
 
 
 def counted_columns(columns: Sequence[PeriodBlocks], values: Sequence[F8]) -> tuple[F8, F8]:
-    """Scale weighted counts to effective ones: (float64[rows, blocks] of `values`, float64[rows, blocks] of
-    all requests).
+    """Scale weighted counts to the effective sample size: (float64[rows, blocks] scaled counts, float64[rows,
+    blocks] effective number of requests of the block).
 
     columns: periods, whose blocks are concatenated; values: for each period float64[blocks, rows] weighted
-    counts. In sum over a block, all requests count as Kish's effective number.
+    counts.
     """
     n = np.concatenate([side.effective for side in columns])
     weight = np.concatenate([side.weight.sum(axis=1) for side in columns])
@@ -111,18 +114,18 @@ def _kish(weight: F8, square: F8) -> F8:
 
 
 def _with_all(value: F8) -> F8:
-    """Put the sum over root types before them: float64[1 + roots, blocks] from [blocks, roots]."""
+    """Insert the sum over root types as first row: float64[1 + roots, blocks] from float64[blocks, roots]."""
     return np.concatenate((value.sum(axis=1, keepdims=True), value), axis=1).T
 
 
 def slow_thresholds(
     profile: Profile, reference: B1, levels: Sequence[float], least_slow: float
 ) -> tuple[float, ...]:
-    """Thresholds over which a request is slow, µs: upper ends of the bins that contain the weighted quantiles
-    `levels` of the response time.
+    """Response times, µs, above which a request is slow, one per quantile in `levels`: upper ends of the
+    histogram bins that contain the weighted quantiles of the reference.
 
-    Levels with fewer than `least_slow` recorded requests above them are left out. reference: bool[slots]
-    mask.
+    Quantiles with fewer than `least_slow` recorded requests above them are left out. reference: bool[slots],
+    mask of the reference's time slots.
     """
     table = profile.responses
     inside = reference[table["slot"].to_numpy()]
@@ -133,24 +136,23 @@ def slow_thresholds(
 
 
 def quantile_bin(weights: np.ndarray[tuple[int], np.dtype[np.number]], level: float) -> int:
-    """Number of the bin that contains the quantile `level`; tolerates rounding of sums. weights: [bins], not
-    all 0."""
+    """Index of the bin that contains the quantile `level`, in [0, 1], with a tolerance for rounding errors of
+    sums. weights: [bins] weight in each bin, not all 0."""
     upto = np.cumsum(weights)
     return int(np.searchsorted(upto, level * upto[-1] * (1 - 1e-9)))
 
 
 def each_slot(slots: B1) -> I8:
-    """Make each time slot in the mask `slots` a block: int64[slots], 0, 1, … for time slots in the mask; -1
-    for the others."""
+    """Number the time slots in the mask `slots` as blocks: int64[slots], 0, 1, … within the mask, -1
+    outside."""
     return np.where(slots, np.cumsum(slots) - 1, -1).astype(np.int64)
 
 
 def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] = ()) -> PeriodBlocks:
-    """Sum a profile by block. block: int64[slots] block number of each slot, ascending from 0; -1: not
-    summed.
+    """Sum a profile's requests by block and root type; root types in the profile's order. O(rows).
 
-    A request counts as slow if its bin begins at or after a threshold (of `slow_thresholds`). Root types are
-    those of the profile, in the same order. O(rows).
+    block: int64[slots] index of the block of each time slot; -1 leaves the slot out. thresholds_us: from
+    `slow_thresholds`; a request is slow if its histogram bin begins at the threshold or above.
     """
     n_blocks, n_roots = int(block.max(initial=-1)) + 1, len(profile.names.roots)
     seconds = np.array([slot.seconds for slot in profile.slots], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Run robust mode: profile the requests, test their call sites, find the causes."""
+"""Run robust mode: build the profile, test call sites, separate confounders, find the causes."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ from schemas.report.findings import TIME_KINDS
 
 @dataclass(frozen=True, kw_only=True)
 class RobustRun(Comparison):
-    """Comparison together with its tests, confounders and causes: the input of the report."""
+    """Comparison with the results of its tests, confounders and causes: the input of the report."""
 
     tested: Tested
-    """Results of the tests."""
+    """Results of all tests at call sites."""
     confounded: Confounded
-    """Significant changes, divided into changes that become findings and changes that a confounder
-    explains."""
+    """Significant changes, divided into those that become findings and those that a confounder explains."""
     context: Context
-    """Symptoms, and the facts by which they were related; `causes` result from it."""
+    """Symptoms, and the data from which their relations were derived."""
     causes: tuple[Cause, ...]
-    """Causes, the most important first."""
+    """Causes of the significant changes, most important first; one finding each."""
 
 
 def robust_run(
@@ -45,10 +44,10 @@ def robust_run(
     history: Population | ComparedSamples | None,
     settings: RobustSettings,
 ) -> RobustRun:
-    """Profile the samples, test their call sites, and find the causes of significant changes.
+    """Build the profile of the samples, test their call sites, and find the causes of significant changes.
 
-    Samples that are stored statistics have no requests, so their findings have no examples. Raises
-    PeriodError if a period has no request.
+    Findings have no example requests if the samples are stored statistics. Raises PeriodError if a period has
+    no request.
     """
     comparison = adjusted(comparison_of(compared, history, settings))
     return run_of(comparison, tested_of(comparison, comparison.seen()))
@@ -59,8 +58,8 @@ def comparison_of(
     history: Population | ComparedSamples | None,
     settings: RobustSettings,
 ) -> Comparison:
-    """Profile samples and history, before any confounder adjusts them. Raises PeriodError if a period has no
-    request."""
+    """Build the profile of the samples and the history; confounders have not adjusted it yet. Raises
+    PeriodError if a period has no request."""
     samples = samples_of(compared)
     for number, sample in enumerate(samples.samples):
         if not samples.has_requests(number):
@@ -94,13 +93,13 @@ def comparison_of(
 
 
 def tested_of(comparison: Comparison, seen: SitesSeen) -> Tested:
-    """Test the observations `seen` at the call sites of a comparison."""
+    """Test the observations `seen` of a comparison's call sites."""
     names, roles = comparison.profile.names, comparison.roles
     return judged_sites(seen, names, comparison.settings, noise_assumed=roles.noise_assumed)
 
 
 def run_of(comparison: Comparison, tested: Tested) -> RobustRun:
-    """Find the causes of significant changes in a comparison that confounders have adjusted."""
+    """Find the causes of significant changes in a comparison after confounders adjusted it."""
     threshold_ns = comparison.threshold_ns
     if comparison.timeless:
         threshold_ns = np.inf
@@ -139,10 +138,10 @@ def run_of(comparison: Comparison, tested: Tested) -> RobustRun:
 
 
 def slow_response_ns(population: Population, level: float) -> float:
-    """Threshold over which a response is slow, ns; inf if the reference has no request.
+    """Response time, ns, above which a request is slow; inf if the reference has no requests.
 
-    It is the upper end of the bin that contains the reference's weighted quantile `level`, the same threshold
-    as in the test of the whole period (`slow_thresholds`).
+    It is the upper end of the histogram bin with the weighted quantile `level` of the reference's response
+    times, the same threshold as in the test of whole periods (`slow_thresholds`).
     """
     response, weight = population.columns(REFERENCE, "response_ns", "weight")
     if not len(response):

@@ -1,4 +1,5 @@
-"""Roles of a profile's slots: which ones are compared with each other, and which ones show the noise."""
+"""Roles of a profile's time slots: slots of the reference, of the problem, and of the blocks that show the
+noise."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from analyze.profile.profile import Slot
 from schemas.arrays import B1, I8
 
 REFERENCE, PROBLEM = 0, 1
-"""Sample numbers in a comparison: 0 is the reference, 1 the problem."""
+"""Indices of the samples in a comparison: 0 for the reference, 1 for the problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,35 +23,38 @@ class Roles:
     """Role of each time slot (interval of time) in a comparison; arrays are [slots]."""
 
     ordinary: B1
-    """True for time slots of the baseline that the problem is tested against: reference and history."""
+    """True for time slots of the baseline, i.e. of the reference or the history; the problem is tested
+    against them."""
     reference: B1
-    """True for time slots of the reference: the `before` of the breakdown. A change must also show against it
-    alone."""
+    """True for time slots of the reference, which supplies the values before; a change from the baseline must
+    also show against the reference alone."""
     problem: B1
     """True for time slots of the problem."""
     noise: I8
-    """int64[slots]: number of the noise block that a time slot of the baseline belongs to; -1 for none."""
+    """int64[slots]: index of the baseline block that each time slot belongs to; -1 for slots of the problem
+    and for outlying windows."""
     noise_assumed: bool
-    """True if the noise blocks are pieces of one short stretch, and therefore underestimate the noise."""
+    """True if all baseline blocks are pieces of one short stretch of time, so that they underestimate the
+    noise between periods."""
 
     @property
     def side(self) -> I8:
-        """int64[slots]: 0 for the baseline, 1 for the problem, -1 for neither."""
+        """int64[slots]: 0 for slots of the baseline, 1 for slots of the problem, -1 for all others."""
         return np.where(self.problem, 1, np.where(self.ordinary, 0, -1)).astype(np.int64)
 
     @property
     def own(self) -> I8:
-        """Numbers of the noise blocks that belong to the reference."""
+        """Indices of the baseline blocks that belong to the reference."""
         return np.unique(self.noise[self.reference & (self.noise >= 0)])
 
     @property
     def history(self) -> I8:
-        """Numbers of the noise blocks that belong to the history; empty without a history."""
+        """Indices of the baseline blocks that belong to the history; empty without a history."""
         return np.setdiff1d(self.noise[self.noise >= 0], self.own)
 
     @property
     def n_noise(self) -> int:
-        """Number of noise blocks of the baseline."""
+        """Number of baseline blocks."""
         return int(self.noise.max(initial=-1)) + 1
 
 
@@ -62,13 +66,13 @@ def slots_of(
     kept: Sequence[Slot] | None = None,
     kept_history: Sequence[Slot] | None = None,
 ) -> tuple[list[Slot], Roles]:
-    """Lay out time slots of reference, problem and history samples; the history's samples are numbered from
-    2.
+    """Divide the samples into time slots: reference, problem, then the history, whose samples are numbered
+    from 2.
 
-    With a history, each of its samples is a noise block, and the reference is cut into blocks of about their
-    length. Without a history, the reference is cut into `blocks` blocks, or into more if blocks as long as
-    the problem allow. Stored statistics come with slots: `kept` of reference and problem, in this order,
-    `kept_history` of the history, with sample numbers from 0.
+    With a history, each of its samples is a baseline block, and the reference is cut into blocks of about the
+    same length. Without a history, the reference is cut into `blocks` blocks, or into more if it is long
+    enough for blocks as long as the problem. Stored statistics come with slots: `kept` of the reference, then
+    the problem; `kept_history` of the history, with samples numbered from 0.
     """
     reference, problem = samples
     length = reference.length_ns
@@ -106,8 +110,7 @@ def slots_of(
 
 
 def _cut(sample: Sample, n: int) -> list[list[tuple[int, int]]]:
-    """Cut a sample into n blocks of equal recorded time, each a list of one or several (start, end) ranges,
-    ns."""
+    """Cut a sample into n blocks of equal recorded time; each block is a list of (start, end) ranges, ns."""
     ranges = sample.ranges or ((sample.start_ns, sample.end_ns),)
     whole = sum(end - start for start, end in ranges)
     ends = [whole * (block + 1) // n for block in range(n)]

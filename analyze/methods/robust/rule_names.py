@@ -1,4 +1,4 @@
-"""Names of the rules of robust mode that a run can be told to ignore (setting `without`)."""
+"""Names of the rules of robust mode that the setting `without` can disable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schemas.errors import ConfigError
 
 
 def rule_names() -> list[str]:
-    """List the names of all rules, sorted."""
+    """Names of all rules that can be disabled, sorted: measures, confounders, relations, and single rules."""
     others = {PATTERN_DISPERSION, WINDOW_SHARES, CHANGE_NOISE, BETTER_LAST, SEGMENTS}
     rows = (
         {row.name for row in MEASURES},
@@ -28,7 +28,7 @@ def rule_names() -> list[str]:
 
 
 def refuse_unknown(names: Collection[str]) -> None:
-    """Raise ConfigError for a name that no rule has; the message suggests similar names."""
+    """Raise ConfigError if one of `names` is not the name of a rule; the message suggests similar names."""
     known = rule_names()
     for name in names:
         if name not in known:

@@ -1,8 +1,8 @@
-"""Estimate the times of call sites, and the largest possible slowdown of requests that pass one.
+"""Estimate the times at each call site, and bound the slowdown of the requests that pass it.
 
-Two intervals bound the slowdown, and the narrower one counts: that of the site's typical (median) time, and
-that of its mean time per visit. The median fails for times with two modes (a wait that occurs or not), as it
-jumps from one to the other. The mean fails if a few calls take most of the time.
+Two confidence intervals bound the slowdown, and the narrower one is used: of the site's median time, and of
+its mean time per request. The median is unsuitable for times with two modes (a wait that occurs or not),
+since it jumps between them; the mean if a few calls take most of the time.
 """
 
 from __future__ import annotations
@@ -22,33 +22,36 @@ from schemas.arrays import F8
 
 @dataclass(frozen=True, slots=True)
 class SiteTimes:
-    """Times of call sites, before and after; arrays are float64[sites]."""
+    """Times at call sites in baseline and problem; arrays are float64[sites] unless stated otherwise."""
 
     typical: Estimate
-    """Change of the median own time per request, from baseline to problem."""
+    """Change of the median own time per request at each site, from the baseline to the problem."""
     visit: Estimate
-    """Change of the mean critical time of a visit, from its prediction by the windows of the baseline to the
-    problem."""
+    """Change of the mean time on the critical path, per request that touches the site, from the value
+    predicted by the baseline's windows to the problem."""
     part: F8
-    """Share of the site's critical time in the response time of requests that pass the site, in [0, 1]."""
+    """Time that the site's calls spend on the critical path as a share of the response time of requests that
+    touch the site, in [0, 1]."""
     passing: F8
-    """Share of requests that pass the site, in [0, 1], in the period where it is larger."""
+    """Share of all requests that touch the site, in [0, 1], in baseline or problem, whichever is larger."""
     time_ns: F8
-    """Time of the site on critical paths, ns, float64[sites, 2]: reference and problem."""
+    """Time that the site's calls spend on the critical path, ns, summed over requests, float64[sites, 2]:
+    (reference, problem)."""
 
     @property
     def time_share(self) -> F8:
-        """Share of each site in the time on critical paths, in [0, 1]; both periods have equal weight."""
+        """Share of each site in all time on critical paths, in [0, 1]; the mean of the shares in reference
+        and problem."""
         shares: F8 = (self.time_ns / np.maximum(self.time_ns.sum(axis=0), 1e-300)).mean(axis=1)
         return shares
 
     def largest(self, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Largest possible relative change of the response time of requests that pass a call site; inf if not
-        bounded.
+        """Upper bound of the relative change of the response time of requests that pass a call site; inf if
+        there is no bound.
 
-        The bound holds at the sites with `nearly_all` of the time. Sites that at most `matters_share` of the
-        requests pass are left out: a change there affects too few requests. factor: multiple of the present
-        number of requests.
+        It holds for sites with `nearly_all` of the time on critical paths. Sites that at most `matters_share`
+        of the requests pass are left out, since too few requests are affected there. factor: number of
+        requests, as a multiple of the present number, for which the bound is computed.
         """
         sizes = []
         for found in (self.typical, self.visit):
@@ -65,7 +68,7 @@ class SiteTimes:
 
 
 def site_times_of(view: View) -> SiteTimes:
-    """Estimate the times of every call site of a view. O(rows of values)."""
+    """Estimate the times at every call site of a view. O(rows of the view's histograms)."""
     roles, before, after = view.roles, view.before, view.after
     sides = (roles.reference, roles.problem)
     passing = np.maximum(*(side.w / max(side.requests, 1e-300) for side in (before, after)))
@@ -79,11 +82,11 @@ def site_times_of(view: View) -> SiteTimes:
 
 
 def _visit(view: View) -> Estimate:
-    """Estimate the change of the mean critical time of a visit from its prediction by the baseline's windows;
-    needs at least LEAST_FOR_ENVELOPE windows.
+    """Change of the mean time on the critical path, per request that touches a site, from the value predicted
+    by the baseline's windows; unbounded with fewer than LEAST_FOR_ENVELOPE windows.
 
-    The variance includes sampling within windows, and grows in proportion if the problem has fewer visits
-    than a window.
+    The variance is that of a single window around the mean, sampling included, and is scaled up if the
+    problem has fewer requests at the site than a window.
     """
     visits, shape = view.profile.visits, (view.n_sites, view.n_blocks)
     window = view.roles.noise[visits["slot"].to_numpy()]

@@ -1,8 +1,7 @@
-"""Observe every measure at all call sites, shard by shard, and merge the results.
+"""Compute all measures at all call sites, shard by shard, and merge the results.
 
 A shard's histograms are released before the next shard is read; only a few numbers per site and measure
-remain. Quantities that need all sites at once (normal variation of levels, q) are computed from those
-numbers.
+remain. Quantities that need all sites at once (noise between blocks, q) are computed from these numbers.
 """
 
 from __future__ import annotations
@@ -30,21 +29,23 @@ from stitch.processes import map_in_order, worker_processes
 
 _Rows = TypeVar("_Rows", Observed, SiteTimes)
 SHARDS_A_WORKER: Final = 5
-"""Minimum number of shards per worker process: with fewer, the start of a process (0.14 s of CPU) does not
-pay off."""
+"""Minimum number of shards per worker process; with fewer, starting a process (0.14 s of CPU) does not pay
+off."""
 
 
 @dataclass(frozen=True, slots=True)
 class SitesSeen:
-    """Observations of all measures at call sites."""
+    """Observations of all measures at a set of call sites."""
 
     observed: Mapping[str, Observed]
-    """Name of a measure -> its observations; sites are numbered as in the whole profile."""
+    """Name of a measure -> its observations, with the sites' indices in the whole profile; measures without
+    data have no entry."""
     site_times: SiteTimes
     site: I8
-    """Index of each site in the whole profile, int64[sites]."""
+    """int64[sites]: index in the whole profile of each site of `site_times` and `call_ratio`."""
     call_ratio: F8
-    """Ratio of calls of the site per request, problem to baseline; float64[sites]."""
+    """float64[sites]: calls per request in the problem, divided by those in the baseline; inf if the baseline
+    has none."""
 
 
 def shard_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> View:
@@ -55,7 +56,8 @@ def shard_view(roles: Roles, settings: RobustSettings, shard: SiteShard) -> View
 def seen_by_shards(
     profile: Profile, votes: SlotVotes, roles: Roles, settings: RobustSettings, workers: int
 ) -> Iterator[SitesSeen]:
-    """Yield the observations of each shard, in up to `workers` processes if there are enough shards."""
+    """Yield the observations of each shard, computed in up to `workers` processes if there are enough
+    shards."""
     shards = site_shards(profile, votes)
     workers = min(workers, n_shards(profile.names, votes) // SHARDS_A_WORKER)
     if workers > 1:
@@ -67,26 +69,26 @@ def seen_by_shards(
 
 
 def _seen_there(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SitesSeen:
-    """Observe the sites of one shard, in a worker process."""
+    """Compute every measure at the sites of one shard; runs in a worker process."""
     _begin()
     return seen_at_shard(roles, settings, shard)
 
 
 @cache
 def _begin() -> None:
-    """Prepare the worker process, once: return freed memory to the system, then keep memory that shards free
-    for reuse."""
+    """Set up memory allocation in a worker process, at its first call: return free memory to the system, then
+    keep memory that shards free, for reuse."""
     give_back()
     keep_freed()
 
 
 def seen_at_shard(roles: Roles, settings: RobustSettings, shard: SiteShard) -> SitesSeen:
-    """Observe every measure at the sites of a shard."""
+    """Compute every measure at the sites of one shard."""
     return seen_in(shard_view(roles, settings, shard))
 
 
 def seen_in(view: View) -> SitesSeen:
-    """Observe every measure at the sites of a view."""
+    """Compute every measure at the sites of a view."""
     observed = {
         measure.name: _placed(found, view)
         for measure in MEASURES
@@ -96,7 +98,7 @@ def seen_in(view: View) -> SitesSeen:
 
 
 def seen_at_sites(parts: Iterable[SitesSeen]) -> SitesSeen:
-    """Merge observations of disjoint sets of sites, measure by measure, releasing parts on the way."""
+    """Merge the observations of disjoint sets of sites, one measure at a time to save memory."""
     by_measure: dict[str, list[Observed]] = {}
     rest: list[SitesSeen] = []
     for part in parts:
@@ -114,7 +116,7 @@ def seen_at_sites(parts: Iterable[SitesSeen]) -> SitesSeen:
 
 
 def _placed(seen: Observed, view: View) -> Observed:
-    """Replace the numbers of sites and patterns in a shard's view by their numbers in the whole profile."""
+    """Convert indices of sites and call patterns from those of the view to those of the whole profile."""
     pattern = seen.pattern
     return replace(
         seen,
@@ -124,15 +126,15 @@ def _placed(seen: Observed, view: View) -> Observed:
 
 
 def _joined_rows(parts: Sequence[Observed]) -> Observed:
-    """Concatenate observations of disjoint sets of sites, sorted by site."""
+    """Concatenate one measure's observations of disjoint sets of sites, sorted by site and call pattern."""
     pattern = [part.pattern for part in parts if part.pattern is not None]
     site = np.concatenate([part.site for part in parts])
     return _joined(parts, np.lexsort([np.concatenate(pattern), site] if pattern else [site]))
 
 
 def _joined(parts: Sequence[_Rows], order: I8) -> _Rows:
-    """Concatenate arrays and estimates of several objects row by row, and sort the rows by `order`; other
-    fields are copied from the first object."""
+    """Concatenate the arrays and estimates of several objects and sort the rows by `order`; other fields are
+    those of the first object."""
     first = parts[0]
     if len(parts) == 1:
         return first

@@ -1,8 +1,9 @@
-"""Rank call sites to look at first if no finding explains a change.
+"""Rank the call sites to examine first if no finding explains a change.
 
-Changes of one standard error or more are resolved to causes in the same way as significant ones, so that a
-callee ranks before callers that only pass on its change. Effects are shrunk towards 0 by their noise, Δ · Δ²
-/ (Δ² + noise²), so that a large but noisy effect does not outrank a slightly smaller precise one.
+Insignificant changes of at least `suspect_z` standard errors are resolved to causes in the same way as
+significant ones, so that a callee ranks before callers whose times only reflect it. Effects Δ are shrunk
+towards 0 by their noise, Δ · Δ² / (Δ² + noise²), so that a large but noisy effect does not outrank a slightly
+smaller, more precise one.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ from schemas.report.findings import TIME_KINDS
 
 @dataclass(frozen=True, slots=True)
 class Suspected:
-    """Possible cause whose changes are not significant."""
+    """Possible cause, none of whose changes is significant."""
 
     cause: Cause
     near: NearChange
-    """Leading change of the cause, and its distance from significance."""
+    """Leading change of the cause, with its z and the z at which it would be significant."""
     score: float
     part_ns: float
-    """Part of the change of the mean response time, shrunk by its noise, ns per request of the period."""
+    """Part of the change of the mean response time that is due to the leading change, ns per request, shrunk
+    by its noise."""
 
 
 def suspects_of(run: RobustRun) -> tuple[Suspected, ...]:
-    """Find the suspects of a run without findings, at most `settings.suspects`, the foremost first.
-    O(symptoms²) of the largest changes."""
+    """Suspects of a run without findings, most important first, improvements last; at most
+    `settings.suspects`. O(symptoms²), symptoms of the `suspects_resolved` largest changes."""
     settings = run.settings
     found = nearly(run.tested.seen, run.tested, settings, noise_assumed=run.roles.noise_assumed)
     near = {id(one.change): one for one in found if not (run.timeless and one.change.kind in TIME_KINDS)}
@@ -60,5 +62,5 @@ def suspects_of(run: RobustRun) -> tuple[Suspected, ...]:
 
 
 def shrinkage(z: float) -> float:
-    """Factor in [0, 1) by which an effect of z standard errors is shrunk: z² / (z² + 1)."""
+    """Factor in [0, 1) for an effect of z standard errors: z² / (z² + 1)."""
     return z * z / (z * z + 1)

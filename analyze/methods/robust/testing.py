@@ -1,4 +1,4 @@
-"""Test every row of MEASURES at every call site, and select the significant changes."""
+"""Test all MEASURES at all call sites, and select the significant changes."""
 
 from __future__ import annotations
 
@@ -29,96 +29,98 @@ from schemas.report.findings import CALL_KINDS, ERROR_KINDS, PATH_KINDS, TIME_KI
 
 @dataclass(frozen=True, slots=True)
 class HiddenChange:
-    """Change that is significant against the reference alone, but not against the whole baseline."""
+    """Change that is significant against the reference alone, but within normal variation of the whole
+    baseline."""
 
     change: Change
-    """Change, with `before`, p and q against the reference alone."""
+    """Change from the reference to the problem; p and q are also against the reference alone."""
     z_usual: float
-    """Change in standard errors that include the noise between windows of the baseline."""
+    """Change from the baseline divided by its standard error, noise between windows included."""
     p_usual: float
-    """Probability of the value in normal times: the larger of two, by the variance of normal values and by
-    the share of blocks that reach it."""
+    """Probability of a value like the problem's in a normal period: the largest of the p-values that include
+    noise, and of the share of baseline blocks nearer to the problem than to the reference."""
     alike: tuple[tuple[int, float], ...]
-    """(number of the block, value) for blocks of the baseline whose value is nearer to the problem than to
-    the reference; values in the unit of the change."""
+    """(index of a baseline block, value) of each block whose value is nearer to the problem's value than to
+    the reference's; values in the unit of the change."""
     blocks: int
-    """Number of blocks of the baseline that have a value."""
+    """Number of baseline blocks with a value of the measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearChange:
-    """Change of at least one standard error that is not significant."""
+    """Change of at least `suspect_z` standard errors that is not significant."""
 
     change: Change
     z: float
-    """Change over its standard error, noise included."""
+    """Change divided by its standard error, noise between windows included."""
     z_needed: float
-    """Number of standard errors from which the change would be significant if it were the only test."""
+    """z at which the change would be significant if it were the only one tested."""
     requests_needed: int | None
-    """Number of requests of the problem at the call site with which the change would reach `z_needed`; None:
-    no number suffices."""
+    """Number of requests of the problem at the call site for the change to reach `z_needed`, if it stays the
+    same; None if no number suffices, since normal variation is too large."""
     is_hidden: bool = False
-    """True if the change is significant against the reference alone."""
+    """True if the change is significant against the reference alone (a `HiddenChange`)."""
 
 
 _SCALE: Final[Mapping[Unit, float]] = {"us": 1e-3, "ratio": 1 / RATIO_SCALE}
-"""Factor from the unit of the logarithms (ns, scaled ratios) to the displayed unit; 1 for units not
-listed."""
+"""Factor from the unit of stored values (ns, scaled ratios) to the unit shown; 1 for units without an
+entry."""
 WINDOW_SHARES: Final = "window-shares"
-"""Name of the rule (setting `without`) by which p of a share allows for the differences between a history's
-windows (`surprise`)."""
+"""Name of the rule by which p of a share allows for differences between the history's windows (`surprise`);
+listing it in the setting `without` disables the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """Results of all tests at the call sites of a profile."""
+    """Results of testing all measures at the call sites of a profile."""
 
     seen: SitesSeen
     changes: tuple[Change, ...]
-    """Significant changes against the whole baseline."""
+    """Significant changes from the baseline to the problem."""
     sites: frozenset[int]
-    """Indices of the sites at which at least one measure was tested."""
+    """Indices of the sites at which at least one measure could be tested."""
     hidden: tuple[HiddenChange, ...]
-    """Largest hidden change of each operation that has no significant change, largest first."""
+    """Hidden changes, the largest one of each operation without a significant change, largest first."""
     open_path: float
-    """Largest shift of a path, as share of the requests in [0, 1], that exceeds floor and chance but is not
-    significant against the baseline; 0 for none."""
+    """Largest share of requests, in [0, 1], that moved to another call pattern by more than the floor and
+    chance without being significant against the baseline; 0 if there is none."""
 
 
 class _Row(NamedTuple):
-    """Test results of one measure, one element per row of `seen`."""
+    """Test results of one measure; arrays are [rows], one element per row of `seen`."""
 
     measure: Measure
     seen: Observed
     q: F8
-    """q-value (Benjamini-Hochberg) of the change against the whole baseline; 1 where not tested."""
+    """q-value (Benjamini-Hochberg) of the change from the baseline; 1 for rows not tested."""
     counts: B1
-    """True for significant changes."""
+    """True for rows with a significant change from the baseline."""
     hidden: B1
-    """True for changes significant against the reference alone, but not against the whole baseline."""
+    """True for rows with a change that is significant against the reference alone, but not against the
+    baseline."""
     plain_q: F8
-    """q-value against the reference alone, by chance within both periods."""
+    """q-value (Benjamini-Hochberg) of the change from the reference alone, with sampling error only."""
     open: B1
-    """True for changes that exceed the floor and chance within the periods, but are not significant."""
+    """True for rows with a change that exceeds the floor and sampling error, but is not significant."""
     abnormal: B1
-    """True where the reference itself is outside of the history; then only the reference gives the value
-    before."""
+    """True for rows whose reference lies outside of the history's normal range; the value before is then the
+    reference's."""
     there_before: B1
-    """True for changes against the history that do not show against the reference: they began before the
-    problem."""
+    """True for rows with a significant change from the history that the reference shows already: it began
+    before the problem."""
 
     @property
     def began(self) -> B1:
-        """bool[rows]: True for significant changes that began in the problem. Significant rows that began
-        earlier are no evidence about the problem and do not suppress other measures."""
+        """bool[rows]: True for significant changes that began in the problem. Changes that began earlier do
+        not count against other measures of the site."""
         return self.counts & ~self.there_before
 
 
 def judged_sites(seen: SitesSeen, names: Names, settings: RobustSettings, *, noise_assumed: bool) -> Tested:
-    """Test all sites and select the significant changes.
+    """Test all observations and select the significant changes.
 
-    First looks are corrected by Benjamini-Hochberg together, each second look separately; then noise and
-    floors apply.
+    First looks are corrected for multiple testing together (Benjamini-Hochberg), each second look by itself;
+    then changes within noise or below the floors are dropped. noise_assumed: see `Roles.noise_assumed`.
     """
     rounds = _rounds(seen, settings, noise_assumed=noise_assumed)
     first, second = (
@@ -151,8 +153,8 @@ def judged_sites(seen: SitesSeen, names: Names, settings: RobustSettings, *, noi
 def nearly(
     seen: SitesSeen, tested: Tested, settings: RobustSettings, *, noise_assumed: bool
 ) -> list[NearChange]:
-    """Find changes of at least `suspect_z` standard errors above the floor that are not significant; hidden
-    ones first."""
+    """Changes of at least `suspect_z` standard errors and above the floor that are not significant; hidden
+    changes first."""
     found = [
         NearChange(hidden.change, hidden.z_usual, settings.min_z, None, is_hidden=True)
         for hidden in tested.hidden
@@ -183,8 +185,8 @@ def _near(change: Change, e: Estimate, at: int, settings: RobustSettings) -> Nea
 def _seen_by(
     seen: SitesSeen, settings: RobustSettings, *, noise_assumed: bool
 ) -> Sequence[tuple[Measure, Observed]]:
-    """Observations of each measure in use, with the assumed over-dispersion of paths if there is no
-    history."""
+    """Observations of each measure that is not disabled; without a history, path shares have the
+    over-dispersion that all call patterns show together."""
     found = [
         (measure, seen.observed[measure.name])
         for measure in MEASURES
@@ -198,10 +200,10 @@ def _seen_by(
 def _rounds(
     seen: SitesSeen, settings: RobustSettings, *, noise_assumed: bool
 ) -> tuple[list[_Row], list[_Row]]:
-    """Test first looks together, then each second look separately.
+    """Test all first looks together, then each second look by itself.
 
-    Returns (rows reported wherever they are significant, rows reported only where no other change of
-    structure is significant).
+    Returns (results of measures that are always reported, results of `Look.WITHOUT_STRUCTURE` measures,
+    reported only where no other change of structure is significant).
     """
     seen_by = _seen_by(seen, settings, noise_assumed=noise_assumed)
     rows = _judged(settings, [(measure, found) for measure, found in seen_by if measure.look is Look.FIRST])
@@ -217,10 +219,10 @@ def _rounds(
 def _judged(
     settings: RobustSettings, seen: Sequence[tuple[Measure, Observed]], first: Sequence[_Row] = ()
 ) -> list[_Row]:
-    """Select the significant rows of several measures, which are corrected together.
+    """Test several measures, corrected for multiple testing together; one `_Row` per measure.
 
-    Criteria: q, size against the noise, floor, `matters`, outside of the baseline's normal range. first: rows
-    of first looks, for second looks.
+    A change counts if q, its size relative to noise and to the floor, and `matters` allow it, and if it lies
+    outside of the baseline's normal range. first: results of the first looks, needed for second looks.
     """
     estimates = [found.estimate for _, found in seen]
     tested = [found.tested for _, found in seen]
@@ -270,11 +272,11 @@ def _judged(
 
 
 def _plainly(measure: Measure, found: Observed, settings: RobustSettings) -> B1:
-    """bool[rows]: True for changes that exceed chance within both periods and the floor, without regard to
-    the baseline.
+    """bool[rows]: True for changes from the reference alone that exceed the floor and sampling error; the
+    history is ignored.
 
-    Changes of time, calls and paths must also be large (`stands_alone`): services drift by less from minute
-    to minute.
+    Changes of time, calls and paths must also be large (`stands_alone`), since services drift by less from
+    one minute to the next.
     """
     if found.by_p_alone:
         return np.zeros(len(found.site), dtype=np.bool_)
@@ -291,7 +293,8 @@ def _plainly(measure: Measure, found: Observed, settings: RobustSettings) -> B1:
 
 
 def _levels(p: Sequence[F8], tested: Sequence[B1]) -> list[F8]:
-    """q of the rows of several measures, corrected together, one array per measure; 1 for rows not tested."""
+    """q-values of several measures, corrected for multiple testing together: one float64[rows] per measure, 1
+    for rows not tested. p, tested: one array per measure."""
     q = q_values(np.concatenate([np.zeros(0), *(v[mine] for v, mine in zip(p, tested, strict=True))]))
     found, start = [], 0
     for mine in tested:
@@ -302,8 +305,8 @@ def _levels(p: Sequence[F8], tested: Sequence[B1]) -> list[F8]:
 
 
 def _at_changed_sites(whole: _Row, seen: Observed, tested: B1) -> F8:
-    """q of rows at sites where the measure `whole` is significant, corrected among themselves; 1 for other
-    rows."""
+    """q-values, corrected together, of the rows at sites where the measure `whole` found a significant
+    change; 1 for all other rows."""
     mine = tested & np.isin(seen.site, whole.seen.site[whole.began])
     q = np.ones(len(mine))
     q[mine] = q_values(seen.estimate.p[mine])
@@ -312,12 +315,12 @@ def _at_changed_sites(whole: _Row, seen: Observed, tested: B1) -> F8:
 
 def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1]:
     """Compare with the reference alone: (bool[rows] True where the reference is not normal, bool[rows] True
-    where the change shows against the reference alone).
+    where the change also shows against the reference alone).
 
-    The value before is that of the reference; the history only gives noise and normal range. Measured from
-    the reference, the change must have the same direction and exceed the floor and half of its interval; if
-    the reference is not normal, it must be significant. Where the reference has next to no requests, the
-    history gives the value before.
+    The value before is that of the reference; the history only supplies the noise and the normal range. The
+    change from the reference must have the same direction as the change from the baseline, and exceed the
+    floor and half of its confidence interval; if the reference is not normal, it must be significant. Where
+    the reference has too few requests, the value before is the history's.
     """
     e, alone = seen.estimate, seen.reference
     if alone is None:
@@ -332,7 +335,7 @@ def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1
 
 
 def _has_reference(seen: Observed) -> B1:
-    """bool[rows]: True where the reference has enough requests to give the value before: three for times,
+    """bool[rows]: True where the reference has enough requests to supply the value before: three for times,
     five for shares."""
     alone = seen.reference
     if alone is None:
@@ -342,7 +345,8 @@ def _has_reference(seen: Observed) -> B1:
 
 
 def _change(row: _Row, at: int, *, alone: bool = False) -> Change:
-    """Make the `Change` of one row. alone: against the reference alone, by chance within both periods."""
+    """Build the `Change` of the row `at`. alone: True for the change from the reference alone, with sampling
+    error only."""
     measure, seen, e = row.measure, row.seen, row.seen.estimate
     shown = e
     if seen.reference is not None and (row.abnormal[at] or _has_reference(seen)[at]):
@@ -398,8 +402,8 @@ def _change(row: _Row, at: int, *, alone: bool = False) -> Change:
 
 
 def _hidden(row: _Row) -> Iterator[HiddenChange]:
-    """Yield the hidden changes of a measure, each with the blocks of the baseline whose value is nearer to
-    the problem than to the reference."""
+    """Yield the hidden changes of a measure, each with the baseline blocks whose value is nearer to the
+    problem's than to the reference's."""
     e, usual = row.seen.against_reference, row.seen.estimate
     for at in np.flatnonzero(row.hidden).tolist():
         values, change = usual.blocks[at], _change(row, at, alone=True)
@@ -420,8 +424,11 @@ def _hidden(row: _Row) -> Iterator[HiddenChange]:
 
 
 def _largest(hidden: Sequence[HiddenChange], kept: Sequence[Change], names: Names) -> list[HiddenChange]:
-    """Select the largest hidden change of each operation that has no significant change: by its part of the
-    mean, then by z."""
+    """Largest hidden change of each operation that has no significant change: by contribution to the mean
+    response time, then by z.
+
+    kept: significant changes.
+    """
     named = {names.sites[change.site].operation for change in kept if not change.there_before}
     places: dict[int, HiddenChange] = {}
     for found in sorted(hidden, key=_size, reverse=True):
@@ -436,10 +443,11 @@ def _size(found: HiddenChange) -> tuple[float, float]:
 
 
 def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> set[int]:
-    """Ids of changes of numbers of calls that follow from a change of how often the caller is called.
+    """`id()` of each change of calls that is a consequence of its caller being called more or less often.
 
-    If a loop runs three times as often, everything below it is called three times as often: only the loop has
-    changed. Operations that call themselves, or each other, do not explain each other away.
+    If a loop runs three times as often, everything it calls is called three times as often; only the loop has
+    changed. Changes of operations that call themselves or each other are no consequences of each other.
+    most_of_it: share of a change (in logarithms) that the caller's change must explain.
     """
     factors = {c.site: c.log_ratio for c in changes if c.kind in CALL_KINDS}
     callers: dict[int, set[int]] = {}
@@ -463,8 +471,8 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> se
 def _silent_before(
     second: Sequence[Change], first: Sequence[Change], names: Names, most_of_it: float
 ) -> list[Change]:
-    """Drop changes of `second` at sites whose operation, or caller, already has a change of structure in
-    `first`, and changes of numbers of calls that follow from the caller's change."""
+    """Filter `second`: drop changes at sites whose operation or caller has a change of paths, calls or errors
+    in `first`, and changes of numbers of calls that follow from the caller's change."""
     inherited = _inherited(second, names, most_of_it)
     reported = {
         names.sites[change.site].operation

@@ -1,6 +1,6 @@
-"""Titles: of a finding (what happened, where, by how much) and of a report.
+"""Titles of findings (what happened, where, by how much), and the headline of a report.
 
-A title states only what a test supports.
+A title states only what a test confirms.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _MOST_NAMED = 2
 
 
 def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """Title of a finding, one sentence: what happened, where else, on which hosts, for which attribute
-    segment."""
+    """Title of a finding, one sentence: what happened, where else, on which instance or hosts, for which
+    attribute segment."""
     said = title(cause.lead, cause.changes, names) + elsewhere(cause, names, host_of) + where(cause)
     said += whose(cause)
     waiting = _waiting_calls(cause, names)
@@ -38,8 +38,8 @@ def finding_title(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def _waiting_calls(cause: Cause, names: Names) -> set[int]:
-    """Operations by which the suspected component waits for other components, if these waits changed in the
-    same direction: several slow waits do not point to one callee."""
+    """Indices of the operations by which the cause's component waits for other components, if these waits
+    changed in the same direction as the lead. Several such operations do not point to one callee."""
     own = names.operation(cause.lead.site).component
     return {
         names.sites[change.site].operation
@@ -54,7 +54,8 @@ def _waiting_calls(cause: Cause, names: Names) -> set[int]:
 
 
 def title(change: Change, changes: Sequence[Change], names: Names) -> str:
-    """Sentence on a change that leads a finding, for the title."""
+    """Sentence for the leading change of a finding. changes: all changes of the finding, for call patterns
+    that replaced each other."""
     if change.segment is not None:
         return _segment_title(change, change.segment, names)
     site = names.sites[change.site]
@@ -70,7 +71,7 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
 
 
 def _segment_title(change: Change, segment: Segment, names: Names) -> str:
-    """Sentence on a change of an attribute segment: its attribute values, size and call site."""
+    """Sentence for a change limited to an attribute segment: attribute values, shares or times, call site."""
     place, n = _place(change.site, names), segment.operations
     where = f"in {n} operations of {names.operation(change.site).component}" if n > 1 else f"at {place}"
     if change.kind is ChangeKind.ERRORS:
@@ -84,8 +85,8 @@ def _segment_title(change: Change, segment: Segment, names: Names) -> str:
 
 
 def whose(cause: Cause) -> str:
-    """Phrase for the attribute segment to which a finding at a call site belongs; empty if it belongs to
-    none."""
+    """Phrase for the attribute segment that has most of a finding's change, e.g. `; mostly for region = eu`;
+    empty if there is none, or if the title names an instance or a segment already."""
     if cause.lead.segment is not None or cause.lead.instance is not None:  # which say it
         return ""
     found = dict.fromkeys(c.segment.text for c in cause.changes if c.segment is not None)
@@ -93,8 +94,8 @@ def whose(cause: Cause) -> str:
 
 
 def where(cause: Cause) -> str:
-    """Phrase for the instance or the hosts of a finding; empty if the finding is not limited to an instance,
-    or is on one host only."""
+    """Phrase for the instance or the hosts that show a finding, e.g. ` (on a1 only)`; empty if it is not
+    limited to an instance and at most one host is known."""
     if (only := cause.lead.instance) is not None:
         if only.attribute == HOST:
             return f" (on 1 of {only.of} instances: {only.value})"
@@ -109,8 +110,8 @@ def where(cause: Cause) -> str:
 
 
 def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
-    """Phrase for the number of other operations of the component, other callers or other calls with the same
-    change; empty if there are none."""
+    """Phrase for the number of other operations, callers or calls with the same change, e.g. `; the same at 2
+    other callers`; empty if there are none."""
     lead = names.sites[cause.lead.site].operation
     own = names.operations[lead]
     kinds = ALIKE_KINDS | PATH_KINDS
@@ -132,8 +133,8 @@ def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
 
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple[str, str]:
-    """Phrases for a call pattern relative to the pattern that lost (or gained) most requests: (`calls X`,
-    `calling X`)."""
+    """Two phrases for a changed call pattern, relative to the pattern whose share changed most in the
+    opposite direction, e.g. (`also calls X`, `also calling X`)."""
     said = names.operation(change.site).text
     other = counterpart(change, changes)
     pattern = names.patterns[change.pattern] if change.pattern != NO_PATTERN else ()
@@ -153,13 +154,13 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> tuple
 
 
 def pattern_words(pattern: CallPattern, names: Names) -> str:
-    """Text of a call pattern for a row of evidence: `calls X, 2 x Y`."""
+    """Phrase for a call pattern in a row of evidence, e.g. `calls X, 2 x Y`."""
     return _calls(pattern, names)[0]
 
 
 def _waiting(pattern: CallPattern, other: CallPattern, names: Names, said: str) -> tuple[str, str] | None:
-    """Phrases for callees that the response newly waits for, or no longer waits for; None if there are
-    none."""
+    """Two phrases for callees that the response waits for in only one of two patterns, e.g. (`waits for X`,
+    `waiting for X`); None if there are none."""
     mine, theirs = (
         {c.operation: (c.least, c.calls) for c in children if c.awaited} for children in (pattern, other)
     )
@@ -182,7 +183,8 @@ def _calls(pattern: CallPattern, names: Names, said: str = "", only: str = "") -
 
 
 def _list(calls: dict[int, tuple[int, int]], names: Names, said: str = "") -> str:
-    """Text of operations with their numbers of calls; a prefix shared with `said` is left out."""
+    """List of operations with their numbers of calls, e.g. `X, 2 x Y and 1 more`; a component named in `said`
+    is not repeated."""
     words = []
     for operation, (least, most) in list(calls.items())[:_MOST_NAMED]:
         name = _called(names.operations[operation])
@@ -194,7 +196,7 @@ def _list(calls: dict[int, tuple[int, int]], names: Names, said: str = "") -> st
 
 
 def _called(name: OperationName) -> str:
-    """Name of an operation as `component/point`, with its callee as component if it has one."""
+    """Name of an operation as `component/point`; its callee instead of the component if it calls one."""
     return f"{name.callee or name.component}/{name.point}"
 
 
@@ -208,8 +210,8 @@ def _place(site: int, names: Names) -> str:
 
 
 def _is_between(site: int, names: Names) -> bool:
-    """True if the site is the caller's side of a call whose callee is recorded: its own time is network or
-    queueing time between the two."""
+    """True if the site is the caller's side of a call whose callee is recorded: its own time is then network
+    or queueing time."""
     return bool(names.operation(site).callee)
 
 
@@ -219,10 +221,12 @@ _SHARES: Final = {"tail": "Slow requests", "errors": "Requests with a failing ca
 def headline_of(
     verdict: VerdictSection, mean: Account, changed: Sequence[ChangedMeasure], findings: Sequence[Finding]
 ) -> str:
-    """Headline of a report: on failures if they rose significantly, otherwise on the mean, otherwise on the
-    first finding, otherwise on the measured values. changed: shares that changed significantly.
+    """Headline of a report: about failures if they rose significantly, otherwise about the mean response time
+    if it changed, otherwise about the first finding, otherwise that nothing changed. changed: shares that
+    changed significantly.
 
-    If the mean fell only because requests fail early, the finding comes first.
+    If the mean fell because requests do less, the title of the first finding that saves time without being an
+    improvement comes first.
     """
     shares = [
         wording.moved_sentence(

@@ -1,7 +1,6 @@
-"""Sums of a profile by call site: before, after, and the blocks of the baseline.
+"""Sums of a profile by call site, before and after and for each baseline block.
 
-Measures are computed from a `View`, and the verdict reads it. A view caches results that several measures
-need.
+Measures and the verdict are computed from a `View`, which caches results that several of them need.
 """
 
 from __future__ import annotations
@@ -38,45 +37,48 @@ from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
 
 CHANGE_NOISE: Final = "change-noise"
-"""Name of the rule (setting `without`) by which assumed noise is the noise of a change (`level_change`,
-`of_change`), not of a single level."""
+"""Name of the rule by which an assumed noise applies to a change, not to a single level (`level_change`,
+`of_change`); listing it in the setting `without` disables the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisitSums:
-    """Sums over the requests of one period that touch a call site; arrays are float64[sites]."""
+    """Sums over the requests of one period that touch each call site; arrays are float64[sites]."""
 
     requests: float
-    """Weight of all requests of the period, also of requests that do not touch the site."""
+    """Sum of the sampling weights of all requests in the period, whether they touch the site or not."""
     n: F8
-    """Number of recorded requests that touch each site."""
+    """Number of recorded requests that touch each site, unweighted."""
     w: F8
-    """Weight of the requests that touch each site."""
+    """Sum of the sampling weights of the requests that touch each site."""
     calls: F8
-    """Weighted number of calls."""
+    """Number of calls at each site, weighted by the requests' sampling weights."""
     critical_ns: F8
-    """Weighted time on the critical path, ns."""
+    """Time that calls at each site spend on the critical path, ns, weighted by the requests' sampling
+    weights."""
     response_ns: F8
-    """Weighted response time of the requests, ns."""
+    """Sum of the response times of the requests that touch each site, ns, weighted by their sampling
+    weights."""
     failing: F8
-    """Weighted sum, over requests, of the share of the request's calls that fail."""
+    """Sum, over the requests that touch each site, of the share of the request's calls there that fail,
+    weighted by the requests' sampling weights."""
 
     @property
     def calls_a_visit(self) -> F8:
-        """Mean number of calls of the site per request that touches it."""
+        """Mean number of calls at each site per request that touches it."""
         return self.calls / np.maximum(self.w, 1e-300)
 
     @property
     def mean_response_ns(self) -> F8:
-        """Mean response time of the requests that touch the site, ns."""
+        """Mean response time of the requests that touch each site, ns."""
         return self.response_ns / np.maximum(self.w, 1e-300)
 
 
 class View:
-    """Sums of both periods and of the blocks of the baseline, by call site; arrays are [sites] unless stated
-    otherwise.
+    """Sums of a profile by call site; arrays are [sites] unless stated otherwise.
 
-    Columns: BEFORE, AFTER, then from FIRST_BLOCK the blocks.
+    The columns of [sites, columns] arrays are BEFORE (baseline), AFTER (problem), then the baseline blocks
+    from FIRST_BLOCK on.
     """
 
     def __init__(
@@ -87,14 +89,14 @@ class View:
         by_instance: Callable[[], ByInstance | None] = lambda: None,
         shard: SiteShard | None = None,
     ) -> None:
-        """Sum a profile: all its sites, or only the sites of `shard`. by_instance: function that sums calls
-        by instance."""
+        """Sum a profile, for all its sites or only for the sites of `shard`. by_instance: function that sums
+        calls by instance, called when first needed."""
         self.profile, self.roles, self.settings = profile, roles, settings
         self._by_instance, self._shard = by_instance, shard
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.site = np.arange(self.n_sites) if shard is None else shard.site
-        """int64[sites]: number of each site in the whole profile."""
+        """int64[sites]: index of each of the view's sites in the whole profile."""
         self.pattern = np.arange(len(self.names.patterns)) if shard is None else shard.pattern
         self.n_blocks = max(roles.n_noise, 1)
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
@@ -107,8 +109,10 @@ class View:
     # -- shares: sums by column
 
     def sums(self, row: I8, slot: I8, value: F8, n_rows: int) -> F8:
-        """Sum values by row, and by period and block: float64[n_rows, columns]. row, slot, value: equally
-        long arrays; slot: index of the time slot."""
+        """Sum values by row and column: float64[n_rows, columns], columns as in `View`.
+
+        row, slot, value: arrays of equal length, the row, time slot and amount of each summand.
+        """
         roles, n_slots = self.roles, len(self.roles.noise)
         by_slot = totals(row * n_slots + slot, value, n_rows * n_slots).reshape(n_rows, n_slots)
         found = np.zeros((n_rows, FIRST_BLOCK + self.n_blocks))
@@ -121,26 +125,27 @@ class View:
         return found
 
     def visits(self, column: str) -> F8:
-        """Sum the column `column` of the profile's table `visits`: float64[sites, columns]."""
+        """Column `column` of the profile's table `visits`, summed by site: float64[sites, columns]."""
         table = self.profile.visits
         site, slot = (table[key].to_numpy().astype(np.int64) for key in ("site", "slot"))
         return self.sums(site, slot, table[column].to_numpy(), self.n_sites)
 
     @cached_property
     def touching(self) -> F8:
-        """Weight of the requests that touch each site, float64[sites, columns]."""
+        """Sum of the sampling weights of the requests that touch each site, float64[sites, columns]."""
         return self.visits("w")
 
     @cached_property
     def worth(self) -> F8:
-        """Effective requests per unit of weight, float64[sites, columns]."""
+        """Effective sample size per unit of sampling weight at each site, float64[sites, columns]."""
         return requests_per_weight(self.touching, self.visits("w2"))
 
     def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of the shares x / n, both [rows, columns]: (against the baseline; with a history
-        also against the reference alone, with sampling error only, else None).
+        """Estimate the changes of the shares x / n, both [rows, columns]: (change from the baseline, change
+        from the reference alone with sampling error only; None without a history).
 
-        Where the reference is not normal, it is left out of the baseline.
+        Rows whose reference is not normal (`not_normal`) have only the history as baseline. one_sided: p is
+        of a rise.
         """
         prior = self.settings.assumed_phi if self.roles.noise_assumed and not one_sided else 1.0
         margin, alone = self.settings.share_margin, None
@@ -168,13 +173,13 @@ class View:
         return found, alone
 
     def plain_shares(self, x: F8, n: F8) -> Estimate:
-        """Estimate changes of shares x / n, both [rows, 2], from reference to problem, with sampling error
-        only."""
+        """Estimate the changes of the shares x / n from reference to problem, both [rows, 2], with sampling
+        error only."""
         return self._plain(share_change(x, n, margin=self.settings.share_margin, tested=False))
 
     def _plain(self, alone: Estimate) -> Estimate:
-        """Replace p by the p of Fisher's exact test in rows above `min_z`, and by 1 elsewhere: exact tails of
-        large tables take a fifth of the time of testing."""
+        """Set p to that of Fisher's exact test in rows that exceed `min_z` standard errors, and to 1 in the
+        others: exact tests of all rows would take a fifth of the time of testing."""
         at = np.flatnonzero(alone.within().clears(self.settings.min_z, 0.0))
         x0, x1 = (np.rint(v[at] * n[at]) for v, n in ((alone.before, alone.n0), (alone.after, alone.n1)))
         p = np.ones(len(alone.p))
@@ -185,8 +190,8 @@ class View:
 
     @cached_property
     def failing_change(self) -> tuple[Estimate, Estimate | None]:
-        """Change of each site's share of failing calls: (against the baseline; with a history also against
-        the reference alone, else None)."""
+        """Change of the share of failing calls at each site: (from the baseline, from the reference alone;
+        None without a history)."""
         return self.shares(self.visits("failing") * self.worth, self.touching * self.worth)
 
     # -- levels: per-request values
@@ -196,14 +201,16 @@ class View:
         return votes_of(self.profile)
 
     def values(self, measure: int) -> Votes:
-        """Select the per-request values of a measure, by site, call pattern and time slot."""
+        """Votes (one value per request at a site) of a measure, e.g. OWN_TIME, by site, call pattern and time
+        slot."""
         return values_of(self._votes, measure)
 
     def given_pattern(self, values: Votes) -> Histograms:
-        """Scale values so that the median of each call pattern before becomes the site's median.
+        """Scale values so that each call pattern's baseline median equals the median of its site: a changed
+        mix of patterns then does not look like slower calls.
 
-        So a change of paths does not look like slower calls. Values of patterns with too few values before
-        are dropped; the test of patterns covers them.
+        Values of patterns with fewer than `least_of_pattern` baseline requests are dropped; the measure of
+        call patterns covers them.
         """
         _, site, pattern, slot = values.keys
         code, first = numbered((site, pattern))
@@ -222,36 +229,37 @@ class View:
 
     @cached_property
     def _first(self) -> I8:
-        """int64[slots]: for each time slot the first slot of the same baseline block; the slot itself in the
-        problem."""
+        """int64[slots]: first time slot of the baseline block that each slot belongs to; the slot itself
+        outside of blocks."""
         block = np.where(self.roles.noise >= 0, self.roles.noise, -1 - np.arange(len(self.roles.noise)))
         _, first, number = np.unique(block, return_index=True, return_inverse=True)
         found: I8 = first[number]
         return found
 
     def by_period(self, values: Histograms) -> Histograms:
-        """Merge time slots by period: column 0 reference, 1 problem, 2 history."""
+        """Sum histograms over the time slots of a period: column 0 reference, 1 problem, 2 history."""
         roles = self.roles
         return values.pooled(np.where(roles.ordinary & ~roles.reference, 2, roles.side))
 
     @cached_property
     def own_times(self) -> Histograms:
-        """Own times of calls, scaled by pattern (`given_pattern`), by site and time slot; values of a
-        baseline block are in its first time slot."""
+        """Own times of calls, scaled by call pattern (`given_pattern`), by site and time slot; values of a
+        baseline block are all in the block's first slot."""
         return self.given_pattern(self.values(OWN_TIME))
 
     @cached_property
     def own_by_period(self) -> Histograms:
-        """Own times (`own_times`) with time slots merged by period (`by_period`)."""
+        """Own times of calls, scaled by call pattern, by site and period: column 0 reference, 1 problem, 2
+        history."""
         return self.by_period(self.own_times)
 
     @cached_property
     def own_requests(self) -> F8:
-        """Number of requests with a own time, float64[sites, columns]."""
+        """Number of requests with an own time at each site, float64[sites, columns]."""
         return self.sums(self.own_times.place, self.own_times.column, self.own_times.n, self.n_sites)
 
     def own_times_after(self, sites: B1) -> Histograms:
-        """Own times in the problem at the sites in mask `sites`, by time slot."""
+        """Own times in the problem, at sites in the mask `sites` (bool[sites]) only, by time slot."""
         values = self.own_times
         if self._shard is not None and sites.any():  # a shard has blocks of the problem instead of slots
             values = View(self._shard.at_sites(sites), self.roles, self.settings).own_times
@@ -259,13 +267,13 @@ class View:
 
     @cached_property
     def own_time_change(self) -> tuple[Estimate, Estimate | None]:
-        """Change of the median own time of each site: (against the baseline; with a history also against the
-        reference alone, else None)."""
+        """Change of the median own time at each site: (from the baseline, from the reference alone; None
+        without a history)."""
         return self.level(self.own_times)
 
     def level(self, values: Histograms) -> tuple[Estimate, Estimate | None]:
-        """Estimate the change of the median of values at each site: (against the baseline; with a history
-        also against the reference alone, else None)."""
+        """Estimate the change of the median of `values` at each site: (from the baseline, from the reference
+        alone; None without a history)."""
         return self.levels(values, Histograms.log_medians, self.least_tau)
 
     def levels(
@@ -274,10 +282,11 @@ class View:
         medians: Callable[[Histograms, int, int], tuple[LogMedians, F8]],
         least_tau: float,
     ) -> tuple[Estimate, Estimate | None]:
-        """Estimate changes of a level of values at each site, with results as in `level`.
+        """Estimate the change of a level (median or mean) of `values` at each site: (from the baseline, from
+        the reference alone; None without a history).
 
-        medians: function (values, places, columns) -> (logarithms of the level, number of requests);
-        least_tau: lower bound of the noise between windows.
+        medians: function (values, number of places, number of columns) -> (logarithms of the level, number of
+        requests); least_tau: lower bound of the standard deviation of the log level between windows.
         """
         roles = self.roles
         blocks, blocks_n = medians(values.pooled(roles.noise), self.n_sites, self.n_blocks)
@@ -323,7 +332,7 @@ class View:
 
     @property
     def least_tau(self) -> float:
-        """Lower bound of the standard deviation of log medians between windows."""
+        """Lower bound of the standard deviation of a site's log median between windows."""
         settings = self.settings
         return max(settings.min_tau, settings.assumed_tau) if self.roles.noise_assumed else settings.min_tau
 
@@ -332,8 +341,8 @@ class View:
         return self.roles.noise_assumed and CHANGE_NOISE not in self.settings.without
 
     def _by_size(self, rows: Histograms, found: Estimate, tau: float) -> Estimate:
-        """Lower the p of large changes with few requests, using their size instead of ranks: a rank test of
-        four against four values gives 3 % at best."""
+        """Lower p where few requests changed by a large factor, using the size of the change: the rank test
+        of four against four values reaches at best p = 0.03."""
         settings, least = self.settings, np.minimum(found.n0, found.n1)
         with np.errstate(invalid="ignore"):
             large = np.abs(found.change) > np.log(settings.few_times)
@@ -349,25 +358,27 @@ class View:
 
     @cached_property
     def by_instance(self) -> ByInstance | None:
-        """Sums of calls by instance; None for statistics, or if no component has several instances."""
+        """Sums of calls by instance; None for stored statistics, or if no component runs on several
+        instances."""
         return self._by_instance()
 
     # -- what a site has to do with the response
 
     @property
     def rates(self) -> tuple[F8, F8]:
-        """Calls of each site per request of the period, (before, after)."""
+        """Mean number of calls at each site per request of the period: (baseline, problem), each
+        float64[sites]."""
         return tuple(side.calls / max(side.requests, 1e-300) for side in (self.before, self.after))  # type: ignore[return-value]
 
     @cached_property
     def reference(self) -> VisitSums:
-        """Sums over the requests of the reference alone, without the history."""
+        """Sums over the requests of the reference, without the history."""
         return self._visited(self.roles.reference)
 
     @cached_property
     def slower_ns(self) -> F8:
-        """Part of the change of the mean response time due to slower or faster calls of each site, ns per
-        request."""
+        """Part of the change of the mean response time that is due to calls of each site getting slower or
+        faster on the critical path, ns per request."""
         return self._slower_ns(self.before)
 
     def _slower_ns(self, before: VisitSums) -> F8:
@@ -377,57 +388,59 @@ class View:
         return np.nan_to_num(sum(rates) / 2 * (last - first), nan=0.0, posinf=0.0, neginf=0.0)
 
     def slower_a_visit_ns(self, before: VisitSums) -> F8:
-        """Change of the critical time since `before` due to slower or faster calls of each site, ns per
-        request of the problem that touches the site."""
+        """Change of the critical time due to calls of each site getting slower or faster since the period
+        `before`, ns per request of the problem that touches the site."""
         return self._slower_ns(before) * self.after.requests / np.maximum(self.after.w, 1e-300)
 
     @cached_property
     def call_ratio(self) -> F8:
-        """Ratio of calls of each site per request, after to before; inf if there were none before."""
+        """Calls at each site per request of the problem, divided by those per request of the baseline; inf if
+        the baseline has none."""
         before, after = self.rates
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(before > 0, after / before, np.inf)
 
     @cached_property
     def visit_ratio(self) -> F8:
-        """Ratio, after to before, of the denominator of pattern tests at each site.
-
-        It is `call_ratio`; at points of activity records, where a request counts once, the ratio of requests.
-        """
+        """Problem divided by baseline of the quantity that pattern shares are computed over: calls at the
+        site per request (`call_ratio`) or, at trace points of activity records, share of requests that pass
+        the point."""
         with np.errstate(divide="ignore", invalid="ignore"):
             first, last = (side.w / side.requests for side in (self.before, self.after))
             visits = np.where(first > 0, last / first, np.inf)
         return np.where(self.of_kind(SiteKind.POINT), visits, self.call_ratio)
 
     def of_kind(self, kind: SiteKind) -> B1:
-        """bool[sites]: True for sites of a kind."""
+        """bool[sites]: True for sites of the given kind."""
         return np.array([site.kind is kind for site in self.names.sites], dtype=np.bool_)
 
     @property
     def makes_several(self) -> B1:
-        """bool[sites]: True where some requests make several calls; always False for points of activity
+        """bool[sites]: True where some requests make several calls; False for trace points of activity
         records."""
         several = [side.calls > side.w * (1 + 1e-9) for side in (self.before, self.after)]
         return np.asarray((several[0] | several[1]) & ~self.of_kind(SiteKind.POINT))
 
 
 def not_normal(reference: Estimate, settings: RobustSettings) -> B1:
-    """True where the reference lies outside of the history. reference: estimate against the reference
-    alone."""
+    """bool[rows]: True where the reference lies outside of the history's normal range. reference: estimate of
+    the change from the reference alone."""
     return reference.before_outside() & is_known(reference, settings)
 
 
 def is_known(reference: Estimate, settings: RobustSettings) -> B1:
-    """True where the reference has enough requests to be distinguished from a history.
+    """bool[rows]: True where the reference has enough requests to compare it with the history.
 
-    Five are enough; fewer suffice only if they differ significantly from the requests of the history.
+    Five requests are enough. Fewer are enough if they differ significantly from those of the history.
+    reference: estimate of the change from the reference alone.
     """
     known = reference.n0 >= LEAST_IN_ENVELOPE
     return known if reference.usual_p is None else known | (reference.usual_p < settings.verdict.alpha)
 
 
 def votes_of(profile: Profile, sites: B1 | None = None) -> Votes:
-    """Votes (values of requests at sites) of a profile, all or those at the sites in mask `sites`."""
+    """Votes (one value per request at a site) of a profile, for all sites or for those in the mask
+    `sites`."""
     if profile.runs is not None:
         return (profile.runs if sites is None else profile.runs.of_sites(sites)).read()
     votes = Votes.of({name: profile.votes[name].to_numpy() for name in profile.votes.column_names})
@@ -435,9 +448,9 @@ def votes_of(profile: Profile, sites: B1 | None = None) -> Votes:
 
 
 def values_of(votes: Votes, measure: int) -> Votes:
-    """Select the per-request values of a measure, by site, call pattern and time slot.
+    """Votes of one measure, by site, call pattern and time slot.
 
-    Weighted requests are scaled to the effective number of requests.
+    Votes of sampled requests are scaled so that their weights add up to the effective sample size.
     """
     votes = votes.where(votes.keys[0] == measure)
     if len(votes.sums) == 1:  # unweighted requests
@@ -451,5 +464,5 @@ def values_of(votes: Votes, measure: int) -> Votes:
 
 
 def by_site(values: Votes) -> Histograms:
-    """Merge the histograms of all call patterns, by site and time slot."""
+    """Sum the histograms of all call patterns, by site and time slot."""
     return values.histograms(values.keys[1], values.keys[3])

@@ -24,22 +24,22 @@ from schemas.report.variance import EdgeAdvice
 
 _LEAST_VALUES: Final = 40
 _LEAST_MODE: Final = 5
-"""Minimum number of values in the smaller mode; it must also have at least one value in a thousand."""
+"""Minimum number of values in the smaller mode, which must also have at least 0.1 % of the values."""
 _MOST_VALUES: Final = 2_000
-"""Maximum number of values fitted; of more, an evenly spaced selection by size is used."""
+"""Maximum number of values fitted; of a larger sample, values at evenly spaced ranks are used."""
 _DELTA_BIC: Final = 10.0
 _DIP: Final = 0.8
-"""Maximum ratio of the density in the dip to that at the lower peak."""
+"""Maximum ratio of the density in the dip between two peaks to the density at the lower peak."""
 _CONVERGED: Final = 1e-3
 """Gain of the mean log-likelihood per step below which a fit ends."""
 _MOST_STEPS: Final = 100
 _GRID: Final = 401
-"""Number of points between the two means at which the density is evaluated."""
+"""Number of points, between the means of the two components, at which the density is evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class TwoBehaviours:
-    """Mixture of two log-normal laws that fits an edge's times better than one."""
+    """Mixture of two log-normal distributions that fits an edge's times better than one."""
 
     delta_bic: float
     """Improvement of the Bayesian information criterion over a single law."""
@@ -54,7 +54,10 @@ class TwoBehaviours:
 
 
 def two_behaviours(us: F8) -> TwoBehaviours | None:
-    """Fit two modes to an edge's positive times, µs; None if one distribution suffices."""
+    """Fit a mixture of two modes to the times of an edge.
+
+    us: positive times, µs, of the requests that pass it. None if one distribution suffices.
+    """
     values = np.sort(np.log(us[us > 0]))
     if len(values) < _LEAST_VALUES or values[0] == values[-1]:
         return None
@@ -137,7 +140,10 @@ def two_normals(values: F8, cut: float, floor: float) -> Mixture:
 
 
 def _maximised(values: F8, belongs: F8, floor: float) -> Mixture:
-    """Mixture of maximum likelihood for values [n], given their shares in its components, [n, components]."""
+    """Mixture of maximum likelihood for `values` [n].
+
+    belongs: [n, components] probability that each value belongs to each component.
+    """
     # A component without values keeps a positive weight, for its logarithm.
     count = belongs.sum(axis=0) + np.finfo(np.float64).eps
     mean = values @ belongs / count
@@ -148,7 +154,8 @@ def _maximised(values: F8, belongs: F8, floor: float) -> Mixture:
 def edge_advice(
     population: Population, looked: Sequence[DecomposedGroup], *, least_share: float, most: int
 ) -> list[EdgeAdvice]:
-    """Advise on instrumentation for parts of a group's variance that are large, unmarked, and mix two modes.
+    """Advise on instrumentation: edges with a large, unmarked part of a group's variance whose times mix two
+    modes.
 
     One piece of advice per edge label, the largest share of the total variance first, for the group to which
     the label adds most. For the first `most` pieces, parameters are compared between the two modes.

@@ -1,9 +1,9 @@
 """Attribute the variance of a group of requests to its parts, and correlate the parts (VarianceFinder §4.3).
 
 A part is an edge of the group's graph, or a call site. y_e is the critical time of part e and Σ_e y_e = T,
-the response time, so share_e = Cov(y_e, T)/Var(T) adds up to 1. A part with a negative share compensates: it
-is short when the others are long. Two parts that are long together may be a queue and the busy component
-behind it.
+the response time, so share_e = Cov(y_e, T)/Var(T) adds up to 1. A part with a negative share compensates for
+the others: it is short when they are long. Two parts that are long together may be a queue and the busy
+component behind it.
 """
 
 from __future__ import annotations
@@ -27,36 +27,38 @@ from analyze.stats.time_blocks import autocorrelation_time, blocks_for
 from schemas.arrays import B1, F8, I8
 
 _MOST_SITES: Final = 60
-"""Maximum number of call sites of rare paths that are separate parts (the sites with most variance); the
-others are merged into one part."""
+"""Maximum number of call sites of rare paths that are separate parts (the sites with most variance); all
+other call sites are merged into one part."""
 _WINSORISED_AT: Final = 0.995
-"""Quantile at which times are cut, to show how far a share depends on few requests."""
+"""Quantile at which the times of a part are clipped, to show how far a share depends on few requests."""
 _LEAST_REQUESTS: Final = 24
-"""Minimum number of requests: three in each block, for the smallest number of blocks that can be permuted."""
+"""Minimum number of requests for correlations: three in each block, for the smallest number of blocks that
+can be permuted."""
 _MOST_PARTS: Final = 40
 """Maximum number of parts that are correlated with each other (the parts with the largest shares): 780
 pairs."""
 _MOST_REQUESTS: Final = 5_000
-"""Maximum number of requests that are correlated; of more, an evenly spaced selection in time: a rank
-correlation of 0.1 is then 7 standard errors."""
+"""Maximum number of requests used for correlations; of more, requests at even distances in time.
+
+With 5000, a rank correlation of 0.1 is 7 standard errors.
+"""
 _LEAST_RHO: Final = 0.1
 _LEVEL: Final = 0.05
 _WAITS: Final = re.compile(r"queue|wait|(?<![bc])lock|pend|acquire|schedul", re.IGNORECASE)
-"""Pattern in the names of trace points at which requests wait."""
+"""Pattern that matches names of trace points at which requests wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupParts:
-    """Parts of the response times of one group of requests, ordered by start; each column of `us` adds up to
-    the response time.
-    """
+    """Parts of the response times of one group of requests; requests are ordered by start, and each column of
+    `us` adds up to a response time."""
 
     names: tuple[PartName, ...]
     """Name of each part: an edge or a call site."""
     us: F8
     """Time of each part in each request, µs, float64[parts, requests]."""
     marked: B1
-    """bool[parts]: True for parts that a marker removes from the residual."""
+    """bool[parts]: True for parts that a marker removes from the residual variance."""
     weight: F8
     """Weight of each request, float64[requests]."""
     category: I8
@@ -74,8 +76,8 @@ def group_parts(
     *,
     by_sites: bool,
 ) -> GroupParts:
-    """Compute the parts of a group; for rare paths always call sites, since such paths have no edges in
-    common. O(requests · edges)."""
+    """Compute the parts of a group; a group of rare paths is always divided by call sites, since rare paths
+    have no edges in common. O(requests · edges)."""
     members = groups.members(group)
     alone = groups.category[group] != NOWHERE
     if alone and not by_sites:
@@ -105,7 +107,7 @@ def _sites(
     times: AllPathTimes, groups: RequestGroups, members: list[int], rules: LabelRules
 ) -> tuple[tuple[PartName, ...], F8, B1]:
     """Compute the parts of a group by call site: (names, times float64[parts, requests], bool[parts] True if
-    a marker of the site matches).
+    a marker matches the site).
 
     Markers of single edges do not count here, only in their own category.
     """
@@ -142,13 +144,14 @@ class CovarianceShares:
     mean: F8
     """Mean time of each part, µs."""
     part_variance: F8
-    """Variance of each part, µs²."""
+    """Variance of the times of each part, µs²."""
     share: F8
     """Cov(part, response time) / `variance`; adds up to 1."""
     share_winsorised: F8
-    """Shares of the variance when each part is cut at a quantile of its times; they also add up to 1."""
+    """Share of each part when its times are clipped at a quantile (_WINSORISED_AT); the shares add up to
+    1."""
     kept: float
-    """Variance of the sum of the cut parts, as a share of `variance`."""
+    """Variance of the sum of the clipped parts, as a share of `variance`."""
 
 
 def covariance_shares(us: F8, weight: F8) -> CovarianceShares:
@@ -166,8 +169,10 @@ def covariance_shares(us: F8, weight: F8) -> CovarianceShares:
 
 
 def _shares(us: F8, weight: F8) -> tuple[F8, float, F8, F8]:
-    """Compute (means, variance of the sum, variances of the parts, shares) of parts, float64[parts,
-    requests]."""
+    """Compute (means, variance of the sum, variances of the parts, shares of the parts).
+
+    us: float64[parts, requests].
+    """
     p = weight / weight.sum()
     mean = us @ p
     off = us - mean[:, None]
@@ -185,7 +190,7 @@ def _shares(us: F8, weight: F8) -> tuple[F8, float, F8, F8]:
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedPair:
-    """Two correlated parts."""
+    """Two parts whose times are correlated over the requests."""
 
     one: int
     """Index of the first part."""
@@ -230,8 +235,8 @@ def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...
 
 
 def _shuffled_se(z: F8) -> F8:
-    """Root mean square of the correlations when blocks of one of two parts are permuted, float64[parts,
-    parts]."""
+    """Standard error of the correlation of each two parts by chance: root mean square over permutations of
+    the blocks of one of them, float64[parts, parts]."""
     n = z.shape[1]
     blocks = blocks_for(n, max(autocorrelation_time(row) for row in z))
     length = n // blocks
@@ -241,12 +246,12 @@ def _shuffled_se(z: F8) -> F8:
 
 
 def squares_over_orders(cut: F8) -> F8:
-    """Mean over all permutations of blocks of the squared product of two parts, float64[parts, parts].
+    """Mean, over all permutations of blocks, of the squared product of two parts, float64[parts, parts].
 
     cut: float64[parts, blocks, length], the parts cut into blocks. With g[b, c] the product of block b of one
-    part and c of the other, the product for the permutation π is Σ_b g[b, π(b)]: its mean over π is Σg / B,
-    its variance Σd² / (B - 1), with d = g less the means of its rows and columns (Hoeffding 1951, Theorem 2).
-    O(parts² · blocks² · length).
+    part and block c of the other, the product for the permutation π is Σ_b g[b, π(b)]: its mean over π is Σg
+    / B, its variance Σd² / (B - 1), with d = g minus the means of its rows and columns (Hoeffding 1951,
+    Theorem 2). O(parts² · blocks² · length).
     """
     parts, blocks, length = cut.shape
     whole = cut.sum(axis=1)
@@ -265,7 +270,7 @@ class DecomposedGroup:
     category: str | None
     """Key of the group's category; None for a group of rare paths."""
     impact: float
-    """Share of the group in the total variance, in [0, 1]."""
+    """Share of the total variance due to the group, in [0, 1]."""
     parts: GroupParts
     shares: CovarianceShares
     pairs: tuple[CorrelatedPair, ...]
@@ -273,8 +278,8 @@ class DecomposedGroup:
 
 
 def queue_hints(graph: Graph, names: Sequence[PartName], pairs: Sequence[CorrelatedPair]) -> dict[int, int]:
-    """Find the server behind each queue: index of an edge that leads into another component, or is named like
-    a queue -> index of the edge of the server.
+    """Find the server behind each queue: index of the queue's edge (one that leads into another component, or
+    is named like a queue) -> index of the server's edge.
 
     The server is the later edge of that component with the largest positive covariance with the edge.
     """

@@ -58,7 +58,7 @@ lock, not a cache."""
 
 
 class Marker(BaseModel):
-    """Marker, an entry of the file."""
+    """One marker: an entry `[[marker]]` of the file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -69,7 +69,7 @@ class Marker(BaseModel):
     expires: date | None = None
 
     def is_expired(self, day: date) -> bool:
-        """True if the marker has expired on `day` (UTC)."""
+        """True if the marker has expired by `day` (UTC)."""
         return self.expires is not None and day >= self.expires
 
     def matches(self, text: str) -> bool:
@@ -108,7 +108,7 @@ def day_of(end_ns: int) -> date:
 
 @dataclass(frozen=True)
 class LabelRules:
-    """Markers of a file as valid on a day, matched with the labels and call sites of a population."""
+    """Markers that are valid on a day, matched with the labels and call sites of a population."""
 
     markers: tuple[Marker, ...]
     day: date
@@ -161,7 +161,7 @@ class LabelRules:
 
 
 def marked_labels(population: Population, times: AllPathTimes, rules: LabelRules) -> LabelRules:
-    """Determine the state of each marker: it holds, has expired, or matches nothing. O(edges · markers)."""
+    """Determine the state of each marker: valid, expired, or matching nothing. O(edges · markers)."""
     if not rules.markers:
         return rules
     labels: dict[str, set[int]] = {}
@@ -189,7 +189,7 @@ def _marker_state(
 
 
 def suggested(name: PartName) -> tuple[MarkerKind, str] | None:
-    """Suggest a kind of source for a part, with the reason, from the name at an edge's end or of the callee;
-    None if unknown."""
+    """Suggest a marker for a part from its name (of an edge's ends, or of the callee): (kind of source,
+    reason); None if unknown."""
     text = name.target or name.source
     return next(((kind, why) for kind, why, words in _RULES if words.search(text)), None)

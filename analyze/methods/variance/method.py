@@ -36,8 +36,8 @@ _RARE_NOTE = 0.1
 def variance_result(
     population: Population, markers: Sequence[Marker], settings: VarianceSettings, limits: ReportLimits
 ) -> Result:
-    """Decompose the variance of the last sample, and compare it with that of the first sample if there are
-    two.
+    """Decompose the variance of the last sample; if there are two samples, compare it with the variance of
+    the first.
 
     Markers apply unless they have expired on the last day of the samples. Raises ConfigError for an unknown
     category, PeriodError if a sample has no requests.

@@ -118,8 +118,8 @@ def _parts_of(part: F8, whole: float) -> F8:
 
 
 def _share_interval(shown: SampleVariance) -> tuple[F8, F8]:
-    """Ends of the 95 % intervals of each call site's part within paths, over the total variance: (lows,
-    highs), float64[sites]."""
+    """95 % interval of each call site's variance within paths, as a share of the total variance: (lower ends,
+    upper ends), float64[sites]."""
     blocks, total = shown.whole.sites.within_blocks, shown.whole.split.block_total
     both = np.stack([blocks, np.broadcast_to(total, blocks.shape)], axis=2)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -129,7 +129,7 @@ def _share_interval(shown: SampleVariance) -> tuple[F8, F8]:
 def variance_section(
     run: VarianceRun, sites: pa.Table, categories: Sequence[VariableCategory]
 ) -> VarianceSection:
-    """Fill the section on the last sample; C² curves are of all samples."""
+    """Fill the section: decomposition of the last sample's variance, C² curves of all samples."""
     shown = run.shown
     whole, residual = shown.whole, shown.residual
     total = whole.split.total
@@ -180,7 +180,8 @@ def _parts(shown: SampleVariance) -> tuple[VariancePart, ...]:
 
 
 def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
-    """Confidence interval of C² from an interval of its logarithm; None if infinite or too wide (WIDEST).
+    """Confidence interval of C² from an interval of its logarithm; None if the interval is infinite or wider
+    than WIDEST.
 
     ends: (lows, highs); place: index of the interval.
     """
@@ -191,7 +192,7 @@ def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
 
 
 def category_rows(run: VarianceRun) -> list[VariableCategory]:
-    """Rows of all groups of the last sample, in the order that the settings ask for."""
+    """Rows of all groups of the last sample, sorted as by the setting `sort`."""
     shown = run.shown
     groups, whole = shown.groups, shown.whole
     sums = whole.by_group.sums.sum(axis=1)
@@ -241,8 +242,8 @@ def _curve(population: Population, sample: SampleVariance) -> C2Curve:
 
 
 def _watched(run: VarianceRun) -> tuple[WatchedSource, ...]:
-    """Rows of sources with an `inadvertent` marker that holds, with their shares of the variance; sources
-    with C² below 1 come last."""
+    """Rows of sources whose `inadvertent` marker is valid, with their shares of the variance; sources with C²
+    below 1 come last."""
     shown = run.shown
     sums = shown.whole.sites.touched.sum(axis=1)
     c2 = coefficient(sums)
@@ -288,7 +289,7 @@ def _chosen_groups(run: VarianceRun, order: Sequence[int]) -> list[int]:
 def details_section(
     run: VarianceRun, sites: pa.Table
 ) -> tuple[VarianceDetailsSection, list[DecomposedGroup]]:
-    """Fill the section of details: (section, groups shown in detail)."""
+    """Fill the section of details; return (section, groups shown in detail)."""
     split, settings = run.shown.whole.split, run.settings
     by_impact = np.argsort(-split.within, kind="stable").tolist()
     order = [group for group in by_impact if split.within[group] > 0]
@@ -394,7 +395,7 @@ def edge_rows(run: VarianceRun, look: DecomposedGroup) -> list[VariableEdge]:
 
 
 def _suggestions(run: VarianceRun, sites: pa.Table) -> list[MarkerSuggestion]:
-    """Suggest markers, from names, for large sources that have none."""
+    """Suggest markers, from names, for large sources without a marker."""
     found: dict[str, MarkerSuggestion] = {}
     within, unmarked = sites["within"].to_numpy(), sites["marker"].is_null().to_numpy()
     order = run.shown.site_order
@@ -422,7 +423,7 @@ def variance_tables(
     categories: Sequence[VariableCategory],
     looked: Sequence[DecomposedGroup],
 ) -> Mapping[str, pa.Table]:
-    """Make the complete tables, by name."""
+    """Make the complete tables of the method: table name -> table."""
     parts = [(look, row) for look in looked for row in edge_rows(run, look)]
     return {
         "variance_sites": sites,

@@ -1,4 +1,5 @@
-"""Display of variance: exact decomposition, parts of some categories, and changes between two samples."""
+"""Display of the sections of variance: exact decomposition, parts of some categories, and changes between two
+samples."""
 
 from __future__ import annotations
 
@@ -28,15 +29,16 @@ from schemas.report.variance import (
 ROOTS: Final = 8
 """Maximum number of root types whose parts are drawn."""
 SHOWN: Final = 15
-"""Number of rows of a table that are shown before it is unfolded."""
+"""Number of rows that are shown before the reader unfolds a table."""
 LEAST_SITES: Final = 5
 MATERIAL: Final = 1e-3
-"""Minimum share of the variance for a call site to be shown before the table is unfolded; the first few
-always are."""
+"""Minimum share of the variance, in [0, 1], for a call site to be shown before the table is unfolded; the
+first few are always shown."""
 PRINTED: Final = 8
 """Maximum number of rows on a terminal."""
 TAIL_KEPT: Final = 0.5
-"""Share of the variance, left after 0.5 % of the times are cut, below which a tail counts as heavy."""
+"""Share of the variance, left after the longest 0.5 % of the times are clipped, below which a tail counts as
+heavy."""
 MOSTLY_BETWEEN: Final = 0.5
 """Minimum share of a change that lies between paths for the report to mention it."""
 MEANING: Final = {
@@ -137,7 +139,7 @@ _RootParts = tuple[str, float, float]
 
 
 def _root_parts(section: VarianceSection) -> list[_RootParts]:
-    """Parts of the variance of the root types with the largest parts, at most ROOTS."""
+    """Parts of the variance by root type, for the at most ROOTS root types with the largest parts."""
     found: dict[str, dict[str, float]] = {}
     for part in section.parts:
         if part.root is not None:
@@ -369,7 +371,7 @@ def change(section: VarianceChangeSection) -> str:
 
 
 def change_check(section: VarianceChangeSection) -> str:
-    """Sentence on the papers' check of large categories; empty if it was not made."""
+    """Sentence on the papers' check of large categories (a KS test); empty if the check was not made."""
     if section.ks_p is None:
         return ""
     verb = "differ" if section.ks_p < 0.05 else "do not differ"

@@ -1,4 +1,4 @@
-"""Changes of variance from one sample to the other: tests with intervals, for the report."""
+"""Changes of variance from the first sample to the second: tests and intervals, for the report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from schemas.report.findings import Interval
 from schemas.report.variance import CategoryChange, SiteChange, VarianceChangeSection
 
 _ROUNDING: Final = 1e-12
-"""Share of the squared mean below which a variance counts as a rounding error."""
+"""Variance, as a share of the squared mean, below which it counts as a rounding error."""
 _LEVEL: Final = 0.01
 """False discovery rate of listed changes: stricter than elsewhere, as jackknife intervals of heavy tails are
 too short (86 % instead of 95 %)."""
@@ -42,7 +42,8 @@ def _log_variance(sums: F8) -> F8:
 
 
 def _total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
-    """Natural logarithm of the ratio of the total variances, after to before; a single item."""
+    """Natural logarithm of the ratio of the total variances, after / before, with jackknife interval; a
+    single item."""
 
     def log_mean(sums: F8) -> F8:
         return np.log(np.maximum(sums[..., 0] / np.maximum(sums[..., 1], 1e-300), 1e-300))
@@ -55,7 +56,7 @@ def _total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
 
 
 def change_section(run: VarianceRun) -> VarianceChangeSection:
-    """Fill the section that compares the variances of the second sample with those of the first."""
+    """Fill the section that compares the variances of the second sample with the variances of the first."""
     population, (before, after) = run.population, run.samples
     total = _total_change(before.whole.split, after.whole.split)
     interval = c2_interval(total.interval(), 0) if before.whole.split.total > 0 else None
@@ -80,8 +81,11 @@ def change_section(run: VarianceRun) -> VarianceChangeSection:
 
 
 def _between(before: VarianceSplit, after: VarianceSplit, interval: Interval | None) -> float | None:
-    """Share of a change of the variance that lies between paths or root types; above 1 if the variance within
-    paths fell; None if the change is not significant."""
+    """Share of the change of the variance that lies between paths or root types.
+
+    Above 1 if the variance within paths changed in the other direction; None if the change is not significant
+    (interval).
+    """
     if interval is None or interval.low <= 1 <= interval.high:
         return None
     within = float(after.within.sum() - before.within.sum())
@@ -131,7 +135,8 @@ def _changed(log_ratio: Jackknifed, p: F8, least: float) -> tuple[list[tuple[int
     """Find significant changes by a factor of at least `least`: (list of (index, fields of the row), number
     of tests).
 
-    log_ratio: log ratios of the variances; p: of each. Changes without an informative interval are dropped.
+    log_ratio: log ratios of the variances; p: p-value of each change. Changes without an informative interval
+    are dropped.
     """
     q, ends = q_values(p), log_ratio.interval()
     found = []

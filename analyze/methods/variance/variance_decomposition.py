@@ -50,18 +50,18 @@ class RequestGroups:
 
     sample: int
     rows: tuple[slice, ...]
-    """Slice of each category's requests that belong to the sample."""
+    """Per category, the slice of its requests that belong to the sample."""
     first: I8
     """Index of each category's first request in the arrays [requests], int64[categories + 1]."""
     weight: F8
     block: I8
-    """Block of time of each request, int64[requests]; blocks have equal numbers of requests, and ascend
-    within a category."""
+    """Block of time of each request, int64[requests]; all blocks have the same number of requests, and within
+    a category later requests are in later blocks."""
     of: I8
-    """Group of each request, int64[requests]."""
+    """Index of the group of each request, int64[requests]."""
     n_blocks: int
     group: I8
-    """Group of each category, int64[categories]; NOWHERE if the category has no requests."""
+    """Index of the group of each category, int64[categories]; NOWHERE if the category has no requests."""
     root: I8
     """Index in `roots` of each group's root type, int64[groups]."""
     category: I8
@@ -79,12 +79,12 @@ class RequestGroups:
         return found
 
     def part(self, category: int) -> slice:
-        """Slice of a category's requests in the [requests] arrays."""
+        """Slice, in the arrays [requests], of the requests of category `category`."""
         return slice(int(self.first[category]), int(self.first[category + 1]))
 
 
 def request_groups(population: Population, sample: int) -> RequestGroups:
-    """Group the requests of a sample (its index). O(requests log requests)."""
+    """Group the requests of a sample by path. sample: index of the sample. O(requests log requests)."""
     categories = population.categories
     rows = tuple(category.rows(sample) for category in categories)
     sizes = np.array([part.stop - part.start for part in rows], dtype=np.int64)
@@ -116,26 +116,29 @@ def request_groups(population: Population, sample: int) -> RequestGroups:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Weights and weighted means of a value: of a sample, of each group and of each root type."""
+    """Weights and weighted means of one value: of the whole sample, of each group and of each root type."""
 
     value: F8
-    """Value of each request that is averaged, float64[requests]."""
+    """Value of each request, float64[requests], of which the means are taken."""
     weight: float
     """Sum of the weights of the sample's requests."""
     mean: float
-    """Mean of the sample."""
+    """Weighted mean over all requests of the sample."""
     group_weight: F8
     """Sum of weights of each group, float64[groups]."""
     group_mean: F8
-    """Mean of each group, float64[groups]."""
+    """Weighted mean of each group, float64[groups]."""
     root_weight: F8
     """Sum of weights of each root type, float64[roots]."""
     root_mean: F8
-    """Mean of each root type, float64[roots]; 0 for one without requests."""
+    """Weighted mean of each root type, float64[roots]; 0 for a root type without requests."""
 
 
 def levels(groups: RequestGroups, value: F8) -> Levels:
-    """Compute the means of a value [requests] of a sample. Raises ValueError if the sample has no weight."""
+    """Compute the weighted means of a value of the requests of a sample.
+
+    value: float64[requests]. Raises ValueError if the sum of weights is 0.
+    """
     group_weight = totals(groups.of, groups.weight, groups.n_groups)
     group_sum = totals(groups.of, groups.weight * value, groups.n_groups)
     root_weight, root_sum = (
@@ -158,7 +161,7 @@ def levels(groups: RequestGroups, value: F8) -> Levels:
 TOLERANCE: Final = 1e-9
 """Maximum rounding error when parts of a variance are added, as a share of the variance."""
 WIDEST: Final = math.log(1e4)
-"""Width of an interval of ln C² above which it is not informative and is not shown."""
+"""Maximum width of an interval of ln C² for the interval to be shown; wider intervals are not informative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +176,15 @@ class VarianceSplit:
     within: F8
     """Part within paths, p_g σ_g², float64[groups]."""
     block_total: F8
-    """Sum over each time block of weight times squared deviation from the mean, divided by the sample's
-    weight, float64[blocks]; adds up to `total`."""
+    """Contribution of each time block to `total`, float64[blocks]: sum of weight times squared deviation from
+    the mean, divided by the sample's weight."""
 
 
 def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
-    """Split the variance of a sample into its parts. Raises ValueError if they do not add up. O(requests)."""
+    """Split the variance of a sample into parts (between root types, between paths, within paths).
+
+    Raises ValueError if they do not add up. O(requests).
+    """
     around_mean = groups.weight * (at.value - at.mean) ** 2
     around_group = groups.weight * (at.value - at.group_mean[groups.of]) ** 2
     block_total = totals(groups.block, around_mean, groups.n_blocks) / at.weight
@@ -194,9 +200,9 @@ def _variance_split(groups: RequestGroups, at: Levels) -> VarianceSplit:
 
 
 def _refuse_rest(total: float, parts: float, mean: float) -> None:
-    """Raise ValueError if the parts do not add up to the variance `total`.
+    """Raise ValueError if `parts` differs from the variance `total`.
 
-    mean: of the values; a variance below its square times the precision of float64 counts as rounding.
+    mean: mean of the values; a variance below its square times the precision of float64 counts as rounding.
     """
     if abs(total - parts) > TOLERANCE * total + 1e-15 * mean * mean:
         raise ValueError(f"the account of a variance does not add up: {total:g} against {parts:g}")
@@ -204,26 +210,27 @@ def _refuse_rest(total: float, parts: float, mean: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SiteVariances:
-    """Variances of all call sites in one sample; arrays are [sites] unless stated; µs and µs².
+    """Variances of the waiting times at all call sites in one sample, µs²; arrays are [sites] unless stated.
 
-    In names, y is the time for which a request waits at the site, T its response time.
+    Below, y is the time for which a request waits at the site, T the response time of the request.
     """
 
     n: I8
-    """Number of requests with the site on their critical path."""
+    """Number of requests whose critical path contains the site."""
     touched: F8
     """Sums over the requests counted in `n`: weight, weight·y, weight·y²; float64[sites, blocks, 3]."""
     roots: F8
     paths: F8
     within: F8
-    """roots, paths, within: parts of Cov(y, T) between root types, between paths and within paths,
-    float64[sites]."""
+    """Part of Cov(y, T) within paths, float64[sites]; `roots`, `paths`: the parts between root types, and
+    between paths of a root type."""
     within_blocks: F8
-    """Parts of `within` by block of time, float64[sites, blocks]."""
+    """Parts of `within` by block of time, float64[sites, blocks]; they add up to `within`."""
 
     @property
     def total(self) -> F8:
-        """Cov(y, T) of each site's time y with the response time T, float64[sites]."""
+        """Cov(y, T): covariance of each site's waiting time y with the response time T, µs²,
+        float64[sites]."""
         return self.roots + self.paths + self.within
 
 
@@ -234,10 +241,11 @@ def _site_variances(
     split: VarianceSplit,
     unmarked: tuple[B1, ...] | None = None,
 ) -> SiteVariances:
-    """Attribute a variance to the call sites, given its means and its parts.
+    """Attribute the variance of a sample to the call sites, given its means (`at`) and its parts (`split`).
 
-    unmarked: for each category bool[edges], True for edges that count; `at` is then of the residual response
-    times. None: all edges count. Raises ValueError if the parts do not add up. O(requests · edges).
+    unmarked: for each category bool[edges], True for edges that count; `at` and `split` are then of response
+    times without the other edges. None: all edges count. Raises ValueError if the parts do not add up.
+    O(requests · edges).
     """
     n_sites, n_blocks = len(times.names.sites), groups.n_blocks
     n = np.zeros(n_sites, dtype=np.int64)
@@ -350,7 +358,7 @@ class SampleVariance:
     whole: Measured
     """Variances of all sources."""
     residual: Measured | None
-    """Variances without marked sources; None if no marker matches."""
+    """Variances of the response times without marked sources; None if no marker matches."""
 
     @property
     def site_order(self) -> list[int]:
@@ -364,7 +372,7 @@ class SampleVariance:
 
 
 def unmarked_edges(population: Population, times: AllPathTimes, rules: LabelRules) -> tuple[B1, ...] | None:
-    """For each category bool[edges], True for edges without an accepted marker; None if no edge has one."""
+    """Per category bool[edges], True for edges without an accepted marker; None if no edge has one."""
     if not rules.accepted:
         return None
     found = tuple(
@@ -377,7 +385,10 @@ def unmarked_edges(population: Population, times: AllPathTimes, rules: LabelRule
 def sample_variance(
     population: Population, times: AllPathTimes, sample: int, unmarked: tuple[B1, ...] | None
 ) -> SampleVariance:
-    """Compute the variances of a sample (its index), with and without marked sources. O(requests · edges)."""
+    """Compute the variances of a sample, with and without marked sources.
+
+    sample: index of the sample. O(requests · edges).
+    """
     groups = request_groups(population, sample)
     residual = None if unmarked is None else _measured(times, groups, unmarked)
     return SampleVariance(groups, _measured(times, groups, None), residual)

@@ -25,7 +25,7 @@ class VarianceRun:
 
     population: Population
     times: AllPathTimes
-    """Own and critical times by path."""
+    """Own times and times on the critical path, by path."""
     rules: LabelRules
     """Markers that have not expired."""
     samples: tuple[SampleVariance, ...]
@@ -34,7 +34,8 @@ class VarianceRun:
 
     @property
     def shown(self) -> SampleVariance:
-        """Variances of the last sample, which all sections except that of changes describe."""
+        """Variances of the last sample: all sections describe it, except the one on changes between
+        samples."""
         return self.samples[-1]
 
     def graph_of(self, group: int) -> Graph | None:

@@ -16,7 +16,7 @@ from schemas.report.parts import StepAccount, StepRow
 
 
 def timing_account(category: Category, found: Attribution, changed: B1, limit: int) -> StepAccount:
-    """Account of one category in both samples: each step's time on the critical path, µs per request.
+    """Account of one category in both samples: time of each step on the critical path, µs per request.
 
     A step's time is the sum over the edges into it; the differences of all steps add up to the change of the
     mean. changed: [edges] True where a test rejected; limit: approximate maximum number of rows.
@@ -89,9 +89,8 @@ def _count(category: Category, sample: int) -> int:
 
 
 def bounded(rows: Sequence[StepRow], limit: int) -> list[StepRow]:
-    """Shorten to at most `limit` rows: the steps with the largest parts remain, consecutive other steps are
-    merged.
-    """
+    """Shorten an account to at most `limit` rows: the steps with the largest parts remain, consecutive steps
+    between them are merged."""
     if len(rows) <= limit:
         return list(rows)
     by_part = sorted(range(len(rows)), key=lambda k: (-abs(rows[k].part_us), k))

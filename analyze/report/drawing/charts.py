@@ -24,9 +24,11 @@ _TICK_STEPS: Final[tuple[tuple[float, ...], ...]] = (
     (1, 3),
     (1,),
 )
-"""Mantissas of ticks, finest set first; the first set with few enough ticks on the axis is used."""
+"""Mantissas of axis ticks, finest set first; the first set that gives few enough ticks on the axis is
+used."""
 _SHADES: Final = 5
-"""Number of shades for distances, by rank; shade 0 is the farthest fifth."""
+"""Number of shades of a distance matrix; distances are divided into fifths by rank, shade 0 being the
+farthest."""
 
 
 @dataclass(slots=True)
@@ -54,11 +56,11 @@ class _Canvas:
         return self.width - self.right
 
     def x(self, part: float) -> float:
-        """Horizontal position, px, of a share of the plot area's width, clipped to 0 to 1."""
+        """Horizontal position, px, of `part`, a share of the plot area's width, clipped to [0, 1]."""
         return self.left + (self.end - self.left) * min(1.0, max(0.0, part))
 
     def y(self, part: float) -> float:
-        """Vertical position, px, of a share of the plot area's height, 0 (floor) to 1 (top)."""
+        """Vertical position, px, of `part`, a share of the plot area's height from 0 (floor) to 1 (top)."""
         return self.floor - (self.floor - self.top) * part
 
     def line(self, kind: str, x1: float, y1: float, x2: float, y2: float) -> None:
@@ -90,10 +92,10 @@ class _Canvas:
 
 
 def histogram(found: Histogram, caption: str = "") -> Drawing:
-    """Draw the reference as a filled area and the problem as an outline, each scaled to its own number of
-    requests.
+    """Draw a histogram of both periods: the reference as a filled area, the problem as an outline.
 
-    A period without requests is not drawn. At most `MAX_TICKS` ticks.
+    Each is scaled to its own number of requests. A period without requests is not drawn. At most `MAX_TICKS`
+    ticks.
     """
     low, high = _range(found)
     before, after = (sum(counts) for counts in (found.counts0, found.counts1))
@@ -119,7 +121,8 @@ def spread(
     worded: Callable[[float], str],
     caption: str = "",
 ) -> Drawing:
-    """Draw two distributions of one variable, small: the first class filled, the second as an outline.
+    """Draw the distributions of one variable in two classes, small: the first class filled, the second as an
+    outline.
 
     edges: [bins + 1] ascending, > 0 if `log`. Each class is scaled to its own total.
     """
@@ -264,8 +267,9 @@ def _shares(counts: Sequence[int]) -> list[float]:
 
 
 def _range(found: Histogram) -> tuple[float, float]:
-    """Ends of a log axis, positive and distinct; a first edge of 0 is replaced by one bin below the second
-    edge.
+    """Ends of a log axis for a histogram, positive and distinct.
+
+    A first edge of 0 is replaced by a value one bin width below the second edge.
     """
     edges = found.edges_us
     if len(edges) < 2:

@@ -44,9 +44,8 @@ def graph_view(category: Category, limit: int) -> GraphView:
 
 
 def _mean_latency_us(category: Category, period: int) -> list[float | None]:
-    """[edges] weighted mean latency, µs: mean time of the later node minus that of the earlier; None without
-    requests.
-    """
+    """Weighted mean latency of each edge in a period, µs, [edges]: mean time of the later node minus mean
+    time of the earlier one; None without requests."""
     mine = category.rows(period)
     weight = category.weight[mine]
     if len(weight) == 0:
@@ -59,10 +58,11 @@ def _mean_latency_us(category: Category, period: int) -> list[float | None]:
 
 
 def difference(mutation: GraphView, precursor: GraphView) -> GraphDifference:
-    """Nodes without a counterpart in the other graph, by a longest common subsequence of names in canonical
-    order.
+    """Nodes of each of two graphs that have no counterpart in the other, by a longest common subsequence of
+    node names.
 
-    Canonical order is topological, so common nodes keep their order of occurrence. O(n·m / 64).
+    Names are in canonical order, which is topological, so common nodes keep their order of occurrence. O(n·m
+    / 64).
     """
     operations = LCSseq.editops(mutation.nodes, precursor.nodes)
     return GraphDifference(
@@ -73,21 +73,21 @@ def difference(mutation: GraphView, precursor: GraphView) -> GraphDifference:
 
 
 FOLD_LEAST = 3
-"""Minimum number of steps to fold: a pill for fewer would hide more than it saves."""
+"""Minimum number of boxes to fold into one (a pill): a pill for fewer would hide more than it saves."""
 
 
 class StepKind(StrEnum):
-    """Kind of a box in a drawing."""
+    """Kind of a box in a drawing of a graph."""
 
     NODE = "node"
     SPAN = "span"
-    """Start and end of an operation without a node between: one box, with the latency inside."""
+    """Start and end of an operation that calls nothing: one box, with the latency inside."""
     FOLD = "fold"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A box of a drawing, for one or several nodes of the graph."""
+    """A box in a drawing of a graph, for one or several of its nodes."""
 
     kind: StepKind
     members: tuple[int, ...]
@@ -100,18 +100,18 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Boxes of a drawing, in topological order, and the arrows between them."""
+    """Boxes of a drawing of a graph, in topological order, and the arrows between them."""
 
     steps: tuple[Step, ...]
     arrows: Mapping[tuple[int, int], tuple[int, int] | None]
-    """(index of a box, index of a box) -> edge (src, dst) that the arrow between the boxes shows; None if it
-    shows several edges, into or out of folded branches.
-    """
+    """(Index of a box, index of a later box) -> edge (src, dst) that the arrow between the boxes shows; None
+    if it shows several edges, into or out of folded branches."""
 
 
 def all_steps(view: GraphView, marked: Set[int]) -> Steps:
-    """Make boxes for all nodes, nothing folded; a span without calls becomes one box. marked: nodes without a
-    counterpart.
+    """Make one box for each node; a span without calls becomes a single box.
+
+    marked: nodes without a counterpart.
     """
     heads = _leaf_spans(view, marked)
     groups: list[tuple[int, ...]] = [
@@ -123,12 +123,12 @@ def all_steps(view: GraphView, marked: Set[int]) -> Steps:
 
 
 def folded_steps(view: GraphView, marked: Set[int], changed: Set[tuple[int, int]]) -> Steps:
-    """Make boxes for steps, with uneventful regions folded.
+    """Make boxes for nodes, with unchanged regions folded.
 
-    Boxes stay if they touch a changed edge or are next to a box that does, if they are first or last, and
-    where marked and unmarked boxes meet. The others are merged by series-parallel reduction: boxes in series,
-    and branches between the same two boxes; such a region has one entry and one exit, so the drawing stays a
-    DAG. Regions of `FOLD_LEAST` boxes or more become one pill. No position is dropped.
+    A box stays unfolded if it touches a changed edge or is next to a box that does, if it is first or last,
+    or if marked and unmarked boxes meet there. All other boxes are merged by series-parallel reduction: boxes
+    in series, and branches between the same two boxes; such a region has one entry and one exit, so the
+    drawing stays a DAG. Regions of `FOLD_LEAST` boxes or more become one pill. Every node is in one box.
     """
     whole = all_steps(view, marked)
     regions = reduce_series_parallel(
@@ -162,7 +162,7 @@ def _kept(whole: Steps, changed: Set[tuple[int, int]]) -> set[int]:
 def reduce_series_parallel(
     n: int, arrows: Iterable[tuple[int, int]], *, quiet: Set[int], colour: Sequence[bool]
 ) -> list[list[int]]:
-    """Merge boxes 0..n-1 into regions: only quiet boxes, and only boxes of one colour; all other boxes stay
+    """Merge boxes 0..n-1 into regions of boxes in `quiet` that have the same colour; all other boxes stay
     single.
 
     In series: a box and its only successor, if the box is the successor's only predecessor. In parallel:
@@ -244,9 +244,8 @@ def _group(
 
 
 MOST_UNFOLDED = 24
-"""Maximum number of boxes of a graph in which all changed edges are protected from folding; in larger graphs,
-minor ones may be folded.
-"""
+"""Maximum number of boxes of a graph for all changed edges to stay unfolded; in larger graphs minor changed
+edges may be folded."""
 CHAR_PX = 7.8
 """Mean width, px, of a bold 12 px letter in the widest of the usual system fonts."""
 LABEL_CHARS = 36
@@ -295,7 +294,7 @@ class Marks:
 
 
 def draw_graph(view: GraphView, marks: Marks, title: str) -> Markup:
-    """Draw a graph as SVG, with uneventful stretches folded."""
+    """Draw a graph as SVG; unchanged stretches are folded."""
     whole = all_steps(view, marks.only_here)
     kept = (
         marks.changed
@@ -322,7 +321,10 @@ def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:
 
 
 def laid_out(kind: str, layout: Layout, title: str, parts: Sequence[Markup], room: float = 0.0) -> Markup:
-    """SVG element of a graph that is laid out. kind: CSS class; room: free space at the right, px."""
+    """SVG element of a graph whose layout is computed.
+
+    kind: CSS class; parts: SVG of boxes and arrows; room: free space at the right, px.
+    """
     width, height = layout.width + 2 * MARGIN + room, layout.height + 2 * MARGIN
     fit = next((name for limit, name in _WIDTH_CLASSES if width <= limit), "endless")
     box = f"{-MARGIN} {-MARGIN} {px(width)} {px(height)}"
@@ -332,7 +334,7 @@ def laid_out(kind: str, layout: Layout, title: str, parts: Sequence[Markup], roo
 
 
 def _label_room(drawn: Steps, marks: Marks) -> float:
-    """Width, px, that latencies beside a straight column of arrows need right of the boxes."""
+    """Width, px, that the latencies beside a straight column of arrows need to the right of the boxes."""
     shown = [edge for edge in drawn.arrows.values() if edge is not None and edge in marks.edges]
     texts = [marks.edges[edge].text for edge in shown]
     return max((len(t) * LATENCY_PX / 2 for t in texts), default=0.0)
@@ -406,7 +408,7 @@ def _step(step: Step, marks: Marks, x: float, y: float) -> Markup:
 
 
 def outline(box: Box, x: float, y: float, radius: int) -> Markup:
-    """SVG rectangle of a box with centre (x, y); radius: of its corners, px."""
+    """SVG rectangle of a box with centre (x, y). radius: radius of the corners, px."""
     left, top = x - box.width / 2, y - box.height / 2
     return element("rect", x=left, y=top, width=box.width, height=box.height, rx=radius)
 

@@ -1,4 +1,5 @@
-"""Heat strip: one value over time as cells of a row, darker where it is higher than usual, failures below.
+"""Heat strip: one value over time as a row of cells, darker where the value is higher than usual, with
+failures marked below.
 
 Cells of one level are one path, so that a strip of 288 cells is a few hundred bytes. Marks (incidents,
 deployments) are a separate strip on the same axis.
@@ -16,9 +17,9 @@ from analyze.report.drawing.svg import px
 from analyze.report.drawing.wide_charts import WIDE, Stretched, Tick, draw_ticks
 
 LEVELS: Final = (1.1, 1.25, 1.5, 2.0)
-"""Ratios to the usual value from which a cell is one level darker."""
+"""Ratios to the usual value; each one that a cell's value reaches makes the cell one level darker."""
 FAILING: Final = (0.001, 0.01, 0.05)
-"""Shares of failing requests from which a cell's lower edge is marked, fainter to stronger."""
+"""Shares of failing requests; each one that a cell reaches makes the mark at its lower edge stronger."""
 _HEIGHT: Final = 26
 _EDGE: Final = 6
 """Height of the mark for failing requests at a cell's lower edge, px."""
@@ -88,5 +89,5 @@ def draw_axis(title: str, ticks: Sequence[Tick]) -> Markup:
 
 
 def _level(value: float, bounds: Sequence[float]) -> int:
-    """Number of `bounds` that a value reaches."""
+    """Number of the ascending `bounds` that `value` reaches."""
     return sum(value >= bound for bound in bounds)

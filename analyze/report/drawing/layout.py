@@ -12,11 +12,11 @@ from dataclasses import dataclass
 GAP_X = 26.0
 """Horizontal gap between two boxes of a level, px."""
 SWEEPS = 6
-"""Rounds of ordering and of aligning; more made no visible difference on graphs of 200 boxes."""
+"""Number of rounds of ordering and of aligning; more rounds made no visible difference on graphs of 200
+boxes."""
 MAX_BENDS = 4000
-"""Maximum number of bends of long arrows in one drawing; beyond this, long arrows are straight, so that a
-wide graph can be drawn.
-"""
+"""Maximum number of bends of long arrows in one drawing; with more, all long arrows are straight, so that a
+wide graph can be drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,16 @@ class Layout:
     x: tuple[float, ...]
     y: tuple[float, ...]
     bends: dict[tuple[int, int], tuple[tuple[float, float], ...]]
-    """(index of a box, index of a box) -> points (x, y) of the arrow between them, from top to bottom."""
+    """(Index of a box, index of a lower box) -> points (x, y), px, through which the arrow between them goes,
+    from top to bottom."""
     width: float
     height: float
 
 
 def lay_out(boxes: Sequence[Box], arrows: Iterable[tuple[int, int]], *, gap_y: float = 40) -> Layout:
-    """Place `boxes`; every arrow goes from a lower to a higher box index. O(SWEEPS · (boxes + bends)).
+    """Place `boxes` in levels; each arrow goes from a lower to a higher box index.
 
-    gap_y: vertical gap between two levels, px.
+    gap_y: vertical gap between two levels, px. O(SWEEPS · (boxes + bends)).
     """
     links = sorted(set(arrows))
     level = _levels(len(boxes), links)
@@ -86,7 +87,10 @@ def lay_out(boxes: Sequence[Box], arrows: Iterable[tuple[int, int]], *, gap_y: f
 
 
 def _levels(n: int, links: list[tuple[int, int]]) -> list[int]:
-    """Level of each box: length of the longest path to it, so that no arrow connects boxes of one level."""
+    """Level of each box, 0 at the top: length of the longest path to it.
+
+    Arrows never connect boxes of one level.
+    """
     level = [0] * n
     for a, b in links:  # sorted by a; all arrows into a come from lower indices, so level[a] is final
         level[b] = max(level[b], level[a] + 1)
@@ -119,9 +123,8 @@ def _order(rows: list[list[int]], up: list[list[int]], down: list[list[int]]) ->
 def _align(
     rows: list[list[int]], points: list[Box], up: list[list[int]], down: list[list[int]], gap: float
 ) -> list[float]:
-    """Horizontal centre of each box, px: near the mean of its neighbours, without overlap or change of a
-    row's order.
-    """
+    """Horizontal centre of each box, px: near the mean of its neighbours in the levels above and below,
+    without overlap or change of order."""
     x = [0.0] * len(points)
     for row in rows:
         _spread(row, [0.0] * len(row), points, gap, x)

@@ -27,7 +27,10 @@ _SHADES: Final = 5
 def draw_network(
     component: NetworkComponent, numbers: Callable[[NetworkVariable], str], title: str
 ) -> Markup:
-    """Draw a component's network in order of occurrence; numbers: formats the change of a variable."""
+    """Draw the dependency network of a component in order of occurrence.
+
+    numbers: function that formats the change of a variable.
+    """
     order = _downwards(component)
     nodes = [component.variables[i] for i in order]
     moved = [f"{one.measure} {numbers(one)}".lstrip() for one in nodes]
@@ -69,8 +72,10 @@ def _name(variable: NetworkVariable) -> str:
 
 
 def shade(divergence: float) -> int:
-    """Shade of a divergence from 0 to 1: 0 for none, 1 to 4 on a square-root scale, so that small ones are
+    """Shade of a divergence: 0 for none, 1 to 4 on a square-root scale, so that small divergences are
     visible.
+
+    divergence: |t| relative to the largest one, 0 to 1.
     """
     if divergence <= 0:
         return 0
@@ -99,8 +104,9 @@ def _node(kind: str, title: str, words: tuple[str, str, str], box: Box, x: float
 def _line(
     edge: NetworkEdge, between: str, points: Sequence[tuple[float, float]], *, upwards: bool, chained: bool
 ) -> Markup:
-    """Draw the line of a dependency, with an arrow head if it is directed. upwards: True if the edge's first
-    variable is below the second.
+    """Draw the line of a dependency between two variables, with an arrow head if the edge is directed.
+
+    upwards: True if the edge's first variable is below the second.
     """
     is_only = edge.weight_other <= 0
     words = {"tree": edge.in_tree, "only": is_only, "chained": chained}
@@ -120,8 +126,8 @@ def _line(
 def _downwards(component: NetworkComponent) -> list[int]:
     """Indices of variables in order of occurrence, the explained variable (index 0) last.
 
-    Directed lines are an order in time; the others go from the outside to the explained variable along the
-    spanning tree.
+    Directed edges are an order in time; undirected ones go along the spanning tree from the outside to the
+    explained variable.
     """
     after: dict[int, set[int]] = {i: set() for i in range(len(component.variables))}
     depth = _depths(component)
@@ -142,9 +148,8 @@ def _downwards(component: NetworkComponent) -> list[int]:
 
 
 def _depths(component: NetworkComponent) -> list[int]:
-    """[variables] number of spanning-tree edges between a variable and the explained one, which has index
-    0.
-    """
+    """[variables] number of spanning-tree edges between each variable and the explained variable (index
+    0)."""
     near: dict[int, list[int]] = {i: [] for i in range(len(component.variables))}
     for edge in component.edges:
         if edge.in_tree:

@@ -21,7 +21,7 @@ from stitch.graph.placed import END, START
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A bar: one span, or consecutive activity records on one component and host."""
+    """A bar of work: one span, or consecutive activity records on one component and host."""
 
     lane: str
     """Component, followed by `@host` if the host is known."""
@@ -31,7 +31,7 @@ class Activity:
     start_us: float
     end_us: float
     critical_us: float
-    """Part of the bar's time that is on the critical path, µs."""
+    """Part of the bar's time that lies on the critical path, µs."""
     deferred: bool
     failed: tuple[str, ...] = ()
     """Error classes of the bar's failed nodes, without duplicates."""
@@ -51,15 +51,16 @@ class Cells:
     length: int
     """Number of cells, >= 1; `left + length` is at most the number of cells of the axis."""
     earlier: bool
-    """True if the bar begins before the axis: a clock is behind."""
+    """True if the bar begins before the axis, i.e. before the request: a clock is behind."""
     later: bool
-    """True if the bar ends after the axis: the response did not wait for that work."""
+    """True if the bar ends after the axis: the response did not wait for the rest of the work."""
 
 
 def cells(bar: Activity, axis_us: float, count: int) -> Cells:
     """Place a bar on an axis from 0 to `axis_us` in `count` >= 1 cells.
 
-    A bar entirely outside gets the cell at that end. `axis_us` 0: a single point in time.
+    A bar that lies entirely outside of the axis gets the cell at the nearer end. `axis_us` 0: a single point
+    in time.
     """
     per_us = count / axis_us if axis_us > 0 else 0.0
     left = min(max(math.floor(bar.start_us * per_us), 0), count - 1)
@@ -91,7 +92,7 @@ def _failures(flow: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _classes(failures: Mapping[int, str], positions: Iterable[int]) -> tuple[str, ...]:
-    """Error classes at `positions`, in order, without duplicates."""
+    """Error classes of the nodes at `positions`, in order, without duplicates."""
     return tuple(dict.fromkeys(failures[position] for position in positions if position in failures))
 
 
@@ -143,8 +144,8 @@ def _nested(parents: Sequence[int], starts: Sequence[int]) -> list[int]:
 def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int]) -> dict[int, int]:
     """Start position of a span -> own time on this request's critical path, ns.
 
-    Computed by the usual walk over one trace, as in the view `spans`: stored siblings have no order, and one
-    request is not enough to learn it. Sums to the response time if every span lies inside its parent.
+    Computed from the times of this one request, as in the view `spans`: the order of siblings is not stored,
+    and cannot be learned from one request. Sums to the response time if every span lies inside its parent.
     """
     spans = SpanTimes()
     spans.set_structures(pa.table({"category": [""], "nodes": [[*nodes]]}))
@@ -159,9 +160,8 @@ def _record_bars(
     edges: Sequence[tuple[int, int]],
     responses: Sequence[int],
 ) -> list[Activity]:
-    """Bars of a flow of activity records: one bar for consecutive records on one component and host, without
-    a split or join inside.
-    """
+    """Bars of a flow of activity records: one bar per sequence of records on one component and host without a
+    split or join inside."""
     offsets = flow["offset_ns"]
     failures = _failures(flow)
     path = critical_positions(offsets, edges, responses)
@@ -211,7 +211,8 @@ def _record_bars(
 
 
 def _strand_by_strand(comes_from: Sequence[set[int]], starts: Sequence[int]) -> list[int]:
-    """Order bars of records so that each follows all its predecessors; ties by position.
+    """Indices of bars of records in an order in which each bar follows all its predecessors; ties by
+    position.
 
     At a fork, the branch that started first is followed to its join before the next branch.
     """

@@ -14,7 +14,7 @@ from analyze.report.drawing.swimlane import Activity
 from analyze.report.drawing.wide_charts import Stretched, draw_ticks, even_ticks
 
 _ROW: Final = 22
-"""Height of a row, px; in the style sheet, the name beside it has the same height."""
+"""Height of a row, px; in the style sheet, the names at the left have the same height."""
 _TOP: Final = 4
 _BOTTOM: Final = 20
 _LEAST: Final = 0.003
@@ -23,8 +23,9 @@ _DEEPEST: Final = 12
 
 
 def draw_swimlanes(title: str, bars: Sequence[Activity], axis_us: float) -> Markup:
-    """Draw bars one below the other, with names at the left. axis_us: end of the axis, which begins at 0;
-    bars are clipped to it.
+    """Draw bars one below the other, with names at the left.
+
+    axis_us: end of the axis, µs, which begins at 0; bars are clipped to the axis.
     """
     whole = axis_us or 1.0
     floor = _TOP + _ROW * len(bars)

@@ -27,7 +27,7 @@ _FAILING: Final = 8
 _GAP: Final = 8.0
 """Gap between the two periods, percent of the width."""
 _SEAM: Final = 0.6
-"""Gap between two adjacent periods, percent of the width: a full gap would look like missing data."""
+"""Gap between two adjacent periods, percent of the width; as wide as _GAP it would look like missing data."""
 _LEAST: Final = 0.3
 """Minimum share of the width that the shorter period gets."""
 _SHADES: Final = 5
@@ -92,7 +92,10 @@ def _curves(
 
 
 def _line(values: Sequence[float | None], top_us: float) -> str:
-    """SVG path through the middles of the ticks, interrupted where a tick has no value."""
+    """SVG path of a curve through the middles of the ticks, interrupted at ticks without a value.
+
+    top_us: value at the top.
+    """
     path, pen = "", "M"
     for at, us in enumerate(values):
         if us is None:
@@ -145,7 +148,8 @@ def _uprights(
 
 
 def _place(strip: TimeStrip, places: Sequence[tuple[float, float]], at_ns: int) -> float | None:
-    """Position of an instant, percent of the width; None if it is in neither period nor in the gap."""
+    """Position of an instant, percent of the width; None if the instant is neither in a period nor in the gap
+    between them."""
     for course, (left, width) in zip((strip.before, strip.after), places, strict=True):
         if course.start_ns <= at_ns < course.end_ns:
             return left + width * (at_ns - course.start_ns) / (course.end_ns - course.start_ns)

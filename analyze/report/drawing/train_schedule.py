@@ -36,7 +36,7 @@ _MOST_STEPS: Final = 40
 _MOST_PARTS: Final = 600
 """Maximum number of bars drawn, and of messages drawn."""
 _MOST_LANES: Final = 24
-"""Maximum number of lanes; further components share the last one."""
+"""Maximum number of lanes; if there are more components, the last ones share a lane."""
 _OTHERS: Final = "others"
 _Span = tuple[float, float]
 
@@ -182,7 +182,8 @@ def _call(
 
 
 def _callers(sites: GraphSites, names: Names) -> set[int]:
-    """Units (calls) that are the caller's side of a remote call: spans whose only child serves the call."""
+    """Indices of the calls (units) that are the caller's side of a remote call: spans whose only child serves
+    the call."""
     if not sites.are_calls:
         return set()
     children = np.bincount(sites.above[sites.above >= 0], minlength=sites.n_units)
@@ -224,7 +225,8 @@ def _steps(
     us: Sequence[float],
     waited: F8,
 ) -> list[ScheduleStep]:
-    """Steps inside a component, by start: its spans, or the edges between its records."""
+    """Steps inside a component, in order of start: its spans (spans), or the edges between its records
+    (activity records)."""
     found = []
     for unit in range(sites.n_units):
         start, end = int(sites.start[unit]), int(sites.end[unit])

@@ -1,7 +1,7 @@
 """Drawings as wide as the page: densities, values over time, requests in lanes, train schedules.
 
-Lines and areas are stretched, texts and line widths are not: a nested SVG is WIDE units across at any width;
-texts are positioned in percent beside it.
+Lines and areas stretch with the page, texts and line widths do not: a nested SVG is WIDE units across at any
+width; texts are positioned beside it in percent.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def draw_density(
     curves: Sequence[tuple[str, Sequence[tuple[float, float]]]],
     ranges: Sequence[ResponseRange],
 ) -> Markup:
-    """Draw density curves on one axis, scaled to the highest, with ranges of response times as bands below.
+    """Draw density curves on one axis, scaled to the highest curve, with ranges of response times as bands
+    below.
 
     axis_us: (start, end) of the axis, the ends of the bins; curves: CSS class (`before` or `after`), and
     points (µs > 0, density), ascending. Without a curve only the bands are drawn.
@@ -168,7 +169,7 @@ _TIME_TOP: Final = 16
 _TIME_LANE: Final = 8
 _TIME_TICKS: Final = 7
 _LEAST_WIDTH: Final = 0.6
-"""Minimum width of a request, in units of WIDE, so that short requests are visible."""
+"""Minimum width of a drawn request, in units of WIDE, so that short requests are visible."""
 
 
 Series = tuple[str, Sequence[float | None]]
@@ -197,7 +198,8 @@ def draw_by_time(
 
 
 def clock_ticks(start_ns: int, end_ns: int) -> list[Tick]:
-    """Ticks of a time axis with times of day, UTC, as precise as its length requires."""
+    """Ticks of a time axis, labelled with times of day in UTC, as precise as the length of the axis
+    requires."""
     length = max(end_ns - start_ns, 1)
     digits = 0 if length >= 20 * 10**9 else 3 if length >= 20 * 10**6 else 6
     minutes = length >= 6 * 3600 * 10**9
@@ -246,7 +248,7 @@ _TRAIN_LANE: Final = 38
 _TRAIN_TOP: Final = 6
 _TRAIN_BOTTOM: Final = 20
 _LEAST_BAR: Final = 1.2
-"""Minimum length of a bar, in units of WIDE."""
+"""Minimum length of a drawn bar, in units of WIDE."""
 
 
 def draw_train(schedule: TrainSchedule, title: str) -> Markup:
@@ -288,7 +290,7 @@ def draw_train(schedule: TrainSchedule, title: str) -> Markup:
 
 
 def even_ticks(last_us: float) -> list[Tick]:
-    """Ticks at round times from 0 to `last_us`, at most eight; one at 0 if `last_us` is 0."""
+    """Ticks at round times from 0 to `last_us`, at most eight; a single one at 0 if `last_us` is 0."""
     if last_us <= 0:
         return [Tick(0.0, wording.duration(0.0))]
     step = 10.0 ** int(f"{(last_us / 7):e}".partition("e")[2])

@@ -10,7 +10,10 @@ LEAST, MOST, DEFAULT = 200, 8_000, 2_000
 
 
 def within(text: str, budget_tokens: int, more: str) -> str:
-    """Cut text at a line end so that it fits the budget. more: sentence on how to get the rest."""
+    """Cut text at a line end so that it has at most `budget_tokens` tokens.
+
+    more: sentence on how to get the rest.
+    """
     room = min(max(budget_tokens, LEAST), MOST) * CHARACTERS_A_TOKEN
     if len(text) <= room:
         return text

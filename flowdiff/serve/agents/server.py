@@ -32,7 +32,7 @@ def agent_server(site: Site) -> MCPServer[Any]:
 
 
 def agent_app(server: MCPServer[Any]) -> Starlette:
-    """Web application that serves MCP at `/`; the guard around it checks hosts and origins."""
+    """Web application that serves MCP at `/`; the server's guard checks hosts and origins before it."""
     return server.streamable_http_app(
         streamable_http_path="/",
         json_response=True,
@@ -42,7 +42,7 @@ def agent_app(server: MCPServer[Any]) -> Starlette:
 
 
 def _told(tool: Callable[..., str]) -> Callable[..., str]:
-    """Wrap a tool so that an expected failure becomes its answer, with the remedy."""
+    """Wrap a tool so that an expected failure (FlowdiffError) is returned as its answer, with the remedy."""
 
     @functools.wraps(tool)
     def called(**given: Any) -> str:

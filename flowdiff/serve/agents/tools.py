@@ -1,7 +1,7 @@
 """Tools for an agent: the content of the pages as terminal text, each answer within a token budget.
 
 Each answer leads to the next tool: from a list of windows to periods, to a comparison, to a finding, to
-example requests, to a request and its twin. Ids are those of reports and pages.
+example requests, to a request and its twin. Ids are the same as in reports and on pages.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Comparisons requested by queries, `compare(...)` and `breakdown(...)` in SQL, run as jobs like those of
-pages.
+"""Comparisons requested by SQL queries (`compare(...)`, `breakdown(...)`), run as jobs like the comparisons
+of pages.
 
 So they have a job's limits of time and memory, wait in the same queue, and an existing result is reused.
 """
@@ -23,18 +23,21 @@ from schemas.errors import PeriodError, QueryError
 
 @dataclass(frozen=True, slots=True)
 class JobComparisons:
-    """Makes the comparisons that queries request, of periods of the served lake, as jobs."""
+    """Runs, as jobs, the comparisons of periods of the served lake that SQL queries request."""
 
     known: Callable[[], Known]
     jobs: Jobs
     seconds: float
-    """Time limit for waiting and running of a comparison together, s."""
+    """Time limit of a comparison, s: waiting in the queue and running together."""
     clock_ns: Callable[[], int]
     waiting: threading.BoundedSemaphore
     """Semaphore that limits the number of queries waiting for a comparison."""
 
     def __call__(self, asked: AskedComparison) -> Mapping[str, pa.Table]:
-        """Make a comparison, or find its result; return its tables by name. Raises FlowdiffError."""
+        """Return the tables of a comparison by name; run a job unless the result exists.
+
+        Raises FlowdiffError.
+        """
         with_findings(asked.method)
         given = {
             "reference": [asked.reference],

@@ -1,5 +1,5 @@
-"""Child of the server that answers one question: steps on standard output, the report's JSON and tables in a
-folder.
+"""Child process of the server that answers one question: prints its steps, and writes the report and its
+tables to a folder.
 
 Run as `python -m flowdiff.serve.jobs.process`, with the task as a line of JSON on standard input. An expected
 error is the last line of standard output; a bug is a traceback on standard error.
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _leave_with_the_server() -> None:
-    """Exit when standard input is closed: the server is gone."""
+    """Exit the process when standard input is closed, i.e. when the server has ended."""
     sys.stdin.read()
     os._exit(1)
 

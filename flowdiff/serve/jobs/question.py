@@ -1,7 +1,8 @@
-"""Question to a method: periods, filters, method. Relative times are resolved once, when it is asked.
+"""Question to a method: periods, filters, method.
 
-The key of a question covers the content of every window it reads, so that the same question on the same data
-is answered once, and a repair or a late window makes it a different one.
+Relative times are resolved to absolute ones once, when the question is asked. The key of a question covers
+the content of every window it reads: the same question on the same data is answered once, and a repair or a
+late window gives it another key.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Question(Config):
 
     @property
     def own_where(self) -> dict[str, str]:
-        """Sample name -> filter that applies to this sample only."""
+        """Filters that apply to one sample only: name of the sample -> filter."""
         given = {"reference": self.reference_where, "problem": self.problem_where}
         return {name: text for name, text in given.items() if text}
 
@@ -76,7 +77,7 @@ class Question(Config):
 def asked_question(
     method: str, given: Mapping[str, Sequence[str]], known: Known, now_ns: int
 ) -> Question | None:
-    """Question from an address or a form; None if it has no period.
+    """Make a question from an address or a form; None if no period is given.
 
     Raises PeriodError for an invalid period or filter, or a period of another lake; ConfigError.
     """
@@ -120,8 +121,8 @@ def _touches(known: Known, period: Period) -> bool:
 
 
 def identity(question: Question, known: Known, version: str) -> str:
-    """Key of a question, 32 hex digits: identifies it together with the content of the windows that it
-    reads."""
+    """Key of a question, 32 hex digits: a hash of the question, of the content of the windows that it reads,
+    and of `version`."""
     digest = hashlib.sha256(f"{version}\n{known.lake}\n{question.model_dump_json()}\n".encode())
     names = [*_NAMES] if any(getattr(question, name) for name in _NAMES[:3]) else []
     texts = [text for name in names for text in getattr(question, name)]

@@ -1,7 +1,7 @@
 """Queue of jobs, with limits on running and waiting ones; each has a time limit and can be cancelled.
 
-A job is a process in a session of its own, so that all of its children end with it. If it crashes, that is
-the state of the job and affects nothing else.
+A job is a process in a session of its own, so that all of its children end with it. If it crashes, the job
+has failed, and nothing else is affected.
 """
 
 from __future__ import annotations
@@ -34,20 +34,22 @@ _LOG: Final = logging.getLogger("flowdiff.serve")
 
 @dataclass(slots=True)
 class Job:
-    """A question and the state of its answering. The queue changes its jobs under its lock, and hands out
-    copies."""
+    """A question and the state of its job.
+
+    The queue changes its jobs under its lock, and returns copies of them.
+    """
 
     key: str
     question: Question
     state: State = "waiting"
     step: str = ""
-    """Name of the step that runs, e.g. `Analysing`; empty before the first."""
+    """Name of the step that is running, e.g. `Analysing`; empty before the first step."""
     error: str = ""
     remedy: str = ""
     began_s: float = 0.0
     """Monotonic clock when the job started, s; 0 while it waits."""
     seconds: float = 0.0
-    """Time that the job ran, s; 0 until it has ended."""
+    """Running time of the job, s; 0 until it has ended."""
     cancelled: bool = False
     process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
@@ -67,14 +69,17 @@ class Jobs:
         self._lock = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        """Key of a question (`identity`) -> its job, latest last."""
+        """Key of a question (`identity`) -> job that answers it, the latest job last."""
         self._closed = False
         self._workers = [threading.Thread(target=self._work, daemon=True) for _ in range(settings.jobs)]
         for worker in self._workers:
             worker.start()
 
     def ask(self, key: str, question: Question) -> None:
-        """Start a job for a question unless it is waiting or running. Raises BusyError if too many wait."""
+        """Start a job for a question, unless a job with this key is waiting or running.
+
+        Raises BusyError if too many jobs wait.
+        """
         with self._lock:
             known = self._jobs.get(key)
             if known is not None and not known.is_over:
@@ -107,13 +112,13 @@ class Jobs:
             return [replace(job, process=None) for job in reversed(self._jobs.values())]
 
     def before(self, key: str) -> int:
-        """Number of jobs before this one in the queue; 0 if it does not wait."""
+        """Number of jobs that wait before the job `key`; 0 if that job does not wait."""
         with self._lock:
             keys = [job.key for job in self._waiting]
             return keys.index(key) if key in keys else 0
 
     def cancel(self, key: str) -> None:
-        """Cancel a job that waits or runs; others are left alone."""
+        """Cancel the job `key` if it waits or runs."""
         with self._lock:
             job = self._jobs.get(key)
             if job is None or job.is_over:
@@ -139,7 +144,7 @@ class Jobs:
             return replace(job, process=None)
 
     def close(self) -> None:
-        """End all jobs."""
+        """End all jobs, and wait for the queue's threads to end."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
@@ -269,7 +274,8 @@ class Jobs:
 
 
 def _read_end(process: subprocess.Popen[str], into: list[str], most: int) -> None:
-    """Read a process' standard error to its end; `into` holds its last lines, at most `most` characters."""
+    """Read the standard error of a process to its end; keep in `into` the last lines, at most `most`
+    characters."""
     assert process.stderr is not None
     for line in process.stderr:
         into.append(line)

@@ -28,9 +28,8 @@ class Results:
     """Folder with results of jobs (report as JSON, and tables); it may outlive the server."""
 
     def __init__(self, folder: Path, most_bytes: int, draft_seconds: float) -> None:
-        """most_bytes: maximum total size of results, of which the latest is kept whatever its size;
-        draft_seconds: age from which a draft counts as abandoned.
-        """
+        """most_bytes: maximum total size of results (the latest result is retained whatever its size);
+        draft_seconds: age, s, from which an unfinished result counts as abandoned."""
         self._folder = folder
         self._most_bytes = most_bytes
         self._draft_seconds = draft_seconds
@@ -43,7 +42,7 @@ class Results:
         return self._folder / key
 
     def read(self, key: str) -> bytes | None:
-        """Report of a result as JSON; None if there is none, or it was evicted."""
+        """Report of the result `key`, as JSON; None if there is no such result, or it was evicted."""
         try:
             path = self.path(key)
             found = (path / REPORT).read_bytes()
@@ -54,7 +53,8 @@ class Results:
         return found
 
     def table_file(self, key: str, name: str) -> Path | None:
-        """Parquet file of a result's table; None if there is none, or it was evicted."""
+        """Parquet file of a table of the result `key`; None if there is no such table, or the result was
+        evicted."""
         try:
             path = self.path(key) / f"{name}.parquet"
         except ValueError:
@@ -62,7 +62,7 @@ class Results:
         return path if _TABLE.fullmatch(name) and path.is_file() else None
 
     def tables(self, key: str) -> dict[str, pa.Table]:
-        """Table name -> table of a result; empty if there is no result, or it was evicted."""
+        """Table name -> table of the result `key`; empty if there is no such result, or it was evicted."""
         with suppress(ValueError, OSError):
             path = self.path(key)
             names = sorted(one.stem for one in path.iterdir() if one.suffix == ".parquet")
@@ -71,7 +71,8 @@ class Results:
         return {}
 
     def forget_oldest(self) -> None:
-        """Evict results beyond the limit, least recently read first; remove abandoned drafts."""
+        """Evict results, least recently read first, until the total size is within the limit; remove
+        abandoned drafts."""
         written = []
         for path in self._folder.iterdir():
             with suppress(OSError):
@@ -89,7 +90,7 @@ class Results:
 
 
 def _remove(path: Path) -> None:
-    """Remove a result, atomically for readers: an interruption leaves a draft."""
+    """Remove a result. Atomic for readers: an interruption leaves a draft, which is removed later."""
     gone = _draft(path)
     with suppress(OSError):  # the next removal tries again
         path.rename(gone)
@@ -101,7 +102,7 @@ def _draft(path: Path) -> Path:
 
 
 def write_result(path: Path, report: str, tables: Mapping[str, pa.Table]) -> None:
-    """Write a result, complete and durable; an existing one stays. Raises OSError."""
+    """Write a result completely and durably; if the result exists, it is left unchanged. Raises OSError."""
     draft = _draft(path)
     draft.mkdir()
     try:

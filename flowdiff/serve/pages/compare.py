@@ -1,7 +1,8 @@
-"""Pages *Compare* and *Explore*: ask a method about periods; shows its report, its progress, or its error.
+"""Pages *Compare* and *Explore*: ask a method about periods; show the report, the progress of the job, or the
+error.
 
-A question's address is the address of its report: until there is one, it shows the form, with a button that
-starts the work.
+A question's address is the address of its report: until the report exists, the page shows the form, with a
+button that starts the job.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def run_by(name: str) -> str:
 
 
 def _report(site: Site, asked: Asked, found: Stored, method: str) -> Reply:
-    """Page of a report; for analysis `paths` only its section on whole paths."""
+    """Page of a report; for analysis `paths`, only the report's section on whole paths."""
     if method != _PATHS:
         return report_page(site, asked, found, "compare")
     sections = [one for one in found.report.sections if isinstance(one, PathsSection)]
@@ -117,8 +118,9 @@ def _report(site: Site, asked: Asked, found: Stored, method: str) -> Reply:
 
 
 def address(site: Site, question: Question, analysis: str = "") -> str:
-    """Address of a question. analysis: name in METHODS, if only a part of the method's report is to be
-    shown.
+    """Address of a question's page.
+
+    analysis: name in METHODS, if only a part of the method's report is to be shown.
     """
     part = {"method": analysis} if analysis == _PATHS else {}
     return site.links.to("compare", **(question.address | part))

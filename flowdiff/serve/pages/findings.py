@@ -1,7 +1,7 @@
 """Page of one finding: its numbers, the calls around it, and requests of both periods.
 
-Its address names the question, and stays valid when the result has to be computed again; or an existing
-report or result.
+Its address names the question, so that it stays valid when the result has to be computed again; or it names
+an existing report or result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request that shows the finding."""
+    """A request that is an example of the finding."""
 
     request_id: str
     kind: str
@@ -48,13 +48,13 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Requests of one period that show the finding."""
+    """Requests of one period that are examples of the finding."""
 
     name: str
     total: int
     slowest: Sequence[_Request]
     twin: str
-    """Id of the other period's request to draw beside each request of this side; empty: none."""
+    """Id of the request of the other period that is drawn beside each request of this period; empty: none."""
 
 
 def finding(site: Site, asked: Asked) -> Reply:
@@ -132,9 +132,8 @@ def _rank(text: str) -> int:
 
 
 def _sides(site: Site, stored: Stored, found: Finding) -> tuple[_Side, _Side]:
-    """Requests of both periods that show the finding: from the table beside the report, else the report's
-    examples.
-    """
+    """Requests of each period that are examples of the finding: from the table `requests` of the report, else
+    the report's examples."""
     table = _affected(site, stored, found)
     before, after = (
         table.filter(pc.field("sample") == name).sort_by(
@@ -181,7 +180,7 @@ def affected_by(source: Path | pa.NativeFile, rank: int) -> pa.Table:
     """Rows of a table `requests` for the requests affected by one finding; row groups of other findings are
     not read.
 
-    A table of an older version has no response times: null.
+    For a table of an older version the response times are null.
     """
     there = pq.read_schema(source).names
     mine = (pc.field("rank") == rank) & (pc.field("role") == "affected")
@@ -193,7 +192,7 @@ def affected_by(source: Path | pa.NativeFile, rank: int) -> pa.Table:
 
 
 def _requests_file(site: Site, stored: Stored) -> Path | pa.NativeFile | None:
-    """File of a report's table `requests`; None if it does not exist."""
+    """File of the report's table `requests`; None if it does not exist."""
     if key := stored.link.get("job"):
         return site.jobs.results.table_file(key, "requests")
     return pa.BufferReader(open_store(site.lake).read(f"{REPORTS}/{stored.link['report']}/requests.parquet"))

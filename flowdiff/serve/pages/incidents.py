@@ -1,4 +1,5 @@
-"""Pages *Incidents*: the list, and one incident with its life, evidence, examples and report."""
+"""Pages *Incidents*: the list of incidents; and one incident with its history, evidence, examples and
+report."""
 
 from __future__ import annotations
 

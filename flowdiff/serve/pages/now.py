@@ -1,7 +1,7 @@
 """Page *Now*: response times by root over the last day or week as heat strips, with incidents on them.
 
 The time shown ends with the lake's last window, so that a recording of last year has a *Now*, too. Numbers by
-root are rows of the view `responses`; those of all requests are counts from the lake's commits.
+root are rows of the view `responses`; numbers of all requests are counts from the lake's commits.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ REFRESH_SECONDS: Final = 5
 MOST_CELLS: Final = 288
 """Maximum number of cells in a strip: windows of five minutes in a day."""
 MOST_ROOTS: Final = 20
-"""Maximum number of root types with a strip, most total time first; the number of further ones is shown."""
+"""Maximum number of root types with a strip, the ones with the most total time; the number of the rest is
+shown."""
 
 
 def now(site: Site, asked: Asked) -> Answer:
-    """Show response times by root type over the latest time of the lake."""
+    """Show response times by root type over the last day or week of the lake (parameter `span`)."""
     known = site.known()
     if known.is_empty:
         return empty(site)
@@ -166,7 +167,7 @@ class _Brushed:
 
     @property
     def block(self) -> Block:
-        """The strips inside an HTML element that the script for pointers finds."""
+        """The strips inside an HTML element, by which the script for choosing periods finds them."""
         from analyze.report.page import blocks_html
 
         return Drawing(

@@ -45,15 +45,15 @@ from schemas.report.findings import Example, Finding, FindingsSection
 from schemas.trace_urls import TRACE_ID
 
 MOST_BARS: Final = 120
-"""Maximum number of bars drawn for a request; the number of further ones is shown."""
+"""Maximum number of bars drawn for a request; for the rest only their number is shown."""
 MOST_ROWS: Final = 15
-"""Maximum number of places listed as different, largest difference first."""
+"""Maximum number of kinds of work listed as different, the ones with the largest difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Kind of work that occurs in a request or its twin, with the time that each response waited for it,
-    µs."""
+    """Kind of work in a request or its twin, with the time that the response waited for it, µs, in each of
+    the two."""
 
     lane: str
     name: str
@@ -63,12 +63,12 @@ class Place:
 
     @property
     def change_us(self) -> float:
-        """Time in this request minus time in the other, µs."""
+        """`this_us` minus the time in the other request, µs; a missing time counts as 0."""
         return (self.this_us or 0.0) - (self.other_us or 0.0)
 
 
 def request(site: Site, asked: Asked) -> Answer:
-    """Show a request beside its twin, a request to compare it with."""
+    """Show a request beside its twin (a similar request of another period, or a normal one)."""
     stored = named_report(site, asked)
     pair = request_pair(site, asked.path["request"], asked.one("kind") or None, stored, asked.one("beside"))
     return Answer(
@@ -81,7 +81,11 @@ def request(site: Site, asked: Asked) -> Answer:
 def request_pair(
     site: Site, request_id: str, kind: str | None, stored: Stored | None, beside: str
 ) -> RequestPair:
-    """Read a request and its twin. kind: as in `find_flow`. Raises NotFoundError."""
+    """Read a request and its twin (a request to compare it with).
+
+    kind: as in `find_flow`; stored: report by which the twin is chosen; beside: id of the twin, if given.
+    Raises NotFoundError.
+    """
     finding, twin = _of_report(stored, request_id)
     with site.queries.borrowed(site.known().token) as session:
         found = find_flow(session, request_id, kind)
@@ -144,11 +148,11 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class RequestPair:
-    """A request and its twin, and the finding that led to them."""
+    """A request and its twin (the request to compare it with), and the finding that led to them."""
 
     this: Shown
     that: Shown | None
-    """Twin of the request; None if there is no other request of its root type."""
+    """Twin of the request; None if the lake has no other request of this root type."""
     report: Stored | None
     """Report from which the page was opened; None: it was opened from elsewhere."""
     finding: Finding | None
@@ -172,7 +176,8 @@ def _of_report(stored: Stored | None, request_id: str) -> tuple[Finding | None, 
 
 
 def _twin(session: SessionProcess, found: StoredFlow, named: str) -> StoredFlow | None:
-    """Request with id `named`, else a normal request of the same root type; None if there is none."""
+    """Twin of request `found`: the request with id `named`, else a normal request of the same root type; None
+    if there is none."""
     if named:
         try:
             return find_flow(session, named)
@@ -186,9 +191,8 @@ def _twin(session: SessionProcess, found: StoredFlow, named: str) -> StoredFlow 
 
 
 def differing(this: Sequence[Activity], other: Sequence[Activity]) -> list[Place]:
-    """Places with a different waiting time, largest difference first; instances of a component count as one
-    place.
-    """
+    """Kinds of work with a different waiting time in two requests, largest difference first; instances of a
+    component count as one."""
     here, there = _waited(this), _waited(other)
     places = [Place(*key, here.get(key), there.get(key)) for key in {**here, **there}]
     moved = [place for place in places if place.this_us != place.other_us]
@@ -290,7 +294,8 @@ def _facts(site: Site, pair: RequestPair) -> Iterator[Fact]:
 
 
 def _params(found: StoredFlow, other: StoredFlow | None) -> list[tuple[str, str, str, str]]:
-    """(Place, key, value here, value there) of each parameter that differs; empty without a twin."""
+    """Parameters whose values differ between two requests: (place, key, value in `found`, value in `other`);
+    empty if `other` is None."""
     if other is None:
         return []
     here, there = _values(found), _values(other)

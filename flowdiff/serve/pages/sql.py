@@ -1,4 +1,4 @@
-"""Page *SQL*: one reading statement over the views of a lake, as table, CSV, JSON or Parquet.
+"""Page *SQL*: one read-only statement over the views of a lake, answered as a table, CSV, JSON or Parquet.
 
 The statement runs as in `flowdiff sql`: in a child process that can read only this lake, with limits of time
 and memory. A link from another site fills in the form, but runs nothing.
@@ -29,7 +29,7 @@ MOST_QUERY: Final = 20_000
 MOST_CELL: Final = 400
 """Maximum number of characters of a value on the page; files have the whole value."""
 _IN_MEMORY: Final = 256 * 1024
-"""Maximum size of a result file that is held in memory, bytes; a larger one is on disk."""
+"""Maximum size of a result file that is held in memory, bytes; a larger result is written to disk."""
 _KINDS: Final = {
     TableFormat.CSV: "text/csv; charset=utf-8",
     TableFormat.JSON: "application/json",
@@ -90,7 +90,8 @@ def _cell(at: int, row: Sequence[str]) -> str:
 def _file(site: Site, query: str, period: str, form: TableFormat) -> Whole:
     """Complete result of a statement as a file, on disk until it is sent.
 
-    Raises QueryError if it is larger than `most_result_bytes`, BusyError if too many are being sent.
+    Raises QueryError if the file is larger than `most_result_bytes`, BusyError if too many files are being
+    sent.
     """
     if not site.sending.acquire(blocking=False):
         raise BusyError("Too many results are being sent.", remedy="Try again in a moment.")

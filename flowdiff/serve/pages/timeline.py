@@ -1,7 +1,7 @@
 """Page *Timeline*: times, errors and load of a root, a call site, a host or a version, by window.
 
-Numbers of a root are the rows used by *Now*, those of a call site rows of the view `call_sites`, also in
-memory. Those of a host or a version are sums over spans, read on request.
+Numbers of a root are the rows used by *Now*; numbers of a call site are rows of the view `call_sites`, also
+in memory; numbers of a host or a version are sums over spans, read on request.
 """
 
 from __future__ import annotations
@@ -82,16 +82,16 @@ def timeline(site: Site, asked: Asked) -> Answer:
 
 
 def _not_read(address: str, above: Markup) -> Answer:
-    """Page for a link from another site that would read spans: it reads nothing, and links to the page that
-    does.
-    """
+    """Page for a link from another web site: spans are not read until the reader follows the link on this
+    page to `address`."""
     words = ("This link came from another site. ", Styled("Read the spans of this time", href=address), ".")
     return Answer("Timeline", (Text(words),), above=above)
 
 
 @dataclass(frozen=True, slots=True)
 class _Course:
-    """Time course of one subject: rows by window with start_ns, requests, mean_us, p95_us, failing."""
+    """Time course of one root, call site, host or version: rows by window with start_ns, requests, mean_us,
+    p95_us, failing."""
 
     title: str
     rows: pa.Table
@@ -198,7 +198,7 @@ def _drawn(site: Site, rows: pa.Table, start_ns: int, end_ns: int) -> list[Block
 
 
 def _averaged(at: np.ndarray[Any, Any], weight: F8, values: F8, count: int) -> list[float | None]:
-    """[count] weighted mean of values by index `at`; None where there is no value."""
+    """[count] weighted mean of the values with each index in `at`; None for an index without a value."""
     there = ~np.isnan(values)
     total = np.bincount(at[there], weights=weight[there], minlength=count)
     summed = np.bincount(at[there], weights=weight[there] * values[there], minlength=count)

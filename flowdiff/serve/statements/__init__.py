@@ -15,7 +15,10 @@ def statement(name: str) -> str:
 
 
 def shown(name: str, values: Mapping[str, str | int]) -> str:
-    """Text of a statement with its values inserted, for readers to copy; pages bind the values instead."""
+    """Text of a statement with its values inserted, for readers to copy.
+
+    (Pages run the statement with bound values.)
+    """
     text = statement(name)
     for key, value in values.items():
         quoted = str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"

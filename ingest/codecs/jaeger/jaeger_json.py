@@ -1,6 +1,7 @@
 """Decode Jaeger JSON: exports of the UI (`jaeger-ui`), and bare spans (`jaeger-json`) of either form.
 
-The UI's form is read by `jaeger_spans`, protobuf's JSON form, which the Collector writes, here.
+Spans in the UI's JSON form are read by `jaeger_spans`; spans in protobuf's JSON form, which the Collector
+writes, are read here.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ class JaegerUiCodec:
 
 
 def _spans_of_traces(document: object) -> Iterator[object]:
-    """Spans of the traces in an export, each with its process inserted.
+    """Yield the spans of the traces in an export, each with its process inserted.
 
-    Items that are no trace are yielded unchanged, to be refused as spans.
+    Items that are no trace are yielded unchanged, so that they are refused as spans.
     """
     export = as_object(document, "the payload")
     traces: Iterable[object] = [export] if "spans" in export else array(export, "data", required=True)
@@ -80,7 +81,7 @@ _TAG_TYPES: Final = ("STRING", "BOOL", "INT64", "FLOAT64", "BINARY")
 _REFERENCE_TYPES: Final = ("CHILD_OF", "FOLLOWS_FROM")
 """Names of reference types, indexed by enum value."""
 _DURATION: Final = re.compile(r"(-?)([0-9]{1,9})(?:\.([0-9]{1,9}))?s")
-"""Pattern of a duration of up to 31 years, which fits int64 nanoseconds with room."""
+"""Pattern of a duration of at most 31 years, which fits int64 nanoseconds."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STANDARD: Final = str.maketrans("-_", "+/")
 _TIME: Final = re.compile(
@@ -89,13 +90,14 @@ _TIME: Final = re.compile(
 _NS_DIGITS: Final = 9
 _UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 _YEAR_ONE: Final = "0001-01-01T00:00:00Z"
-"""Text with which a time that was never set is written."""
+"""Text that stands for a time which was never set."""
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _SIGN: Final = frozenset({"traceId", "trace_id", "spanId", "span_id"})
 
 
 def is_proto_json(value: object) -> bool:
-    """True for protobuf's JSON form: it has `traceId` or `trace_id`, the UI's form has `traceID`."""
+    """True if a span is in protobuf's JSON form, which has `traceId` or `trace_id`; False for the UI's form,
+    which has `traceID`."""
     return isinstance(value, dict) and not _SIGN.isdisjoint(value)
 
 
@@ -120,9 +122,8 @@ def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) 
 
 
 def _camel(value: Object) -> Object:
-    """Copy of an object with snake_case field names, which protobuf also accepts, in camelCase; a field that
-    is given in camelCase takes precedence.
-    """
+    """Copy of an object with field names in camelCase instead of snake_case, which protobuf also accepts; if
+    a field has both names, the value under the camelCase name is used."""
     if not any("_" in key for key in value):
         return value
     return {_UNDERSCORE.sub(lambda m: m[1].upper(), key): field for key, field in value.items()} | value
@@ -149,7 +150,8 @@ def _reference(value: object) -> Reference:
 
 
 def _enum(value: object, names: tuple[str, ...], field: str) -> str:
-    """Name of an enum value given by name or number; "" for a value unknown to this version."""
+    """Name of an enum value that is given by name or number; "" if the value is unknown. names: indexed by
+    number. field: name of the field, for messages."""
     if value is None:
         return names[0]
     if isinstance(value, str):
@@ -186,7 +188,7 @@ def time_ns(text: str) -> int | None:
 
 
 def _duration(span: Object) -> int:
-    """Duration of a span, ns, written as `[-]seconds[.digits]s`; 0 if absent."""
+    """Duration of a span, ns, from its text `[-]seconds[.digits]s`; 0 if absent."""
     written = text(span, "duration")
     if written is None:
         return 0

@@ -1,4 +1,4 @@
-"""Decode Jaeger protobuf: `jaeger.api_v2.Span` messages, one a payload, as the collector writes them."""
+"""Decode Jaeger protobuf: each payload is one `jaeger.api_v2.Span` message, as the Collector writes it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ _MESSAGES = {
     "5 flags uint32; 6 start_time Time; 7 duration Time;"
     "8 tags *KeyValue; 9 logs *Log; 10 process Process; 11 process_id string; 12 warnings *string",
 }
-"""Message -> its fields in api_v2/model.proto, as number, name and type; `*`: repeated."""
+"""Message name -> its fields in api_v2/model.proto, each as number, name and type; `*` before the type:
+repeated."""
 
 _REFERENCE_TYPES: Final = {0: "CHILD_OF", 1: "FOLLOWS_FROM"}
 _MAX_SECONDS: Final = 9_000_000_000
-"""Maximum valid time, s: a larger one would not fit int64 nanoseconds."""
+"""Maximum valid time, s since the epoch: a later one does not fit int64 nanoseconds."""
 
 JaegerSpan = message_classes("jaeger.api_v2", _MESSAGES)["Span"]
 """Message class `jaeger.api_v2.Span`."""

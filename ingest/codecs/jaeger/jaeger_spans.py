@@ -1,4 +1,5 @@
-"""Convert a Jaeger span of any form to a row; read the JSON that the UI and storage plugins write."""
+"""Convert a Jaeger span, in any encoding, to a row of SpanRows; parse the JSON that the UI and storage
+plugins write."""
 
 from __future__ import annotations
 
@@ -24,15 +25,16 @@ Reference = tuple[str, str, str]
 
 _NS_PER_US = 1000
 PLAIN_ERRORS = ("true", "false")
-"""Values of the tag `error` that say no more than the status does."""
+"""Values of the tag `error` that add nothing to the span's status."""
 FALSE_WORDS = ("", "false", "0")
-"""Values of the tag `error` that mean success, in lower case."""
+"""Values of the tag `error`, in lower case, that mean success."""
 HOST_TAGS = ("hostname", "ip")
-"""Names of process tags of Jaeger clients that name the machine, best first."""
+"""Names of process tags by which Jaeger clients name the machine, the preferred one first."""
 
 
 class JaegerFields(NamedTuple):
-    """Fields of a Jaeger span, from JSON or protobuf. Times are ns since the epoch, NO_TIME or BAD_TIME."""
+    """Fields of a Jaeger span, from JSON or protobuf. Times are ns since the epoch; NO_TIME: missing,
+    BAD_TIME: invalid."""
 
     trace: str | None
     span: str | None
@@ -42,15 +44,15 @@ class JaegerFields(NamedTuple):
     end_ns: int
     tags: list[Tag]
     logs: list[tuple[int, list[Tag]]]
-    """(Time, fields) of each log of the span."""
+    """(time in ns, fields) of each log of the span."""
     service: str | None
     process_tags: list[Tag]
     parent: str | None = None
-    """Span id of the parent, given outside the references in an older form; None: not given."""
+    """Span id of the parent, if given in an older field outside the references; None: not given."""
 
 
 def add_span(rows: SpanRows, payload: int, item: int, fields: JaegerFields) -> None:
-    """Add a row for a span whose kind, status and tracestate are tags, as in Jaeger."""
+    """Add a Jaeger span as a row; its kind, status and tracestate are taken from its tags."""
     tags = fields.tags
     first = {key: _as_text(value) for key, value in reversed(tags)}
     kind = SPAN_KINDS.get(first.get("span.kind", "").upper(), EventKind.SPAN_UNSPECIFIED)
@@ -88,7 +90,8 @@ def add_span(rows: SpanRows, payload: int, item: int, fields: JaegerFields) -> N
 
 
 def add_jaeger_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
-    """Add a row for a span in the UI's JSON form, which contains its process. Raises ItemError."""
+    """Parse a span in the UI's JSON form, with its process inserted, and add it as a row. Raises
+    ItemError."""
     span = as_object(value, "a span")
     start, duration = _time(span, "startTime"), span.get("duration")
     process = child(span, "process")
@@ -109,7 +112,7 @@ def add_jaeger_span(rows: SpanRows, payload: int, item: int, value: object) -> N
 
 
 def _as_text(value: object) -> str:
-    """Value of a tag as text; whole numbers without a point."""
+    """Value of a tag as text; whole numbers without a decimal point."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53:
@@ -120,10 +123,12 @@ def _as_text(value: object) -> str:
 def _sorted_references(
     trace: str, references: list[Reference], parent: str | None
 ) -> tuple[str | None, list[str], list[tuple[str, str]]]:
-    """(Parent's span id, span ids that the span follows, (trace id, span id) of its links).
+    """Sort references by meaning: (parent's span id, span ids that the span follows, (trace id, span id) of
+    its links).
 
-    The first CHILD_OF within the trace is the parent, FOLLOWS_FROM within it are asynchronous parents;
-    everything else is a link. An id of zeros is no reference; a trace of zeros means the span's own.
+    The first CHILD_OF to a span of the same trace is the parent; FOLLOWS_FROM to spans of the same trace are
+    asynchronous parents; all other references are links. A span id of zeros is ignored; a trace id of zeros
+    stands for the span's own trace. parent: `JaegerFields.parent`.
     """
     own = trace.lstrip("0").lower()
     named = [
@@ -143,9 +148,8 @@ def _sorted_references(
 
 
 def _add_log(rows: SpanRows, ts: int, pairs: list[Tag]) -> None:
-    """Add a log as a span event: its `event` (or `message`) field is the name, the other fields are
-    attributes.
-    """
+    """Add a log as a span event at time `ts`, ns: the field `event` (or `message`) is its name, the other
+    fields are its attributes."""
     fields = dict(reversed(pairs))
     key = next((k for k in ("event", "message") if isinstance(fields.get(k), str)), None)
     name = str(fields[key]) if key is not None else "log"
@@ -153,7 +157,7 @@ def _add_log(rows: SpanRows, ts: int, pairs: list[Tag]) -> None:
 
 
 def read_tags(tags: list[object]) -> list[Tag]:
-    """Typed values of `{key, type, value}` tags. Raises ItemError."""
+    """Typed values of tags given as `{key, type, value}`. Raises ItemError."""
     out: list[Tag] = []
     for entry in tags:
         tag = as_object(entry, "a tag")
@@ -165,7 +169,8 @@ def read_tags(tags: list[object]) -> list[Tag]:
 
 
 def _typed(value: object, kind: object) -> object:
-    """Value of a tag, converted to its type `kind`: storage plugins write every value as text."""
+    """Value of a tag, converted to the type `kind` that the tag states: storage plugins write every value as
+    text."""
     if isinstance(value, str):
         if kind == "bool" and value.lower() in ("true", "false"):
             return value.lower() == "true"
@@ -200,7 +205,7 @@ def _log(value: object) -> tuple[int, list[Tag]]:
 
 
 def _split_host(tags: list[Tag]) -> tuple[str | None, list[Tag]]:
-    """(Host that a process tag names, None without one; the other tags)."""
+    """Extract the host from process tags: (host, or None if no tag names it; the other tags)."""
     for key in HOST_TAGS:
         for name, value in tags:
             if name == key and isinstance(value, str) and value:

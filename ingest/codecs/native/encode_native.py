@@ -1,4 +1,4 @@
-"""Encode events as native NDJSON, for export and tests. Decoding gives the same events back."""
+"""Encode events as native NDJSON, for export and tests. Decoding the result gives equal events."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PLAIN = ("breadcrumb", "request_id", "component", "point", "host", "label", "li
 
 
 def native_lines(events: pa.Table) -> Iterator[bytes]:
-    """Yield native records as JSON, one line (without line end) per event.
+    """Yield one line of JSON, without line end, per event (EVENT_SCHEMA): a native record.
 
-    Booleans are the text `true` and `false`, as in events. Raises InputError on spans, and on records without
-    a strand.
+    Boolean parameters are written as the strings `true` and `false`, as events store them. Raises InputError
+    on spans, and on records without a strand.
     """
     if events.num_rows and pc.max(events["kind"]).as_py() >= SPAN_KIND_BASE:
         raise InputError("Spans are no activity records.", remedy="Write them as OTLP.")

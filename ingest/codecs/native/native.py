@@ -1,12 +1,12 @@
 """Decode native activity records: one object, NDJSON, or a JSON array in a payload.
 
-All lines of all payloads go through DuckDB at once. Lines that DuckDB, or a check on the columns, refuses are
-parsed again one by one with the pydantic model, which gives the reason; lines that the model accepts are
+DuckDB parses all lines of all payloads at once. A line that DuckDB or a check on the columns refuses is
+parsed again, alone, with the pydantic model, which gives the reason; if the model accepts the line, it is
 rewritten in plain form and read like the others.
 
-This is the only module of `ingest` that uses DuckDB, which gives one row for every line that is not blank, in
-order; a line that is no object gives a row of nulls, a field of another type than its column a null. The
-caller must detect both.
+This is the only module of `ingest` that uses DuckDB. It returns one row for every line that is not blank, in
+order: a row of nulls for a line that is no object, and a null for a field whose type is not that of its
+column. The caller must detect both cases.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 
 class NdjsonReader:
-    """Reader of blocks of JSON lines into a table with columns of fixed types, by DuckDB."""
+    """Parser of blocks of JSON lines into a table with columns of fixed types, using DuckDB."""
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         """`columns`: field name → DuckDB type. Names and types come from code, never from input."""
@@ -64,7 +64,8 @@ class NdjsonReader:
         self._connection = duckdb.connect(":memory:", config=_SETTINGS)
 
     def read(self, blocks: Sequence[bytes]) -> pa.Table:
-        """Table with one row for each line that is not blank; a block is one or more lines. O(bytes)."""
+        """Parse blocks of one or more lines into a table with one row for each line that is not blank.
+        O(bytes)."""
         size = sum(len(b) + 1 for b in blocks)
         with _as_file(blocks) as path, self._connection.cursor() as cursor:
             # A cursor does not inherit settings. In a kernel without ipywidgets the progress bar is off and
@@ -80,7 +81,8 @@ class NdjsonReader:
 
 @contextmanager
 def _as_file(blocks: Sequence[bytes]) -> Iterator[str]:
-    """Path of a file with the blocks, each followed by a line end; in memory where supported."""
+    """Context manager: path of a file with the blocks, each followed by a line end; a file in memory where
+    the system supports it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("flowdiff-lines")
         with os.fdopen(descriptor, "wb") as file:
@@ -101,19 +103,19 @@ def _write(file: IO[bytes], blocks: Sequence[bytes]) -> None:
 
 _LINE_END, _BRACE = (ord(c) for c in "\n{")
 _TOGETHER = 2_000
-"""Maximum number of payloads combined into one block. If one payload of a block is not a single record, the
-block takes 2 µs more per payload."""
+"""Maximum number of payloads combined into one block. If one payload of a block is not a single record,
+handling the block takes 2 µs more per payload."""
 _LONG_TEXT = 16 * 1024
 _KNOWN_LINES = 1_000
 _SHORT_LINE = 500
-"""Maximum bytes of a refused line whose explanation is cached within a call, as invalid lines repeat."""
+"""Maximum bytes of a refused line whose reason is cached during one call, as equal invalid lines repeat."""
 _MANY_LINES = 300_000
-"""Number of lines in a payload that no poll of a file reaches."""
+"""Number of lines in a payload above which it is treated as a large file; no poll of messages reaches it."""
 _LONG_LINE = 4096
 _QUOTED_FIELDS = {name: f'"{name}"'.encode() for name in FIELDS}
 _TOO_DEEP = (Reason.TOO_DEEP, "nested too deep")
 _RUN_BYTES = 256 * 2**20
-"""Approximate bytes of lines that DuckDB reads at a time."""
+"""Approximate bytes of lines passed to DuckDB at a time."""
 
 
 class NativeCodec:
@@ -144,7 +146,7 @@ class NativeCodec:
         return Decoded(concat_events(tables), log.in_order(), +oddities, log.counts)
 
     def _read(self, lines: _Lines, config: DecodeConfig, log: RejectLog, oddities: Counter[str]) -> pa.Table:
-        """Decode the lines to events, in order; lines that are refused are logged."""
+        """Decode lines to events (EVENT_SCHEMA), in order; refused lines are added to `log`."""
         if not lines.blocks:
             return empty_events()
         columns = self._reader.read(lines.blocks)
@@ -189,23 +191,22 @@ class NativeCodec:
 
 
 class _Lines:
-    """Lines of many payloads, with the payload and item of each."""
+    """Lines of many payloads, with the payload and the item number of each line."""
 
     def __init__(self) -> None:
         self.blocks: list[bytes] = []
-        """Blocks of lines, none ending with a line end."""
+        """Blocks of one or more lines; no block ends with a line end."""
         self.count = 0
         self._places: list[tuple[int | I8, int | I8]] = []
-        """(payload, items) of each block. payload: index of the payload of all its lines, or one index per
-        line. items: number of its lines, or the item number of each line.
-        """
+        """(payload, items) for each block. payload: index of the payload of all its lines, or an array with
+        one index per line. items: number of its lines, or an array with the item number of each line."""
 
     def add_singles(self, payloads: Sequence[bytes], indexes: Sequence[int]) -> bool:
-        """Add payloads that are one record each, as messages of a log are, as one block; return False and add
-        none if some payload is not.
+        """Add payloads that are one record each, like messages of a log, as one block; if any payload is not,
+        add nothing and return False.
 
-        Python does not touch single payloads: each must begin with a brace, and have no line end except
-        possibly at its end.
+        indexes: payload index of each. Python does not parse the payloads: each must begin with a brace, and
+        contain no line end except possibly at its end.
         """
         chosen = [payloads[i] for i in indexes]
         lengths = np.fromiter(map(len, chosen), np.int64, len(chosen))
@@ -222,7 +223,8 @@ class _Lines:
         return True
 
     def add(self, payload: bytes, index: int) -> Reject | None:
-        """Add the records of a payload; return a reject if the payload is a broken or dense array."""
+        """Add the records of the payload with this index; return a reject if it is a malformed or dense JSON
+        array, else None."""
         text = without_bom(payload).strip(b" \t\r\n")
         count = _line_ends(text) + 1
         is_array = text.startswith(b"[")
@@ -248,7 +250,7 @@ class _Lines:
         self.count += items if isinstance(items, int) else len(items)
 
     def without_blanks(self) -> _Lines:
-        """Copy of the lines without blank ones; the others keep their items."""
+        """Copy without the blank lines; the remaining lines keep their item numbers."""
         out = _Lines()
         for text, place in zip(self.blocks, self._places, strict=True):
             lines = text.split(b"\n")
@@ -259,13 +261,14 @@ class _Lines:
         return out
 
     def places(self) -> tuple[I8, I8]:
-        """([lines] index of the payload, [lines] item) of all lines."""
+        """([lines] payload index, [lines] item number) of all lines."""
         spread = [_spread(*place) for place in self._places]
         return np.concatenate([p for p, _ in spread]), np.concatenate([i for _, i in spread])
 
 
 def _spread(payload: int | I8, items: int | I8) -> tuple[I8, I8]:
-    """([lines] index of the payload, [lines] item) of the lines of one block."""
+    """([lines] payload index, [lines] item number) of the lines of one block. payload, items: as in
+    `_Lines._places`."""
     numbers = np.arange(items) if isinstance(items, int) else items
     return np.full(len(numbers), payload) if isinstance(payload, int) else payload, numbers
 
@@ -278,7 +281,8 @@ def _line_ends(text: bytes) -> int:
 
 
 def _array_items(text: bytes, index: int) -> list[bytes] | Reject:
-    """Elements of a JSON array, each as one line, or a reject of the payload."""
+    """Split a JSON array into its elements, each as one line; a reject if the payload with this index is
+    malformed."""
     try:
         raws = msgspec.json.decode(text, type=list[msgspec.Raw])
     except JSON_ERRORS:
@@ -290,7 +294,7 @@ def _array_items(text: bytes, index: int) -> list[bytes] | Reject:
 
 
 def _pick_lines(blocks: Sequence[bytes], rows: I8) -> list[bytes]:
-    """Lines with the numbers `rows` (ascending) in blocks without blank lines."""
+    """Lines with the numbers `rows` (ascending), counted over all blocks; no line may be blank."""
     out: list[bytes] = []
     first = 0
     for block in blocks:
@@ -303,9 +307,10 @@ def _pick_lines(blocks: Sequence[bytes], rows: I8) -> list[bytes]:
 
 
 def _explain(line: bytes, params: str | None, config: DecodeConfig) -> bytes | tuple[Reason, str]:
-    """Reason for refusing a line; or, if the model accepts it, the record rewritten in plain form.
+    """Find out why a line was refused: (reason, detail); or, if the model accepts the record, the record
+    rewritten in plain form.
 
-    `params`: as read by DuckDB (None also if it did not read the line); they are copied, not rewritten.
+    `params`: parameters as read by DuckDB (None also if it did not read the line); they are copied unchanged.
     """
     value = parse_json(line)
     if isinstance(value, Reject):
@@ -330,7 +335,8 @@ def _explain(line: bytes, params: str | None, config: DecodeConfig) -> bytes | t
 
 
 def _may_name_twice(line: bytes, value: object) -> bool:
-    """True if a field of the table may occur twice; a letter of its name may be written as `\\u0061`."""
+    r"""True if a known field may occur twice in the record; a letter of a name may be escaped, as in
+    `\u0061`."""
     if not isinstance(value, dict):
         return False
     quoted = [_QUOTED_FIELDS[name] for name in value if name in _QUOTED_FIELDS]
@@ -338,15 +344,15 @@ def _may_name_twice(line: bytes, value: object) -> bool:
 
 
 def _first_of_each(line: bytes) -> dict[str, object]:
-    """Record as DuckDB reads it: if a name occurs several times, its first value."""
+    """Parse a record as DuckDB does: of several members with one name, the first counts."""
     return dict(reversed(members(line)))
 
 
 def _unknown_fields(blocks: Sequence[bytes], columns: pa.Table) -> int:
-    """Number of fields, in all lines, that the table of known fields lacks.
+    """Number of members, in all lines, whose names are not known fields.
 
-    Every name is followed by `":`, so the number of `":` shows if there is an unknown name; only then are the
-    lines parsed.
+    Every name is followed by `":`, so the number of `":` shows whether there is an unknown name; only then
+    are the lines parsed.
     """
     names = sum(_names(block) for block in blocks)
     known = sum(len(columns) - columns[name].null_count for name in FIELDS)
@@ -359,7 +365,7 @@ def _unknown_fields(blocks: Sequence[bytes], columns: pa.Table) -> int:
 
 
 def _names(data: bytes | memoryview) -> int:
-    """Number of occurrences of `":`."""
+    """Number of occurrences of `":`, an upper bound of the number of member names."""
     if isinstance(data, bytes) and len(data) < _LONG_TEXT:
         return data.count(b'":')
     text = np.frombuffer(data, np.uint8)

@@ -25,9 +25,8 @@ from schemas.rejects import Reason
 
 _TYPES = {"ts": "BIGINT", "links": "JSON", "parents": "JSON", "params": "JSON"}
 DUCKDB_TYPES = {name: _TYPES.get(name, "VARCHAR") for name in FIELDS}
-"""Field -> DuckDB type of its column. Optional fields are read as text: of other types DuckDB would silently
-turn a value that does not fit into a null.
-"""
+"""Field -> DuckDB type of its column. Optional fields are read as text, because DuckDB silently replaces a
+value that does not fit another type by null."""
 
 _IDS = ("breadcrumb", "request_id", "id")
 _WORDS = ("component", "point", "host", "label", "status")
@@ -38,10 +37,11 @@ _KINDS = {kind.value: EventKind[kind.name] for kind in RecordKind}
 def events_of_columns(
     columns: pa.Table, config: DecodeConfig, oddities: Counter[str], *, trusted: bool = False
 ) -> tuple[pa.Table, B1]:
-    """(Event table with one row per line, [rows] True if the row is invalid).
+    """Convert columns of native records to events: (events with one row per line, [rows] True if the row is
+    invalid).
 
-    trusted: True for lines that this program rewrote, in which text that looks like an object or a boolean is
-    text.
+    trusted: True for lines that this program has rewritten: text that looks like an object or a boolean is
+    then really text.
     """
     n = len(columns)
     of = {name: columns[name].combine_chunks() for name in DUCKDB_TYPES}
@@ -78,9 +78,8 @@ def events_of_columns(
 
 
 def check_record(record: ActivityRecord, config: DecodeConfig) -> tuple[Reason, str] | None:
-    """Reason to refuse a record that the model accepts but the columns do not: time range, length, NUL in
-    ids.
-    """
+    """Reason to refuse a record that the pydantic model accepts but the event columns cannot hold: time out
+    of range, text too long, NUL in ids; None if there is no reason."""
     if bad_times(np.array([record.ts]))[0] or record.ts == NO_TIME:
         return Reason.BAD_TIME, "ts lies outside 1990 to 2200 (ns since the epoch)"
     ids: dict[str, Sequence[str | None]] = {
@@ -103,9 +102,8 @@ def check_record(record: ActivityRecord, config: DecodeConfig) -> tuple[Reason, 
 
 
 def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool) -> None:
-    """Mark rows with ids that are too long or contain NUL in `bad`; the caller marks nulls of
-    required ids.
-    """
+    """Set `bad` for rows whose id is too long or contains NUL. Nulls in required columns are the caller's
+    task."""
     if column.null_count == len(column):
         return
     bad |= mask(pc.greater(pc.binary_length(column), config.max_name_bytes))
@@ -119,9 +117,8 @@ def _check_ids(column: pa.Array, config: DecodeConfig, bad: B1, *, trusted: bool
 def _check_words(
     column: pa.DictionaryArray, config: DecodeConfig, bad: B1, *, trusted: bool, required: bool
 ) -> None:
-    """Mark rows with invalid words (too long, with NUL, or null if `required`) in `bad`; each distinct word
-    is checked once.
-    """
+    """Set `bad` for rows whose word is invalid: too long, with NUL, or null if `required`. Each distinct word
+    is checked once."""
     words_ = column.dictionary
     wrong = pc.greater(pc.binary_length(words_), config.max_name_bytes)
     if not trusted:
@@ -134,9 +131,8 @@ def _check_words(
 
 
 def _looks_converted(column: pa.Array) -> pa.Array:
-    """[rows] True for text that may be DuckDB's rendering of an object, array or boolean: the line must be
-    parsed again.
-    """
+    """[rows] True if a text may be DuckDB's rendering of an object, array or boolean, so that the line must
+    be parsed again."""
     first = pc.binary_slice(pc.cast(column, pa.binary()), 0, 1)
     suspects = pc.is_in(first, pa.array([b"{", b"[", b"t", b"f"]))
     if not pc.any(suspects).as_py():
@@ -153,7 +149,7 @@ def _kinds(column: pa.Array, bad: B1) -> pa.Array:
 
 
 def _numbers(column: pa.Array, type_: pa.DataType, bad: B1) -> pa.Array:
-    """Numbers parsed from a column of text; rows with invalid text are marked in `bad`."""
+    """Parse a column of text into numbers of `type_`; sets `bad` for rows with invalid text."""
     if column.null_count == len(column):
         return pa.nulls(len(column), type_)
     try:
@@ -187,7 +183,8 @@ def _rates(column: pa.Array, bad: B1) -> pa.Array:
 
 
 def _lists(column: pa.Array, config: DecodeConfig, bad: B1) -> pa.Array:
-    """Lists of strings parsed from a column of JSON arrays; rows with other elements are marked in `bad`."""
+    """Parse a column of JSON arrays into lists of strings; sets `bad` for rows with elements that are not
+    strings."""
     type_ = pa.list_(pa.string())
     there = np.flatnonzero(mask(pc.is_valid(column)))
     if len(there) == 0:
@@ -214,7 +211,7 @@ _NO_LIST = ["\0"]
 
 
 def _list_of(text: str) -> list[str]:
-    """List of a JSON array of strings, or `_NO_LIST` (a value that no record may have)."""
+    """Parse a JSON array of strings; `_NO_LIST`, a value that no record may have, if it is not one."""
     try:
         return msgspec.json.decode(text, type=list[str])
     except JSON_ERRORS:
@@ -222,7 +219,7 @@ def _list_of(text: str) -> list[str]:
 
 
 def _filled(column: pa.DictionaryArray, filler: str) -> pa.DictionaryArray:
-    """Column with `filler` in place of nulls and empty text."""
+    """Replace nulls and empty strings by `filler`."""
     decoded_empty = "" in column.dictionary.to_pylist()
     if column.null_count == 0 and not decoded_empty:
         return column
@@ -233,4 +230,4 @@ def _filled(column: pa.DictionaryArray, filler: str) -> pa.DictionaryArray:
 
 
 _LOOSE_SCHEMA = pa.schema([pa.field(f.name, f.type, metadata=f.metadata) for f in EVENT_SCHEMA])
-"""Event schema whose columns may all have nulls, for invalid rows; the caller filters these out."""
+"""Event schema in which every column may be null, as invalid rows need; the caller removes these rows."""

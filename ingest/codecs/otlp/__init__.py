@@ -1,1 +1,1 @@
-"""OTLP: protobuf and JSON in, JSON out."""
+"""OTLP: decode protobuf and JSON, encode JSON."""

@@ -1,8 +1,8 @@
 """Encode events as OTLP, in JSON lines. For export, not for hot paths.
 
-Decoding gives the same events back, except for data that OTLP lacks: 64-bit trace ids come back with 128
-bits, `shared` as an attribute, FOLLOWS_FROM parents as links, and a `peer` or error class that was not an
-attribute as an additional parameter.
+Decoding the result gives equal events, except for data that OTLP has no field for: 64-bit trace ids come back
+with 128 bits, `shared` as an attribute, FOLLOWS_FROM parents as links, and a `peer` or error class that was
+not an attribute as an additional parameter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from schemas.errors import InputError
 from schemas.events import SPAN_KIND_BASE, with_text_ids
 
 SPANS_PER_MESSAGE = 100
-"""Spans per message, about as in the Collector's batch processor."""
+"""Number of spans per message, about that of the Collector's batch processor."""
 _STATUS_ERROR = 2
 _THRESHOLD_SPACE = 1 << 56
 
@@ -46,7 +46,7 @@ def otlp_json_lines(events: pa.Table, spans_per_message: int = SPANS_PER_MESSAGE
 
 
 def _requests(events: pa.Table, size: int) -> Iterator[list[tuple[list[Attribute], list[Row]]]]:
-    """Yield slices of `size` spans; a slice is a list of (attributes of a resource, spans of the
+    """Yield slices of `size` spans; each slice is a list of (attributes of a resource, spans of that
     resource)."""
     if events.num_rows and pc.min(events["kind"]).as_py() < SPAN_KIND_BASE:
         raise InputError("Activity records are no spans.", remedy="Write them in the native format.")
@@ -63,7 +63,8 @@ def _resource(component: str, host: str | None) -> list[Attribute]:
 
 
 def _attributes(row: Row) -> list[Attribute]:
-    """Attributes of an event in OTLP: its parameters, and the columns that OTLP has as attributes."""
+    """Attributes of an event's span in OTLP: the event's parameters, and the columns that are attributes in
+    OTLP."""
     params = row["params"] or []
     out: list[Attribute] = [(p["key"], p["text"] if p["num"] is None else p["num"]) for p in params]
     known = {key for key, _ in out}
@@ -77,21 +78,22 @@ def _attributes(row: Row) -> list[Attribute]:
 
 
 def _trace_state(row: Row) -> str:
-    """Trace state `ot=th:T` of the sampling probability; empty if unknown."""
+    """Trace state `ot=th:T` that encodes the event's sampling probability; empty if it is unknown."""
     rate = row["sample_rate"]
     return f"ot=th:{threshold(rate)}" if isinstance(rate, float) else ""
 
 
 def threshold(rate: float) -> str:
-    """Value of `th` in OpenTelemetry's tracestate for sampling probability `rate`.
+    """Value T of `th` in OpenTelemetry's tracestate for the sampling probability `rate`.
 
-    The hex digits of T in p = 1 - T/2^56, trailing zeros dropped.
+    T is the hex digits of the threshold in rate = 1 - T/2^56, without trailing zeros.
     """
     return f"{_THRESHOLD_SPACE - round(rate * _THRESHOLD_SPACE):014x}".rstrip("0") or "0"
 
 
 def _links(row: Row) -> list[tuple[str, str]]:
-    """(trace id, span id) of an event's links, and of its FOLLOWS_FROM parents."""
+    """(trace id, span id) of all links of an event and of its FOLLOWS_FROM parents, which OTLP has as
+    links."""
     links = [tuple(link.split("/", 1)) for link in row["links"] or []]
     return links + [(str(row["request_id"]), span) for span in row["follows"] or []]
 

@@ -1,4 +1,4 @@
-"""Write OTLP's nested values, lists and objects, as JSON text."""
+"""Convert nested attribute values of OTLP (lists and objects) to JSON text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 
 def json_of_elements(elements: tuple[bytes, ...], *, is_list: bool) -> str:
-    """JSON text of the serialised elements of a list or object.
+    """Convert the serialised elements of a list or an object to JSON text.
 
-    Where protobuf refuses them (nested deeper than 100), a list of their bytes in base64.
+    If protobuf refuses the elements, because they are nested deeper than 100, the result is a JSON list of
+    their bytes in base64.
     """
     try:
         if is_list:

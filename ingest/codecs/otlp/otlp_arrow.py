@@ -1,7 +1,7 @@
-"""Turn OTLP spans of nested Arrow (one row per request message) into span columns.
+"""Convert OTLP spans from nested Arrow arrays (one row per request message) to the columns of a SpanBatch.
 
-The protobuf reader (ptars) and the JSON reader (pyarrow.json) both give this nesting; they differ in the
-spelling of field names and in the types of ids, times and nested values. Columnar throughout.
+The protobuf reader (ptars) and the JSON reader (pyarrow.json) both return this nesting; they differ in the
+spelling of field names and in the types of ids, times and nested values. No Python per span.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE
 
 NestedText = Callable[[pa.Array, str], pa.Array]
-"""Function (column, which) -> strings: compact JSON, or base64 of bytes; which: `array_value`, `kvlist_value`
-or `bytes_value`.
-"""
+"""Function (column, which) -> strings: compact JSON of nested values, or base64 of bytes; which: the field of
+AnyValue, `array_value`, `kvlist_value` or `bytes_value`."""
 
 STATUS_ERROR = 2
 MAX_KIND = 5
 
 
 class OtlpArrowReader:
-    """Reader of nested OTLP columns.
+    """Converter of nested OTLP columns.
 
-    spell: field name such as `trace_id` -> its spelling: unchanged (protobuf) or `traceId` (JSON).
+    spell: function from a field name such as `trace_id` to its spelling in the columns: unchanged for
+    protobuf, `traceId` for JSON.
     """
 
     def __init__(self, spell: Callable[[str], str], nested_text: NestedText) -> None:
@@ -40,7 +40,7 @@ class OtlpArrowReader:
         self._nested_text = nested_text
 
     def spans(self, resource_spans: pa.Array) -> SpanBatch:
-        """Span columns of a `list<ResourceSpans>` column with one row per payload. O(size)."""
+        """Convert a `list<ResourceSpans>` column with one row per payload to span columns. O(size)."""
         spell = self._spell
         per_payload, resources = ragged(resource_spans)
         per_resource, scopes = ragged(pc.struct_field(resources, spell("scope_spans")))
@@ -83,7 +83,7 @@ class OtlpArrowReader:
         )
 
     def _attributes(self, column: pa.Array) -> AttributeTable:
-        """Table of the attributes in a `list<KeyValue>` column; their owners are the column's rows."""
+        """Attributes in a `list<KeyValue>` column; the owner of each attribute is its row in the column."""
         lengths, pairs = ragged(column)
         if len(pairs) == 0:
             return no_attributes()
@@ -134,7 +134,8 @@ class OtlpArrowReader:
 
 
 class _Fields:
-    """Children of a struct column, by protobuf field name, with nulls where the struct is null."""
+    """Children of a struct column, by protobuf field name; a child is null in rows where the struct is
+    null."""
 
     def __init__(self, column: pa.Array, spell: Callable[[str], str]) -> None:
         self._column = column
@@ -157,7 +158,7 @@ def _span_ids(column: pa.Array) -> tuple[pa.Array, B1]:
 
 
 def _kinds(column: pa.Array) -> npt.NDArray[np.uint8]:
-    """[spans] EventKind; numbers undefined in OTLP become unspecified."""
+    """[spans] EventKind of each span kind number; numbers that OTLP does not define become unspecified."""
     kind = pc.fill_null(column, 0).to_numpy()
     legal = (kind >= 0) & (kind <= MAX_KIND)
     return (np.where(legal, kind, 0) + SPAN_KIND_BASE).astype(np.uint8)
@@ -175,7 +176,7 @@ def _times(column: pa.Array) -> I8:
 
 
 def _links(column: pa.Array, spell: Callable[[str], str]) -> Owned:
-    """Links with valid ids, each as text `trace/span` owned by a row of the column."""
+    """Links with valid ids, each as text `traceid/spanid` owned by its row of the column."""
     lengths, links = ragged(column)
     fields = _Fields(links, spell)
     trace, _ = _trace_ids(fields["trace_id"])

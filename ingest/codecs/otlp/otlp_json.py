@@ -1,8 +1,10 @@
-"""Decode OTLP JSON: `ExportTraceServiceRequest` objects; one a payload, one a line, or an array.
+"""Decode OTLP JSON: a payload is one `ExportTraceServiceRequest` object, one such object per line, or an
+array of them.
 
-pyarrow.json reads all documents at once into nested Arrow if they are spelt as exporters spell them. A list
-that it refuses is halved until few documents remain; these, and documents in which a span is refused, are
-read again item by item, which is slower, more lenient about types, and reports the invalid part.
+pyarrow.json reads all documents at once into nested Arrow arrays if their field names are those that
+exporters write. If it refuses a list of documents, the list is halved until few documents remain. These
+documents, and documents with a refused span, are read again item by item, which is slower, more lenient about
+types, and reports the invalid part.
 """
 
 from __future__ import annotations
@@ -79,13 +81,13 @@ class _Document:
     text: bytes
     payload: int
     line: int | None
-    """Line in the payload, or index in its array; None: the payload is one document."""
+    """Index of the document among the payload's lines or array elements; None: the payload is one
+    document."""
 
 
 def texts_of(payload: bytes) -> list[bytes]:
-    """Documents of a payload: the elements of an array, if some are objects; else the payload, without the
-    wrapping of Jaeger's API.
-    """
+    """Split a payload into documents: the elements of an array, if any is an object; else the whole payload,
+    without the wrapping of Jaeger's API."""
     texts: list[bytes] = []
     for text in documents_of(payload):
         elements: list[msgspec.Raw] = []
@@ -98,8 +100,8 @@ def texts_of(payload: bytes) -> list[bytes]:
 
 
 def _unwrapped(text: bytes) -> bytes:
-    """Request inside an answer of Jaeger's API (`{"result": …}`, one line of a stream); any other text
-    unchanged."""
+    """Request inside a response of Jaeger's API (`{"result": …}`, one line of a stream); any other text is
+    returned unchanged."""
     if _ANSWER.match(text):
         with suppress(*JSON_ERRORS):  # the reader reports the error
             members = _MEMBERS.decode(text)
@@ -109,10 +111,10 @@ def _unwrapped(text: bytes) -> bytes:
 
 
 def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
-    """Read the documents `texts[i]`, i in `run`, as one batch of span columns; None if one of them needs the
-    reader of single items (unusual names, null elements, deep nesting).
+    """Read the documents `texts[i]`, i in `run`, as one batch of span columns; None if any document needs the
+    item-by-item reader (unusual names, null elements, deep nesting).
 
-    `payload` of a span is the index of its document in `texts`.
+    `payload` in the batch is the index of the span's document in `texts`.
     """
     try:
         table = pj.read_json(
@@ -130,7 +132,8 @@ def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
 
 
 def _is_complete(resource_spans: pa.Array) -> bool:
-    """True if every level of nesting has its usual name (an absent one could have an older name)."""
+    """True if every level of nesting has the field with its current name (if it is absent, the field may be
+    there under an older name)."""
     resources = resource_spans.flatten()
     scopes = pc.struct_field(resources, "scopeSpans")
     spans = pc.struct_field(scopes.flatten(), "spans")
@@ -138,7 +141,7 @@ def _is_complete(resource_spans: pa.Array) -> bool:
 
 
 def _has_null_elements(column: pa.Array) -> bool:
-    """True if a list, on any level, contains null, which is meaningful in an array value."""
+    """True if any list, on any level, contains null: in an array value null is a value that must be kept."""
     if pa.types.is_list(column.type):
         elements = column.flatten()
         return elements.null_count > 0 or _has_null_elements(elements)
@@ -152,7 +155,8 @@ def _read_items(
     results: list[SpanResult],
     log: RejectLog,
 ) -> None:
-    """Read documents item by item: append their events to `results`, and log invalid items."""
+    """Read the documents at `indexes` item by item: append their events to `results`, and add invalid items
+    to `log`."""
     rows = SpanRows()
     of_documents = RejectLog(config)
     values: dict[int, object] = {}
@@ -171,15 +175,14 @@ def _read_items(
 
 
 def _placed(documents: list[_Document], reject: Reject) -> Reject:
-    """Convert a reject of a document (its `payload` is the document's index) to a reject of the payload that
-    contains the document."""
+    """Copy of a reject with the payload's index as `payload` instead of the document's."""
     document = documents[reject.payload]
     item = reject.item if document.line is None else document.line
     return replace(reject, payload=document.payload, item=item)
 
 
 def _raw_spans(value: object) -> Callable[[int], bytes]:
-    """Function: item -> JSON text of the span with this item number, in a decoded document."""
+    """Function from an item number to the JSON text of that span, in a decoded document."""
     spans = span_values(value)
     return lambda item: json_bytes(spans[item])
 
@@ -188,7 +191,7 @@ _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class _TooNestedError(Exception):
-    """An attribute value has more levels than the Arrow schema."""
+    """An attribute value has more levels of nesting than the Arrow schema."""
 
 
 _TEXT = pa.string()
@@ -200,7 +203,7 @@ _SCALARS = [
     ("bytesValue", _TEXT),
 ]
 _NO_FIELDS = pa.struct([])
-"""Struct type without fields, as which any JSON object is read: not null where there is an object."""
+"""Struct type without fields: any JSON object can be read as this type, and is then not null."""
 _ELEMENT = pa.struct([*_SCALARS, ("arrayValue", _NO_FIELDS), ("kvlistValue", _NO_FIELDS)])
 _PAIR = pa.struct([("key", _TEXT), ("value", _ELEMENT)])
 _VALUE = pa.struct(
@@ -239,7 +242,8 @@ _PARSE = pj.ParseOptions(
 
 
 def _nested_text(column: pa.Array, which: str) -> pa.Array:
-    """Compact JSON of arrays and key-value lists, and checked base64; Python per value, as they are rare.
+    """[rows] nested attribute values of one field (`which`) as text: compact JSON of arrays and key-value
+    lists, checked base64 of bytes. Python runs per value, as such values are rare.
 
     Raises _TooNestedError for a level that the schema lacks, ItemError for an invalid value.
     """
@@ -260,7 +264,8 @@ def _nested_text(column: pa.Array, which: str) -> pa.Array:
 
 
 def _scalar(element: dict[str, object] | None) -> object:
-    """Plain value of an element, equal to that of the item reader (`any_value`)."""
+    """Plain Python value of an array element, equal to the result of the item-by-item reader
+    (`any_value`)."""
     if element is None:
         return None
     if element["arrayValue"] is not None or element["kvlistValue"] is not None:
@@ -272,16 +277,16 @@ _READER = OtlpArrowReader(camel, _nested_text)
 
 
 _FEW, _FEW_BYTES = 4, 64 * 2**10
-"""Maximum documents, and maximum bytes, of a refused list that is read item by item; a larger one is halved
-and tried again. A call of pyarrow costs 2 ms, so halving 400,000 refused lines of 15 bytes took 94 s.
-"""
+"""Maximum number of documents, and maximum bytes, of a refused list that is read item by item; a larger list
+is halved, and each half is tried again. A call of pyarrow costs 2 ms, so halving 400,000 refused lines of 15
+bytes took 94 s."""
 _RUN_BYTES = 64 * 2**20
-"""Approximate bytes of documents passed to pyarrow at once: its offsets are 32 bit."""
+"""Approximate bytes of documents passed to pyarrow in one call, whose offsets are 32 bit."""
 
 
 class _Nothing(msgspec.Struct):
-    """Type of any JSON object: decoding into it checks the grammar and skips the contents, at about 1.6
-    GB/s."""
+    """Type as which any JSON object can be decoded: msgspec checks the grammar and skips the contents, at
+    about 1.6 GB/s."""
 
 
 _ANY_OBJECT = msgspec.json.Decoder(_Nothing)
@@ -290,8 +295,8 @@ _ANY_OBJECT = msgspec.json.Decoder(_Nothing)
 def is_plain_object(text: bytes) -> bool:
     """True for exactly one well-formed JSON object in UTF-8, not too deep.
 
-    pyarrow.json must see nothing else: it takes several values in a row for several documents, does not check
-    UTF-8, and crashes the process on input that is a lone `null`.
+    Pass only such text to pyarrow.json: it reads several consecutive values as several documents, does not
+    check UTF-8, and crashes the process if the input is only `null`.
     """
     if not text.isascii():
         try:
@@ -308,10 +313,10 @@ def is_plain_object(text: bytes) -> bool:
 def _read_run(
     texts: list[bytes], run: list[int], config: DecodeConfig, results: list[SpanResult]
 ) -> list[int]:
-    """Append events of the documents `run`, plain objects, that the columnar reader accepts.
+    """Read documents with the columnar reader and append their events to `results`; return the indices of the
+    documents that it cannot read, or in which a span would be refused.
 
-    run: indices into `texts`. Returns the indices of the other documents: spelt differently, or with a span
-    that would be refused.
+    run: indices into `texts` of the documents to read, each a plain object.
     """
     spans = _columns(texts, run)
     if spans is None:

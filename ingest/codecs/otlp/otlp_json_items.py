@@ -1,8 +1,9 @@
-"""Read OTLP JSON item by item: payloads that the columnar reader refuses.
+"""Read OTLP JSON item by item, for payloads that the columnar reader refuses.
 
-Accepts what the protobuf JSON mapping allows beyond what exporters write (numbers as text or not, enum names,
-snake_case field names, ids in base64, nested attribute values, the older `instrumentationLibrarySpans`) and
-the answers of Tempo's API (`batches`, `{"trace": …}`), and reports each invalid item.
+Accepts what the JSON mapping of protobuf allows in addition to what exporters write (numbers as text or not,
+enum names, snake_case field names, ids in base64, nested attribute values, the older
+`instrumentationLibrarySpans`), and the responses of Tempo's API (`batches`, `{"trace": …}`). Reports each
+invalid item.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _SNAKE = re.compile(r"_([a-z])")
 
 
 def add_document(rows: SpanRows, payload: int, document: object, log: RejectLog) -> None:
-    """Add every valid span of a decoded payload as a row; log invalid spans and containers."""
+    """Add every valid span of a decoded JSON document as a row; add invalid spans and containers to `log`."""
     item = 0
     try:
         resources = _resources(document)
@@ -66,7 +67,7 @@ def add_document(rows: SpanRows, payload: int, document: object, log: RejectLog)
 
 
 def _resources(document: object) -> list[object]:
-    """Elements of `resourceSpans` (or `batches`) of a document. Raises ItemError."""
+    """Elements of the array `resourceSpans` (or `batches`) of a document. Raises ItemError."""
     fields = _object(document, "the payload")
     if "resourceSpans" not in fields and isinstance(fields.get("trace"), dict):
         fields = _object(fields["trace"], "trace")
@@ -76,7 +77,7 @@ def _resources(document: object) -> list[object]:
 
 
 def span_values(document: object) -> list[object]:
-    """Spans of a document read by `add_document`, indexed by item."""
+    """Spans of a decoded document, indexed by the item numbers that `add_document` assigns."""
     out: list[object] = []
     for resource in _resources(document):
         try:
@@ -94,7 +95,8 @@ def span_values(document: object) -> list[object]:
 
 
 def count_spans(document: object) -> int:
-    """Number of spans of a decoded payload, with those that `add_document` refuses with their container."""
+    """Number of spans in a decoded document, including those that `add_document` refuses together with their
+    container."""
     try:
         resources = _resources(document)
     except ItemError:
@@ -104,7 +106,7 @@ def count_spans(document: object) -> int:
 
 
 def _elements(parent: object, name: str) -> list[object]:
-    """Array under `name`; empty if there is none."""
+    """Array in the field `name` of `parent`; empty if absent."""
     value = _object(parent, name).get(name) if isinstance(parent, dict) else None
     return value if isinstance(value, list) else []
 
@@ -141,9 +143,8 @@ def _add_span(rows: SpanRows, payload: int, item: int, span: Object, resource: i
 
 
 def _object(value: object, what: str) -> Object:
-    """Fields of the object `value` under their current names. If a field has both its current and an older
-    name, the current one counts. Raises ItemError.
-    """
+    """Fields of the object `value` under their current names. If a field occurs under its current and an
+    older name, the value under the current name is used. Raises ItemError."""
     fields = as_object(value, what)
     if any("_" in key or key in _OLD_NAMES for key in fields):
         return {camel(key): v for key, v in fields.items()} | fields
@@ -151,7 +152,7 @@ def _object(value: object, what: str) -> Object:
 
 
 def camel(name: str) -> str:
-    """Current name of a field in OTLP JSON, for a name in snake_case or of an older version."""
+    """Current name, in camelCase, of a field in OTLP JSON that is given in snake_case or by an older name."""
     if name in _OLD_NAMES:
         return _OLD_NAMES[name]
     return _SNAKE.sub(lambda m: m[1].upper(), name) if "_" in name else name
@@ -196,7 +197,7 @@ def _pairs(parent: Object) -> list[tuple[str, object]]:
 
 
 def any_value(value: object) -> object:
-    """Plain value of an AnyValue object; None if it has no value. Raises ItemError."""
+    """Plain Python value of an AnyValue object; None if it has no value. Raises ItemError."""
     if value is None:
         return None
     fields = {k: v for k, v in _object(value, "an attribute value").items() if v is not None}
@@ -231,7 +232,7 @@ def _object_of_values(value: object) -> object:
 
 
 def base64_text(value: object) -> str:
-    """Base64 text in protobuf's canonical form (standard alphabet, padded). Raises ItemError."""
+    """Re-encode base64 text in protobuf's canonical form (standard alphabet, padded). Raises ItemError."""
     if isinstance(value, str):
         with suppress(ValueError):
             data = base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True)
@@ -248,4 +249,5 @@ _READERS = {
     "intValue": lambda value: integer(value, "intValue"),
     "doubleValue": _double,
 }
-"""Field of an AnyValue -> function that reads it; the first field present counts, as in `OtlpArrowReader`."""
+"""Field of an AnyValue -> function that reads its value. If several fields are present, the first in this
+order is used, as in `OtlpArrowReader`."""

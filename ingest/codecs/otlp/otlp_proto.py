@@ -1,8 +1,8 @@
 """Decode OTLP protobuf: `ExportTraceServiceRequest` messages, as the Collector's exporters write them.
 
-The native library (`wire`) reads all payloads in one pass, except payloads with bytes that it does not
-understand. For the latter, or for all without the library, protobuf's own parser decides which are accepted;
-ptars turns them into nested Arrow.
+The native library (`wire`), if installed, reads all payloads in one pass, except payloads with bytes that it
+does not understand. For the remaining payloads protobuf's own parser decides which are accepted, and ptars
+converts these to nested Arrow arrays.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ _DETAILS = {
     Reason.TOO_LARGE: f"more than {MAX_FIELDS:,} attributes, events and links belong to one span",
 }
 _MAX_NESTED_BYTES = 2**16
-"""Bytes above which an array or object is not converted to JSON, as only the first `max_text_bytes` would be
-kept."""
+"""Maximum bytes of an array or object that is converted to JSON; of a larger one only the first
+`max_text_bytes` would be kept."""
 _ELEMENT_BYTES = 2
-"""Bytes of the tag and the length before an element of a repeated field."""
+"""Minimum bytes of the tag and length before an element of a repeated field."""
 _WALK_BYTES = 8 * 2**20
-"""Bytes that the native library reads in one call: its tables take up to nine times the memory."""
+"""Approximate bytes of messages that the native library reads in one call: its tables take up to nine times
+as much memory."""
 _COLUMNS = message_classes(
     "flowdiff.otlp_columns",
     {
@@ -75,14 +76,13 @@ _COLUMNS = message_classes(
         "Values": "1 values *bytes",
     },
 )
-"""Message class with only the fields of `ExportTraceServiceRequest` that are read: ptars makes a column of
-every field it knows.
-"""
+"""Protobuf message class that has only those fields of `ExportTraceServiceRequest` that are read, as ptars
+makes a column of every field it knows."""
 _HANDLER = HandlerPool([_COLUMNS["Request"].DESCRIPTOR.file]).get_for_message(_COLUMNS["Request"].DESCRIPTOR)
 
 
 class OtlpProtoCodec:
-    """`otlp-proto`: one request message per payload."""
+    """`otlp-proto`: each payload is one request message."""
 
     name = "otlp-proto"
 
@@ -117,10 +117,10 @@ class _Reader:
         self._library = library
 
     def take(self, spans: SpanBatch, part: bytes | None = None, first: int = 0) -> None:
-        """Convert spans to events, and log refused ones.
+        """Convert spans to events, and log refused spans.
 
-        part: message with the spans, if they are a part of one payload. first: item number of the part's
-        first span.
+        part: message that contains the spans, if it is a part of one payload; None: the spans are from whole
+        payloads. first: item number of the part's first span.
         """
         result = events_of_spans(spans, self._config)
         bad = result.bad
@@ -135,8 +135,9 @@ class _Reader:
     def read_at_once(self, indexes: list[int]) -> list[int]:
         """Read payloads of at most GROUP_BYTES with the native library, many per call.
 
-        Returns the indexes of the payloads not read: larger ones, and those the library does not understand;
-        all without the library."""
+        Returns the indexes of the payloads not read: larger ones, and those that the library does not
+        understand; all of them if it is not installed.
+        """
         if self._library is None:
             return indexes
         left = {i for i in indexes if len(self._payloads[i]) > GROUP_BYTES}
@@ -157,8 +158,8 @@ class _Reader:
         return read
 
     def read_grouped(self, indexes: list[int]) -> list[int]:
-        """Read payloads up to GROUP_BYTES with protobuf's parser and ptars; return the indexes of dense
-        payloads (`batches_of`), which were not read."""
+        """Read payloads of at most GROUP_BYTES with protobuf's parser and ptars; return the indexes of dense
+        payloads (`batches_of`), which are not read."""
         pieces = []
         left: set[int] = set()
         for group in runs_of(indexes, [len(self._payloads[i]) for i in indexes], GROUP_BYTES):
@@ -172,7 +173,8 @@ class _Reader:
         return sorted(left)
 
     def _accepted(self, indexes: list[int]) -> list[int]:
-        """Indexes of the payloads that protobuf's parser accepts; the others are refused."""
+        """Indexes of the payloads that protobuf's parser accepts; the other payloads are refused and
+        logged."""
         accepted = []
         for index in indexes:
             if parses(ExportTraceServiceRequest, self._payloads[index]):
@@ -182,7 +184,8 @@ class _Reader:
         return accepted
 
     def _written_anew(self, indexes: list[int]) -> list[int]:
-        """Rewrite payloads that are not in protobuf's canonical form, and read the result natively.
+        """Rewrite, with protobuf, payloads that are not in canonical form, and read the result with the
+        native library.
 
         Returns the indexes of the payloads not read.
         """
@@ -197,9 +200,10 @@ class _Reader:
         return [i for i in indexes if i not in read]
 
     def read_in_parts(self, index: int) -> None:
-        """Read a payload of any size, a megabyte at a time; dense or refused parts in smaller pieces.
+        """Read a payload of any size in parts of about a megabyte; dense or refused parts are read in smaller
+        parts.
 
-        Of a malformed payload only the malformed parts are lost.
+        If the payload is malformed, only its malformed parts are lost.
         """
         item = 0
         try:
@@ -221,7 +225,8 @@ class _Reader:
         self.take(replace(spans, payload=np.full(len(spans), index)), part, item)
 
     def _read_closely(self, index: int, item: int, part: bytes) -> int:
-        """Read a part of about PART_BYTES, or refuse it; return its number of spans."""
+        """Read a part of about PART_BYTES, or refuse it; return its number of spans. index: payload; item:
+        item number of the part's first span."""
         # With a resource of PART_BYTES a part is twice as large; a larger one could not be cut.
         if len(part) > 2 * PART_BYTES and has_many_fields(part, ExportTraceServiceRequest.DESCRIPTOR):
             n_spans = count_spans(part)
@@ -240,7 +245,8 @@ class _Reader:
 
 
 def _spans_of_part(part: bytes, group_bytes: int) -> SpanBatch | None:
-    """Span columns of a part; None if protobuf refuses the message, or it is dense (`batches_of`)."""
+    """Span columns of the message `part`; None if protobuf refuses the message, or it is dense
+    (`batches_of`)."""
     if not parses(ExportTraceServiceRequest, part):
         return None
     for places, column in _columns_of([part], group_bytes):
@@ -251,11 +257,11 @@ def _spans_of_part(part: bytes, group_bytes: int) -> SpanBatch | None:
 def _columns_of(
     messages: Sequence[bytes], group_bytes: int = GROUP_BYTES
 ) -> Iterator[tuple[list[int], pa.Array]]:
-    """Yield (positions, column `list<ResourceSpans>` of the messages there) of messages that protobuf
-    accepts.
+    """Yield (positions, `list<ResourceSpans>` column) for groups of messages that protobuf accepts;
+    positions: indexes into `messages`.
 
-    As `batches_of`. ptars keeps all members of a oneof that occurs several times in a value, while protobuf
-    keeps the last: messages with such a value are first rewritten by protobuf.
+    Like `batches_of`; dense groups are left out. If a oneof occurs several times in a value, ptars keeps all
+    members and protobuf the last one: messages with such a value are first rewritten by protobuf.
     """
     for part, batch in batches_of(_HANDLER, messages, group_bytes):
         column = batch.column(0)
@@ -266,7 +272,7 @@ def _columns_of(
 
 
 def _has_rivals(column: pa.Array) -> bool:
-    """True if an `AnyValue` at any level has two members set. O(rows / 8), columns without offset."""
+    """True if any `AnyValue`, at any level, has two members set. O(rows / 8), for columns without offset."""
     if pa.types.is_list(column.type):
         return _has_rivals(column.values)
     if not pa.types.is_struct(column.type):
@@ -284,8 +290,8 @@ def _has_rivals(column: pa.Array) -> bool:
 
 
 def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:
-    """Concatenate pieces (payload indexes, column) to one batch; `payload` of its spans is the payload
-    index."""
+    """Concatenate pieces (payload indexes, column) to one batch of span columns; `payload` in the batch is
+    the payload index."""
     columns = [column for _, column in pieces]
     spans = _READER.spans(columns[0] if len(columns) == 1 else pa.concat_arrays(columns))
     index = np.array([i for part, _ in pieces for i in part], np.int64)
@@ -293,9 +299,10 @@ def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:
 
 
 def _nested_text(column: pa.Array, which: str) -> pa.Array:
-    """Base64 of bytes; compact JSON of arrays and key-value lists, whose elements ptars leaves serialised.
+    """[rows] nested attribute values of one field (`which`) as text: base64 of bytes, compact JSON of arrays
+    and key-value lists, whose elements ptars leaves serialised.
 
-    Python per distinct value: command lines and the like repeat in every resource.
+    Python runs per distinct value, as values such as command lines repeat in every resource.
     """
     if which == "bytes_value":
         return pa.array(
@@ -316,7 +323,8 @@ def _nested_text(column: pa.Array, which: str) -> pa.Array:
 
 
 def _large_values(column: pa.Array) -> npt.NDArray[np.int64]:
-    """[rows] bytes of values that are too large to be converted to JSON; 0 for other rows."""
+    """[rows] size in bytes of each value that is too large to be converted to JSON; 0 for the other
+    values."""
     lengths, elements = ragged(pc.struct_field(column, "values"))
     sizes = pc.binary_length(elements).to_numpy(zero_copy_only=False) + _ELEMENT_BYTES
     total = np.bincount(owners(lengths), sizes, len(column)).astype(np.int64)
@@ -324,8 +332,8 @@ def _large_values(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _raw_spans(payload: bytes, first: int = 0) -> Callable[[int], bytes]:
-    """Function: item -> bytes of the span; of the whole message if protobuf cannot parse it. first: item of
-    the message's first span."""
+    """Function from an item number to the bytes of that span; to the whole message if protobuf cannot parse
+    it. first: item number of the message's first span."""
     try:
         spans = list(spans_of(parse_request(payload)))
     except DecodeError:
@@ -343,7 +351,7 @@ def parse_request(payload: bytes) -> ExportTraceServiceRequest:
 
 
 def spans_of(request: ExportTraceServiceRequest) -> Iterator[Span]:
-    """Spans of a message, in the order of their item numbers."""
+    """Yield the spans of a message, in the order of their item numbers."""
     for resource in request.resource_spans:
         for scope in resource.scope_spans:
             yield from scope.spans
@@ -358,15 +366,16 @@ _LEVELS = message_classes(
         "Scope": "1 scope *bytes; 2 spans *bytes",
     },
 )
-"""Message classes of the three outer levels, with inner levels as uninterpreted bytes."""
+"""Protobuf message classes of the three outer levels, in which the next inner level is uninterpreted
+bytes."""
 _Request, _Resource, _Scope = (_LEVELS[name] for name in ("Request", "Resource", "Scope"))
 
 
 def cut_request(payload: bytes, part_bytes: int) -> Iterator[bytes]:
     """Split a message into messages of about `part_bytes`, or of one span; spans keep their order.
 
-    Each part repeats its resource, in addition to `part_bytes`. Raises google.protobuf.message.DecodeError
-    where an outer level is malformed, maybe after some parts.
+    Each part repeats its resource, in addition to `part_bytes`. Raises google.protobuf.message.DecodeError if
+    an outer level is malformed, possibly after it yielded parts.
     """
     if len(payload) <= part_bytes:
         yield payload
@@ -385,7 +394,7 @@ def cut_request(payload: bytes, part_bytes: int) -> Iterator[bytes]:
 
 
 def _runs(bodies: Sequence[bytes], part_bytes: int) -> Iterator[list[bytes]]:
-    """Elements of a repeated field, each with tag and length, in runs of at most `part_bytes`."""
+    """Group the elements of a repeated field, each with tag and length, into runs of at most `part_bytes`."""
     return runs_of(bodies, [len(body) + _ELEMENT_BYTES for body in bodies], part_bytes)
 
 

@@ -1,7 +1,7 @@
-"""Measure the pages of a Parquet file before Arrow reads them, as a page is decompressed as a whole.
+"""Measure the pages of a Parquet file before Arrow reads them, because Arrow decompresses a page as a whole.
 
-The footer gives sizes of row groups, which are sums over pages, and a good file has many pages. The size of
-each page is in its header, in Thrift's compact protocol, of which only the needed part is read here.
+The footer only has the sizes of row groups, which are sums over many pages. The size of each page is in the
+page's header, in Thrift's compact protocol, of which this module reads only the needed part.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 _HEADS: Final = (256, 2**14, 2**20, 2**24)
-"""Numbers of bytes read for a page header, tried in turn: nearly all headers take less than a hundred, but
-their statistics may contain values of any size.
-"""
+"""Numbers of bytes read for a page header, tried in this order: nearly all headers have less than a hundred
+bytes, but the statistics in them may contain values of any size."""
 _KIND, _UNPACKED, _PACKED, _VALUES, _ENCODINGS = (1,), (2,), (3,), ((5, 1), (8, 1)), ((5, 2), (8, 4))
-"""Paths of fields in a PageHeader: kind, decompressed size, compressed size; and, for data pages of versions
-1 and 2, number of values and encoding.
-"""
+"""Paths of field numbers in a PageHeader: kind, decompressed size, compressed size; number of values in data
+pages of versions 1 and 2; encoding in data pages of versions 1 and 2."""
 _DICTIONARY_PAGE, _WORDS_ENCODED = 2, (2, 8)
 """Kind number of a dictionary page; numbers of the encodings whose values are dictionary indices."""
 _TRUE, _FALSE, _BYTE, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 6, 7, 8, 9, 10, 11, 12
@@ -27,19 +25,19 @@ _DEEPEST: Final = 8
 
 
 class PageError(Exception):
-    """Bytes are no page header."""
+    """The bytes at an offset are no page header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Fields of a page's header."""
+    """Those fields of a page's header that the measurement needs."""
 
     unpacked_bytes: int
     values: int
     """Number of values in a data page, nulls and empty lists included."""
     is_dictionary: bool
     has_words: bool
-    """True if the values are indices into the dictionary."""
+    """True if the values are indices into the dictionary, not the values themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +47,20 @@ class Chunk:
     path: str
     is_text: bool
     largest_bytes: int
-    """Bytes of memory of the largest page: decompressed, or its values at VALUE_BYTES each."""
+    """Bytes of memory that the largest page takes: its decompressed size, or VALUE_BYTES for each of its
+    values if that is more."""
     words_bytes: int
-    """Decompressed bytes of the dictionary; 0 without one."""
+    """Decompressed bytes of the dictionary page; 0 without one."""
     word_values: int
-    """Number of values that are dictionary indices."""
+    """Number of values that are indices into the dictionary."""
     held_bytes: int
-    """Bytes of text in memory when read as a dictionary: the dictionary page, and all text in other pages."""
+    """Bytes of text in memory if the column is read as a dictionary: the dictionary page, and all text in
+    pages without dictionary indices."""
 
 
 def pages(file: BinaryIO, begin: int, size: int) -> Iterator[Page]:
-    """Yield the pages of a column chunk of `size` bytes. Raises PageError, OSError. O(pages)."""
+    """Yield the pages of the column chunk of `size` bytes that starts at offset `begin`. Raises PageError,
+    OSError. O(pages)."""
     at, end = begin, begin + size
     while at < end:
         fields, length = _header(file, at)
@@ -76,7 +77,8 @@ def pages(file: BinaryIO, begin: int, size: int) -> Iterator[Page]:
 
 
 def _header(file: BinaryIO, at: int) -> tuple[dict[tuple[int, ...], int], int]:
-    """(Path of a field -> integer, for the header at offset `at`; length of the header in bytes)."""
+    """Read the page header at offset `at`: (path of field numbers -> integer; length of the header in
+    bytes)."""
     for most in _HEADS:
         file.seek(at)
         reader = _Reader(file.read(most))
@@ -89,7 +91,8 @@ def _header(file: BinaryIO, at: int) -> tuple[dict[tuple[int, ...], int], int]:
 
 
 class _Reader:
-    """Reader of a Thrift compact struct that collects its integers. Raises IndexError if it is cut off."""
+    """Reader of a Thrift compact struct that collects its integers by path of field numbers. Raises
+    IndexError if the bytes end too early."""
 
     def __init__(self, data: bytes) -> None:
         self.numbers: dict[tuple[int, ...], int] = {}
@@ -164,7 +167,8 @@ VALUE_BYTES: Final = 8
 def chunks_of(
     file: BinaryIO, group: pa.lib.RowGroupMetaData, texts: set[str], columns: set[str]
 ) -> list[Chunk]:
-    """Chunks of a row group that belong to the top-level `columns`; texts: paths of leaf columns with text.
+    """Measure the column chunks of a row group that belong to the top-level `columns`. texts: paths of leaf
+    columns with text.
 
     Raises PageError, OSError. O(pages).
     """

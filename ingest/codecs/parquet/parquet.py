@@ -1,8 +1,8 @@
 """Decode rows of a table of spans: Arrow IPC streams, whose columns have the names of `SpanColumns`.
 
 As no standard exists for these tables, many column types are accepted: ids as text or bytes, times as
-timestamps or numbers, kinds and states as text or numbers. Columnar; Python runs per distinct kind or state,
-and per refused row.
+timestamps or numbers, kinds and states as text or numbers. Python code runs per distinct kind or state and
+per refused row, never per row.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ _ERRORS: Final = ("ERROR", "STATUS_CODE_ERROR", "2", "TRUE")
 _KIND_NUMBERS: Final = ("0", "1", "2", "3", "4", "5")
 _IDS: Final = ("trace_id", "span_id", "parent_id")
 _HEX: Final = "^([0-9a-fA-F]{1,7}|[0-9a-fA-F]{9,})$"
-"""Pattern of ids that are hex digits as bytes: of any length but eight; eight bytes are an id themselves."""
+"""Pattern of ids that are stored as bytes of hex digits, of any length but eight; eight bytes are a binary
+id."""
 INDEX_BYTES: Final = 4
 """Bytes of a dictionary index in Arrow."""
 _DIGITS: Final = 100
-"""Precision, decimal digits, of the conversion of decimal numbers to ns: exact for 76 digits."""
+"""Decimal digits of precision in converting decimal numbers to ns: exact for 76 digits."""
 _INT64_MAX: Final = np.iinfo(np.int64).max
 
 
 class ColumnTypeError(Exception):
-    """A column has an unusable type; the message is for a reject."""
+    """A column has a type that cannot be read as spans; the message becomes the detail of a reject."""
 
 
 class ParquetCodec:
-    """`parquet`: a payload is a group of rows of a table. Oddity: `untimed`."""
+    """`parquet`: each payload is a group of rows of a table. Counts the oddity `untimed`."""
 
     name = "parquet"
 
@@ -81,10 +82,10 @@ class ParquetCodec:
 
 
 def most_plain_bytes(payload: bytes, config: DecodeConfig) -> int:
-    """Maximum bytes that the rows of a payload may take without dictionaries.
+    """Maximum bytes that the rows of a payload may take once dictionaries are replaced by values.
 
-    A row takes INDEX_BYTES per word. A payload over this limit has words that many rows share and that are
-    longer, on average, than a text parameter may be (`max_text_bytes`).
+    A row takes INDEX_BYTES per word. If the rows take more, they share words whose average length is over the
+    maximum of a text parameter (`max_text_bytes`).
     """
     return len(payload) * max(1, config.max_text_bytes // INDEX_BYTES)
 
@@ -92,7 +93,7 @@ def most_plain_bytes(payload: bytes, config: DecodeConfig) -> int:
 def _read_rows(
     table: pa.Table, index: int, most_bytes: int, config: DecodeConfig, log: RejectLog
 ) -> SpanResult:
-    """Log the rows that are no spans, and return the events of the others.
+    """Convert the rows of the payload `index` to events; rows that are no valid spans are added to `log`.
 
     Raises ColumnTypeError, RepeatedTextError, ArrowException.
     """
@@ -121,7 +122,7 @@ def _read_rows(
 
 
 def _shown(cell: pa.Array) -> object:
-    """JSON value of one cell, for a reject: attributes as an object, binary ids as hex."""
+    """JSON value of one cell, for display in a reject: attributes as an object, binary ids as hex."""
     if pa.types.is_timestamp(cell.type) or pa.types.is_duration(cell.type):
         cell = cell.view(pa.int64())  # Python has no times in nanoseconds
     (value,) = cell.to_pylist()
@@ -133,7 +134,8 @@ def _shown(cell: pa.Array) -> object:
 
 
 def _span_batch(columns: dict[str, pa.Array], rows: I8, unit: int, index: int) -> SpanBatch:
-    """Columns of spans from plain columns. Raises ColumnTypeError, ArrowException."""
+    """Convert plain columns to a SpanBatch. rows: rows' indexes in the payload; unit: ns per unit of numeric
+    times; index: payload. Raises ColumnTypeError, ArrowException."""
     n = len(rows)
     trace_id, bad_trace = _ids(columns, "trace_id", hex_of_text, lambda c: hex_of_binary(c, (8, 16)))
     span_id, bad_span = _ids(columns, "span_id", bytes_of_text, lambda c: bytes_of_binary(c, 8))
@@ -179,9 +181,10 @@ def _ids(
     of_text: Callable[[pa.Array], tuple[pa.Array, B1]],
     of_binary: Callable[[pa.Array], tuple[pa.Array, B1]],
 ) -> tuple[pa.Array, B1]:
-    """(Ids of the column `name`, [n] True if invalid), as in `values.ids`.
+    """Convert the column `name` to ids: (ids, [n] True if invalid), with a function of `values.ids` for text
+    or binary columns.
 
-    Bytes may be hex digits: some engines write text without a text type.
+    Binary ids may also be hex digits as bytes, because some engines write text without marking it as text.
     """
     column = columns[name]
     if not pa.types.is_binary(column.type):
@@ -196,7 +199,8 @@ def _ids(
 
 
 def _numbers(columns: dict[str, pa.Array], name: str, unit: int) -> I8:
-    """[n] values of the column `name` in ns; NO_TIME for null, BAD_TIME for values out of int64."""
+    """[n] values of the column `name` in ns; NO_TIME for null, BAD_TIME for values outside int64. unit: ns
+    per unit of the column."""
     column = columns[name]
     if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type):
         unit = NS_PER_UNIT[column.type.unit]
@@ -224,7 +228,8 @@ def _numbers(columns: dict[str, pa.Array], name: str, unit: int) -> I8:
 
 
 def _decimals(column: pa.Array, unit: int) -> I8:
-    """[n] values of a decimal column in ns, exact; NO_TIME and BAD_TIME as in `_numbers`."""
+    """[n] values of a decimal column in ns, exact; NO_TIME for null, BAD_TIME for values outside int64. unit:
+    ns per unit of the column."""
     with localcontext(prec=_DIGITS):
         values = [None if value is None else round(value * unit) for value in column.to_pylist()]
     ns = [NO_TIME if v is None else v if abs(v) <= _INT64_MAX else BAD_TIME for v in values]
@@ -232,7 +237,8 @@ def _decimals(column: pa.Array, unit: int) -> I8:
 
 
 def _times(columns: dict[str, pa.Array], name: str, unit: int, n: int) -> I8:
-    """[n] times of the column `name`, ns since the epoch; NO_TIME for 0, "not given" as in OTLP."""
+    """[n] times of the column `name`, ns since the epoch; NO_TIME for 0 and null. unit: ns per unit of a
+    numeric column."""
     if name not in columns:
         return np.full(n, NO_TIME)
     ns = _numbers(columns, name, unit)
@@ -241,7 +247,8 @@ def _times(columns: dict[str, pa.Array], name: str, unit: int, n: int) -> I8:
 
 
 def _later(start_ns: I8, duration_ns: I8) -> I8:
-    """[n] end times, start plus duration, ns; NO_TIME without start or duration, BAD_TIME if out of int64."""
+    """[n] end times, start plus duration, ns; NO_TIME if start or duration is missing, BAD_TIME if outside
+    int64."""
     known = (start_ns > BAD_TIME) & (duration_ns > BAD_TIME)
     fits = duration_ns <= _INT64_MAX - np.maximum(start_ns, 0)
     end = np.where(known & fits, start_ns, 0) + np.where(known & fits, duration_ns, 0)
@@ -251,8 +258,8 @@ def _later(start_ns: I8, duration_ns: I8) -> I8:
 
 
 def _per_distinct(columns: dict[str, pa.Array], name: str, n: int, of: Callable[[str], int]) -> I8:
-    """[n] results of `of`, called once per distinct value, converted to upper case; a null is passed as
-    ""."""
+    """Apply `of` to the column `name`, once per distinct value: [n] results. Values are passed as upper-case
+    text, null as ""."""
     if name not in columns or pa.types.is_null(columns[name].type):
         return np.full(n, of(""))
     column = columns[name]
@@ -272,7 +279,7 @@ def _per_distinct(columns: dict[str, pa.Array], name: str, n: int, of: Callable[
 
 
 def _kind_of(word: str) -> int:
-    """EventKind of a kind's name or number in upper case; unspecified if not defined in OTLP."""
+    """EventKind for a kind's name or number, in upper case; unspecified if OTLP does not define it."""
     word = word.removeprefix("SPAN_KIND_")
     if word in _KIND_NUMBERS:
         return SPAN_KIND_BASE + _KIND_NUMBERS.index(word)
@@ -280,7 +287,8 @@ def _kind_of(word: str) -> int:
 
 
 def _attributes(columns: dict[str, pa.Array], name: str) -> AttributeTable:
-    """Attributes in the column `name`, a map or a list of key-value structs. Raises ColumnTypeError."""
+    """Read attributes from the column `name`, a map or a list of key-value structs. Raises
+    ColumnTypeError."""
     if name not in columns or pa.types.is_null(columns[name].type):
         return no_attributes()
     column = columns[name]

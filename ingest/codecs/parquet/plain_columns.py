@@ -1,6 +1,6 @@
-"""Convert the columns of a table to plain types: no dictionaries, offsets of 32 bits, text that is UTF-8.
+"""Convert the columns of a table to plain types: no dictionaries, 32-bit offsets, valid UTF-8.
 
-Arrow refuses a whole column for one invalid text, so text is read as bytes until each value was checked.
+Arrow refuses a whole column for one invalid text, so text is treated as bytes until every value is checked.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ _PAIR: Final = ("key", "value")
 
 
 class RepeatedTextError(Exception):
-    """Text shared by rows would take far more memory than the table; the message is for a reject."""
+    """Text that rows share would take far more memory than the table once copied to each row; the message
+    becomes the detail of a reject."""
 
 
 def plain_columns(
     table: pa.Table, ids: tuple[str, ...], most_bytes: int
 ) -> tuple[dict[str, pa.Array], dict[str, B1]]:
-    """(Name -> plain column; name -> [rows] True where text is not UTF-8, only for columns with such text).
+    """Convert all columns to plain types: (name -> column; name -> [rows] True where text is not UTF-8, only
+    for columns with such text).
 
     Text becomes string, with U+FFFD in place of invalid bytes; bytes become text, except in `ids`; maps and
     lists of two-member structs become list<struct<key, value>>. Other types stay. Raises ArrowException if
@@ -47,7 +49,7 @@ def plain_columns(
 
 
 def _valid(column: pa.Array) -> pa.Array:
-    """Column with text types replaced by bytes. Raises ArrowException if it is damaged."""
+    """Column in which text types are replaced by bytes types. Raises ArrowException if it is damaged."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     of_bytes = _with_bytes(column.type)
@@ -58,7 +60,7 @@ def _valid(column: pa.Array) -> pa.Array:
 
 
 def _with_bytes(type_: pa.DataType) -> pa.DataType:
-    """Type with the same buffers and bytes in place of text."""
+    """The type with the same buffers in which text is replaced by bytes."""
     if pa.types.is_string(type_):
         return pa.binary()
     if pa.types.is_large_string(type_):
@@ -83,8 +85,8 @@ def _field(field: pa.Field) -> pa.Field:
 
 
 def _plain(column: pa.Array, *, bytes_stay: bool) -> tuple[pa.Array, B1]:
-    """Decode dictionaries, and bytes to text unless `bytes_stay`: (column, [rows] True where bytes are not
-    UTF-8)."""
+    """Replace dictionaries by values, and bytes by text unless `bytes_stay`: (column, [rows] True where bytes
+    are not UTF-8)."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if _is_bytes(column.type):
@@ -96,7 +98,8 @@ def _plain(column: pa.Array, *, bytes_stay: bool) -> tuple[pa.Array, B1]:
 
 
 def plain_bytes(column: pa.Array) -> int:
-    """Bytes of a column without dictionaries, in which text that repeats is stored once. O(values)."""
+    """Bytes of memory of a column without dictionaries, in which repeated text is stored only once.
+    O(values)."""
     if pa.types.is_map(column.type):
         column = _listed(column)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
@@ -112,18 +115,18 @@ def plain_bytes(column: pa.Array) -> int:
 
 
 def without_dictionaries(column: pa.Array) -> pa.Array:
-    """Column with dictionaries replaced by their values; maps become lists of pairs."""
+    """Column in which dictionaries are replaced by their values; maps become lists of pairs."""
     return _with_leaves(column, lambda leaf: leaf.dictionary_decode())
 
 
 def with_used_words(column: pa.Array, min_repetition: float) -> pa.Array:
-    """Column with dictionaries reduced to the words in use; replaced by values if these take less than
-    `min_repetition` times the bytes."""
+    """Column whose dictionaries contain only words in use; a dictionary is replaced by its values if these
+    take less than `min_repetition` times its bytes."""
     return _with_leaves(column, lambda leaf: _with_used_words(leaf, min_repetition))
 
 
 def _with_leaves(column: pa.Array, made: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Column with `made` applied to each dictionary array in it; maps become lists of pairs."""
+    """Apply `made` to each dictionary array in a column, at any depth; maps become lists of pairs."""
     if pa.types.is_map(column.type):
         column = _listed(column)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
@@ -137,7 +140,7 @@ def _with_leaves(column: pa.Array, made: Callable[[pa.Array], pa.Array]) -> pa.A
 
 
 def _with_used_words(column: pa.DictionaryArray, min_repetition: float) -> pa.Array:
-    """Dictionary array reduced to the words in use, or replaced by its values; see `with_used_words`.
+    """Dictionary array with only the words in use, or an array of values; see `with_used_words`.
 
     O(values and words).
     """
@@ -170,12 +173,12 @@ def longest_word(column: pa.Array) -> int:
 
 
 def _listed(column: pa.MapArray) -> pa.ListArray:
-    """Map column as a list of structs of key and value."""
+    """Map column converted to a list of structs of key and value."""
     return column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """True for text or bytes types of any length."""
+    """True if a type is text or bytes with offsets of any size."""
     return _is_bytes(_with_bytes(type_))
 
 
@@ -189,7 +192,7 @@ def _is_bytes(type_: pa.DataType) -> bool:
 
 
 def is_pairs(type_: pa.DataType) -> bool:
-    """True for a map, or a list of two-member structs."""
+    """True if a type is a map, or a list of structs with two members."""
     if not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
         return bool(pa.types.is_map(type_))
     return bool(pa.types.is_struct(type_.value_type) and type_.value_type.num_fields == len(_PAIR))
@@ -200,7 +203,8 @@ def _none(column: pa.Array) -> B1:
 
 
 def _text(column: pa.Array) -> tuple[pa.Array, B1]:
-    """(Text of a bytes column, [rows] True if not UTF-8). O(bytes); if any is not, Python runs per value."""
+    """Convert bytes to text: (text, [rows] True if not UTF-8). O(bytes); if any value is not UTF-8, Python
+    runs per value."""
     try:
         return column.cast(pa.string()), _none(column)
     except pa.ArrowInvalid:

@@ -14,38 +14,38 @@ from schemas.arrays import B1, I8, U1
 from schemas.rejects import Reason, Reject
 
 NO_TIME = np.iinfo(np.int64).min
-"""Placeholder of a missing time."""
+"""int64 value that stands for a missing time."""
 BAD_TIME = np.iinfo(np.int64).min + 1
-"""Placeholder of an invalid time (out of int64)."""
+"""int64 value that stands for an invalid time (one outside int64)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """Values owned by spans, one row each: span `owner[i]` owns `value[i]`. `owner` is not decreasing."""
+    """Values that belong to spans, one row per value: `value[i]` belongs to span `owner[i]`. `owner` never
+    decreases."""
 
     owner: I8
     value: pa.Array
-    """[rows] values, ids or text."""
+    """[rows] ids or texts."""
 
 
 def nothing_owned(type_: pa.DataType) -> Owned:
-    """`Owned` without rows, for values of a type."""
+    """`Owned` without rows, for values of the Arrow type `type_`."""
     return Owned(np.empty(0, np.int64), pa.array([], type_))
 
 
 @dataclass(frozen=True, slots=True)
 class SpanEvents:
-    """Span events (OTLP), logs (Jaeger) or annotations (Zipkin) of spans, one row each, owners not
-    decreasing.
-    """
+    """Span events (OTLP), logs (Jaeger) or annotations (Zipkin), one row per event; `owner`, the index of its
+    span, never decreases."""
 
     owner: I8
     ts_ns: I8
-    """[events] ns since the epoch, NO_TIME or BAD_TIME."""
+    """[events] time of the event, ns since the epoch; NO_TIME if missing, BAD_TIME if invalid."""
     name: pa.Array
     """[events] name, a string."""
     attributes: AttributeTable = field(default_factory=no_attributes)
-    """Attributes of the events; their owners are rows of this table."""
+    """Attributes of the span events; their `owner` is a row of this table."""
 
 
 def no_span_events() -> SpanEvents:
@@ -56,54 +56,56 @@ def no_span_events() -> SpanEvents:
 
 @dataclass(frozen=True, slots=True)
 class SpanBatch:
-    """n spans in the order of the payloads. Arrow columns are plain strings with nulls for "absent"."""
+    """Columns of n spans in the order of the payloads. Arrow columns are plain strings (no dictionaries),
+    null for "absent"."""
 
     payload: I8
     """[n] index of the span's payload."""
     item: I8
     """[n] index of the span in its payload."""
     trace_id: pa.Array
-    """[n] trace id as hex (`ids`); null if absent."""
+    """[n] trace id as hex text (see `values.ids`); null if absent."""
     span_id: pa.Array
     """[n] span id as bytes; null if absent."""
     parent_id: pa.Array
-    """[n] parent's span id as bytes; null if absent."""
+    """[n] span id of the parent as bytes; null if absent."""
     bad_id: B1
-    """[n] True if trace, span or parent id is given but invalid."""
+    """[n] True if the trace, span or parent id is given but invalid."""
     name: pa.Array
     kind: U1
     """[n] EventKind of the span."""
     start_ns: I8
-    """[n] start, ns since the epoch, NO_TIME or BAD_TIME."""
+    """[n] start, ns since the epoch; NO_TIME if missing, BAD_TIME if invalid."""
     end_ns: I8
-    """[n] end, ns since the epoch, NO_TIME or BAD_TIME."""
+    """[n] end, ns since the epoch; NO_TIME if missing, BAD_TIME if invalid."""
     error: B1
-    """[n] True if the span failed; its class comes from `error.type`."""
+    """[n] True if the span failed; the error class is in the attribute `error.type`."""
     resource: I8
-    """[n] index of the span's resource."""
+    """[n] index of the span's resource, a row of `component` and `host`."""
     component: pa.Array
-    """[resources] component, if the format has a field for it; null if it is an attribute."""
+    """[resources] name of the component, if the format has a field for it; null if an attribute names it."""
     host: pa.Array
-    """[resources] host, if the format has a field for it; null if it is an attribute."""
+    """[resources] name of the host, if the format has a field for it; null if an attribute names it."""
     attributes: AttributeTable
     resource_attributes: AttributeTable
     peer: pa.Array | None = None
-    """[n] name of the called service, if the format has a field for it; None: the format has none."""
+    """[n] name of the called service; None if the format has no field for it."""
     shared: B1 | None = None
     trace_state: pa.Array | None = None
     status_message: pa.Array | None = None
     """[n] status message, which becomes the parameter `status.message` if not empty."""
     events: SpanEvents = field(default_factory=no_span_events)
     links: Owned = field(default_factory=lambda: nothing_owned(pa.string()))
-    """Linked spans as text `trace/span`, owned by the span with the link."""
+    """Ids of linked spans as text `traceid/spanid`, owned by the span that has the link."""
     follows: Owned = field(default_factory=lambda: nothing_owned(pa.binary()))
-    """Span ids of FOLLOWS_FROM parents, owned by the span that follows."""
+    """Span ids of FOLLOWS_FROM parents as bytes, owned by the span that follows them."""
 
     def __len__(self) -> int:
         return len(self.payload)
 
     def rows(self, chosen: B1) -> SpanBatch:
-        """Spans where `chosen` is True, with their links, events and attributes; all resources are kept."""
+        """Copy with only the spans where `chosen` [n] is True, and their links, events and attributes; all
+        resources are kept."""
         kept = pa.array(chosen)
 
         def of_spans(column: pa.Array | None) -> pa.Array | None:
@@ -135,7 +137,7 @@ class SpanBatch:
 
 
 def _attributes_of(table: AttributeTable, chosen: B1) -> AttributeTable:
-    """Attributes whose owners are chosen ([owners] True); owners are renumbered."""
+    """Attributes of the owners where `chosen` [owners] is True; `owner` is renumbered."""
     kept = table.rows(chosen[table.owner])
     return replace(kept, owner=(np.cumsum(chosen) - 1)[kept.owner])
 
@@ -162,17 +164,17 @@ FAULTS: tuple[tuple[Reason, str], ...] = (
     (Reason.MISSING_FIELD, "no trace id"),
     (Reason.BAD_ID, "trace, span or parent id is not 1 to 32 hex digits (8 or 16 bytes)"),
 )
-"""Reasons for refusing a span; the last that applies is reported."""
+"""(reason, explanation) for which a span is refused; if several apply, the last is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadSpans:
-    """Refused spans of a batch, in the batch's order; the codec makes rejects of them."""
+    """Spans of a batch that were refused, in the batch's order; the codec converts them to rejects."""
 
     payload: I8
     item: I8
     fault: U1
-    """[bad spans] 1 + index into FAULTS of the reason."""
+    """[refused spans] 1 + index into FAULTS of the reason."""
 
     def __len__(self) -> int:
         return len(self.payload)
@@ -181,10 +183,10 @@ class BadSpans:
 def log_bad_spans(
     bad: BadSpans, open_payload: Callable[[int], Callable[[int], bytes]], log: RejectLog
 ) -> None:
-    """Log refused spans.
+    """Add refused spans to `log` as rejects.
 
-    open_payload: called once per payload with its index; returns a function from an item to the bytes of its
-    span.
+    open_payload: function called once per payload with its index; it returns a function from an item number
+    to the bytes of that span.
     """
     order = np.lexsort((bad.item, bad.payload))
     opened, raw_of = -1, None

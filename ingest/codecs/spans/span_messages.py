@@ -1,4 +1,4 @@
-"""Decode formats whose spans are messages of protobuf, span by span."""
+"""Decode formats in which each span is a protobuf message, span by span."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 _MOST_SPANS: Final = 5_000
-"""Maximum spans converted to events in one call: a call costs 2 ms however few there are, and columns take
-much memory."""
+"""Maximum number of spans converted to events in one call: a call takes at least 2 ms, and columns of many
+spans take much memory."""
 _CROWDED: Final = f"the span has more than {MAX_FIELDS:,} fields"
 
 
@@ -32,10 +32,12 @@ def decode_messages(
     bodies_of: Callable[[bytes], list[bytes]] = lambda payload: [payload],
     batch_of: Callable[[SpanRows], SpanBatch] = SpanRows.batch,
 ) -> Decoded:
-    """Decode the payloads `good`, whose spans are protobuf messages, one by one. O(bytes).
+    """Decode the payloads with indexes `good`, in which each span is a protobuf message, span by span.
+    O(bytes).
 
-    bodies_of: returns the bytes of each span in a payload, may raise DecodeError. batch_of: makes columns of
-    the rows.
+    message: message class of a span. add: adds one parsed span as a row (rows, payload, item, span).
+    bodies_of: returns the bytes of each span in a payload, may raise DecodeError. batch_of: converts the rows
+    to columns.
     """
     results: list[SpanResult] = []
     parse = message.FromString

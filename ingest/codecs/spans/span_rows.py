@@ -1,4 +1,5 @@
-"""Build span columns item by item, for formats and broken payloads that are read span by span."""
+"""Collect spans one by one and convert them to columns, for formats and invalid payloads that are read span
+by span."""
 
 from __future__ import annotations
 
@@ -25,26 +26,27 @@ Pairs = Iterable[tuple[str, object]]
 
 
 def ns(value: int) -> int:
-    """Time `value` for an int64 column, ns; BAD_TIME if negative or out of range."""
+    """Return `value`, a time in ns, if it fits an int64 column; BAD_TIME if it is negative or out of
+    range."""
     return value if 0 <= value <= INT64_MAX else BAD_TIME
 
 
 class SpanRows:
-    """Collector of spans; `batch` makes the columns. Add a span, then its events, links and follows."""
+    """Collector of spans, which `batch` converts to columns. Add a span, then its events, links and
+    FOLLOWS_FROM parents."""
 
     def __init__(self) -> None:
         self._spans: dict[str, list[Any]] = {name: [] for name in _SPAN_COLUMNS}
-        """Column name -> values of the added spans; a tuple per span would take 100 MB more for half a
-        million spans.
-        """
+        """Column name -> values of the added spans; with one tuple per span, half a million spans would take
+        100 MB more."""
         self._attributes = _PairRows()
         self._resources: list[tuple[str | None, str | None]] = []
         self._resource_attributes = _PairRows()
         self._events: list[tuple[int, int, str]] = []
-        """(Index of the owning span, time in ns, name) of each event."""
+        """(index of the owning span, time in ns, name) of each span event."""
         self._event_attributes = _PairRows()
         self._links: list[tuple[int, str, str]] = []
-        """(Index of the owning span, trace id, span id) of each link."""
+        """(index of the owning span, trace id, span id) of each link."""
         self._follows: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
@@ -52,13 +54,13 @@ class SpanRows:
 
     @property
     def size(self) -> int:
-        """Number of rows in all tables: a measure of memory."""
+        """Number of rows in all tables together, a measure of the memory used."""
         tables = (self._attributes, self._resource_attributes, self._event_attributes)
         lists: tuple[list[Any], ...] = (self._spans["payload"], self._events, self._links, self._follows)
         return sum(map(len, tables)) + sum(map(len, lists))
 
     def add_resource(self, component: str | None, host: str | None, attributes: Pairs) -> int:
-        """Add a resource; return its number for `add`."""
+        """Add a resource; return its number, which `add` needs."""
         self._resource_attributes.extend(len(self._resources), attributes)
         self._resources.append((component, host))
         return len(self._resources) - 1
@@ -80,27 +82,28 @@ class SpanRows:
         peer: str | None = None,
         shared: bool = False,
     ) -> None:
-        """Add one span; `ids` are trace, span and parent as hex text, `times` start and end in ns."""
+        """Add one span. ids: (trace id, span id, parent's span id) as hex text, None if absent. times:
+        (start, end), ns. resource: result of `add_resource`. payload, item: where the span was read."""
         self._attributes.extend(len(self), attributes)
         span = (payload, item, *ids, name, kind, *times, error, resource, trace_state, message, peer, shared)
         for column, value in zip(self._spans.values(), span, strict=True):
             column.append(value)
 
     def add_event(self, name: str, ts_ns: int, attributes: Pairs) -> None:
-        """Add an event, at `ts_ns`, to the span that was added last."""
+        """Add an event at time `ts_ns` to the span added last."""
         self._event_attributes.extend(len(self._events), attributes)
         self._events.append((len(self) - 1, ts_ns, name))
 
     def add_link(self, trace: str, span: str) -> None:
-        """Add a link to the span that was added last. Links with invalid ids are dropped."""
+        """Add a link to the span added last; a link with invalid ids is dropped."""
         self._links.append((len(self) - 1, trace, span))
 
     def add_follows(self, span: str) -> None:
-        """Add a FOLLOWS_FROM parent to the span that was added last."""
+        """Add the span id of a FOLLOWS_FROM parent to the span added last."""
         self._follows.append((len(self) - 1, span))
 
     def batch(self) -> SpanBatch:
-        """Make the columns of all added spans."""
+        """Convert all added spans to columns."""
         columns: dict[str, Any] = {
             name: np.array(values, type_) if isinstance(type_, type) else pa.array(values, type_)
             for (name, values), type_ in zip(self._spans.items(), _SPAN_COLUMNS.values(), strict=True)
@@ -148,17 +151,18 @@ _SPAN_COLUMNS: Final[dict[str, Any]] = {
     "peer": pa.string(),
     "shared": np.bool_,
 }
-"""Column name -> type of the columns of a span in `SpanRows`, in the order of its values."""
+"""Name -> type of the columns that hold the fields of a span in `SpanRows`, in the order of these fields."""
 
 
 def _turned(rows: list[tuple[Any, ...]], n_columns: int) -> list[tuple[Any, ...]]:
-    """Transpose rows to `n_columns` columns."""
+    """Transpose rows, each a tuple of `n_columns` values, to columns; an empty column each if there are no
+    rows."""
     return list(zip(*rows, strict=True)) if rows else [()] * n_columns
 
 
 class _PairRows:
-    """Collector of attributes: keys and values, with the index of the row (span, resource or event) that owns
-    each."""
+    """Collector of attributes: keys and values, each with the index of the row (span, resource or span event)
+    that owns it."""
 
     def __init__(self) -> None:
         self._owner: list[int] = []
@@ -191,7 +195,8 @@ def _linked(owner: tuple[int, ...], traces: tuple[str, ...], spans: tuple[str, .
 
 
 AddSpan = Callable[[SpanRows, int, int, object], None]
-"""Function (rows, payload, item, value) that adds one span, or raises ItemError before adding anything."""
+"""Function (rows, payload, item, value) that adds one span to `rows`, or raises ItemError before it adds
+anything."""
 
 
 def decode_json_spans(
@@ -201,11 +206,10 @@ def decode_json_spans(
     add_span: AddSpan,
     batch_of: Callable[[SpanRows], SpanBatch] = SpanRows.batch,
 ) -> Decoded:
-    """Decode payloads of JSON documents (one per payload, or one per line) whose items are spans
-    (`read_items`).
+    """Decode JSON documents (one per payload, or one per line) whose items are spans; see `read_items`.
 
-    batch_of: makes columns of the rows; a format passes its own function if a column is better computed for
-    all spans together.
+    batch_of: function that converts the rows to columns; a format passes its own if a column is better
+    computed for all spans together.
     """
     good, log = sized(payloads, config)
     good = refuse_dense(payloads, good, log)

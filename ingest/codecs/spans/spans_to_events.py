@@ -1,7 +1,7 @@
-"""Convert span columns to an event batch: the one place that defines the meaning of a span, for all formats.
+"""Convert span columns to an event batch: the only place that defines, for all formats, what a span means.
 
-Columnar; Python runs per distinct name, key or host only. Invalid spans (no id, bad time) are returned as
-`BadSpans`.
+Python code runs only per distinct name, key or host. Invalid spans (without id, or with an invalid time) are
+returned as `BadSpans`.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ from schemas.events import (
 )
 
 EARLIEST_NS = 631_152_000 * 10**9
-"""Earliest valid time, 1990-01-01 UTC, ns: an earlier time comes from a clock that was never set."""
+"""Earliest valid time, 1990-01-01 UTC, ns since the epoch: an earlier time comes from a clock that was never
+set."""
 LATEST_NS = 7_258_118_400 * 10**9
-"""First invalid time, 2200-01-01 UTC, ns: a time from then on has a wrong unit or is garbage (int64 ends in
-2262)."""
+"""Time, ns since the epoch, from which times are invalid, 2200-01-01 UTC: they have a wrong unit or are
+garbage (int64 ends in 2262)."""
 
 _HEX_DIGITS = 14
 _SPACE = 1 << 56
-"""Number of sampling thresholds, which have 56 bits."""
+"""Number of distinct sampling thresholds, which have 56 bits."""
 
 # On a server span these name the server itself, so they count for callers only.
 _PEER_OF_CALLER = ("server.address", "net.peer.name")
@@ -55,20 +56,20 @@ _CALLERS = (EventKind.SPAN_CLIENT, EventKind.SPAN_PRODUCER)
 
 @dataclass(frozen=True, slots=True)
 class SpanResult:
-    """Events and refused spans of a batch."""
+    """Events made from a batch of spans, and the spans that were refused."""
 
     events: pa.Table
-    """Table with EVENT_SCHEMA, rows in the order of the batch."""
+    """Table with EVENT_SCHEMA, rows in the order of the spans."""
     payload: I8
-    """[rows] index of the payload of each event."""
+    """[rows] index of the payload from which each event was read."""
     bad: BadSpans
     oddities: Counter[str]
 
 
 def events_of_spans(spans: SpanBatch, config: DecodeConfig) -> SpanResult:
-    """Convert spans to events; invalid ones (`span_batch.FAULTS`) are refused. O(n log n).
+    """Convert spans to events; invalid spans (`span_batch.FAULTS`) are refused. O(n log n).
 
-    A span without times is kept, untimed.
+    A span without times is kept, with null times.
     """
     oddities: Counter[str] = Counter()
     fault = _faults(spans)
@@ -84,7 +85,7 @@ def events_of_spans(spans: SpanBatch, config: DecodeConfig) -> SpanResult:
 
 
 def in_payload_order(results: list[SpanResult]) -> pa.Table:
-    """Concatenate events of several batches over the same payloads, sorted by payload."""
+    """Concatenate the events of several batches of the same payloads, sorted by payload."""
     results = [r for r in results if len(r.payload)]
     if not results:
         return empty_events()
@@ -96,19 +97,20 @@ def in_payload_order(results: list[SpanResult]) -> pa.Table:
 
 
 def decoded_spans(results: list[SpanResult], log: RejectLog) -> Decoded:
-    """Result of a codec's `decode`: events in the order of the payloads, rejects, oddities."""
+    """Combine batches to the result of a codec's `decode`: events in the order of the payloads, rejects,
+    oddities."""
     oddities = sum((result.oddities for result in results), Counter[str]())
     return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
 
 
 def bad_times(ts_ns: I8) -> B1:
-    """[times] True for given times outside 1990 to 2200."""
+    """[times] True for times that are given but lie outside 1990 to 2200."""
     bad: B1 = ((ts_ns < EARLIEST_NS) | (ts_ns >= LATEST_NS)) & (ts_ns != NO_TIME)
     return bad
 
 
 def _faults(spans: SpanBatch) -> U1:
-    """[n] 0, or 1 + index into `span_batch.FAULTS`."""
+    """[n] why each span is refused: 1 + index into `span_batch.FAULTS`; 0 if it is valid."""
     start, end = spans.start_ns, spans.end_ns
     timed = (start != NO_TIME) & (end != NO_TIME)
     fault = np.zeros(len(spans), np.uint8)
@@ -156,7 +158,7 @@ def _columns(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> 
 
 
 def time_column(ts_ns: I8) -> pa.Array:
-    """int64 column with nulls for NO_TIME and BAD_TIME."""
+    """Convert times to an Arrow int64 column; NO_TIME and BAD_TIME become null."""
     missing = ts_ns <= BAD_TIME
     return pa.array(ts_ns, mask=missing) if missing.any() else pa.array(ts_ns)
 
@@ -168,20 +170,20 @@ def _nulls(column: pa.Array) -> B1:
 
 
 def _singles(column: pa.Array) -> Owned:
-    """Values of a column, each owned by its row; nulls are left out."""
+    """Values of a column, each owned by its row; nulls are omitted."""
     at = np.flatnonzero(~_nulls(column))
     return Owned(at, column.drop_null())
 
 
 def _lists(owned: Owned, n: int) -> pa.Array:
-    """List column of owned values; null for a span without any."""
+    """List column of `n` rows with the values that each row owns; null for a row that owns none."""
     return list_column(np.bincount(owned.owner, minlength=n), owned.value)
 
 
 def _resources(
     spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[pa.DictionaryArray, pa.DictionaryArray, AttributeTable]:
-    """([spans] component, [spans] host, the remaining attributes of resources)."""
+    """Evaluate resources: ([spans] component, [spans] host, remaining attributes of the resources)."""
     table = spans.resource_attributes
     n = len(spans.component)
     component = pc.coalesce(spans.component, table.first_text("service.name", n))
@@ -209,7 +211,8 @@ def _resources(
 def _take_label(
     table: AttributeTable, n: int, config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[AttributeTable, pa.DictionaryArray]:
-    """(Attributes without labels, [n] label: values under `label_keys`, in that order, joined by `;`)."""
+    """Extract labels from attributes: (the other attributes, [n] label: values under the keys `label_keys`,
+    in this order, joined by `;`)."""
     present = [k for k in config.label_keys if k in table.keys]
     if not present:
         return table, constant_words(None, n)
@@ -226,9 +229,8 @@ def _take_label(
 
 
 def _changed_names(names: pa.DictionaryArray, point: pa.DictionaryArray) -> AttributeTable:
-    """Attribute `span.name` with the recorded name, for spans whose point differs from it (ids were
-    replaced).
-    """
+    """Attribute `span.name` with the name as received, for spans whose point name differs from it (ids were
+    replaced)."""
     before = names.dictionary_decode()
     changed = pc.and_(pc.not_equal(before, point.dictionary_decode()), pc.not_equal(before, ""))
     at = np.flatnonzero(mask(changed))
@@ -242,7 +244,7 @@ def _changed_names(names: pa.DictionaryArray, point: pa.DictionaryArray) -> Attr
 
 
 def _status_messages(message: pa.Array | None) -> AttributeTable:
-    """Attribute `status.message`, for spans that have a message."""
+    """Attribute `status.message` for each span that has a status message."""
     if message is None:
         return no_attributes()
     at = np.flatnonzero(mask(pc.greater(pc.binary_length(message), 0)))
@@ -251,8 +253,8 @@ def _status_messages(message: pa.Array | None) -> AttributeTable:
 
 
 def _peer(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """[spans] peer: from the format's field, else the attribute `peer.service`, else (callers only) the
-    server's address."""
+    """[spans] peer: from the format's field for it, else the attribute `peer.service`, else (only for
+    callers) the server's address."""
     n, table = len(spans), spans.attributes
     keys = [k for k in ("peer.service", *_PEER_OF_CALLER) if k in table.keys]
     peer = spans.peer
@@ -272,7 +274,7 @@ def _peer(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.
 
 
 def _status(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """[spans] status: `ok`; for a failed span its `error.type`, else `error`."""
+    """[spans] status: `ok`, or for a failed span its `error.type`, else `error`."""
     n = len(spans)
     if not spans.error.any():
         return constant_words("ok", n)
@@ -284,10 +286,10 @@ def _status(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> p
 
 
 def probability_of_tracestate(state: str) -> float | None:
-    """Sampling probability p = 1 − T/2^56 of the threshold T in `ot=…;th:T;…` (OpenTelemetry).
+    """Sampling probability p = 1 − T/2^56 from the threshold T in a tracestate `ot=…;th:T;…` (OpenTelemetry).
 
-    None if missing or invalid. T is 1 to 14 hex digits, trailing zeros left out: `th:8` is one half, `th:0`
-    is one.
+    None if T is missing or invalid. T has 1 to 14 hex digits, without trailing zeros: `th:8` is one half,
+    `th:0` is one.
     """
     for member in state.split(","):
         key, _, value = member.strip().partition("=")
@@ -305,9 +307,8 @@ def probability_of_tracestate(state: str) -> float | None:
 
 
 def sample_rates(trace_state: pa.Array | None, attributes: AttributeTable, n_spans: int) -> pa.Array:
-    """[n_spans] sampling rate, float64, SMALLEST_RATE to 1; from tracestate, else from Jaeger's sampler tags;
-    null where unknown.
-    """
+    """[n_spans] sampling rate, float64 from SMALLEST_RATE to 1: from the tracestate, else from the tags of
+    Jaeger's sampler; null if unknown."""
     rates = pa.nulls(n_spans, pa.float64())
     if trace_state is not None and len(trace_state) != trace_state.null_count:
         states = trace_state.dictionary_encode()
@@ -333,8 +334,8 @@ def _rate(text: str) -> float | None:
 
 
 def marks_column(events: SpanEvents, n_spans: int, config: DecodeConfig) -> pa.Array:
-    """[spans] list of the span's marks (allow-listed span events), `list<MARK_TYPE>`, by time, then name;
-    null without any."""
+    """[spans] list of each span's marks (span events whose names the settings allow), `list<MARK_TYPE>`,
+    sorted by time, then name; null without any."""
     at = np.flatnonzero(_is_mark(events, config))
     if len(at) == 0:
         return pa.nulls(n_spans, pa.list_(MARK_TYPE))
@@ -350,10 +351,12 @@ def marks_column(events: SpanEvents, n_spans: int, config: DecodeConfig) -> pa.A
 
 
 def event_params(events: SpanEvents, start_ns: I8, config: DecodeConfig) -> list[AttributeTable]:
-    """Attributes `event.<name>` (ns after the span's start) and `event.<name>.<key>` from span events.
+    """Parameters from span events: `event.<name>`, the event's time in ns after the span's start, and
+    `event.<name>.<key>` for each attribute.
 
-    For an event without usable time, or of an untimed span, `event.<name>` is the text of its time in ns
-    since the epoch, empty without one. Names are normalised as span names are. Marks have no `event.<name>`.
+    If the event's time is invalid or missing, or the span has no times, `event.<name>` is instead a text: the
+    event's time in ns since the epoch, or empty. Names are normalised as span names are. Marks have no
+    `event.<name>`.
     """
     if len(events.owner) == 0:
         return []
@@ -397,6 +400,6 @@ def _is_mark(events: SpanEvents, config: DecodeConfig) -> B1:
 
 
 def event_key(name: str, config: DecodeConfig) -> str:
-    """Key `event.<name>` of the parameter with the time of an event, the name normalised and cut."""
+    """Parameter name `event.<name>` for the time of a span event; the event's name is normalised and cut."""
     short = cut_utf8(name, 4 * config.max_name_bytes).replace("\0", NUL_MARK)
     return "event." + cut_utf8(normalise_name(short), config.max_name_bytes)

@@ -1,1 +1,1 @@
-"""Values inside records: attributes, ids, names, parameters, JSON fields."""
+"""Values in records: attributes, ids, names, parameters, JSON fields."""

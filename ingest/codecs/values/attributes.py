@@ -1,6 +1,6 @@
-"""Attributes as one long table (owner, key, value).
+"""Attributes as one long table with the columns owner, key, value.
 
-Columnar: no Python per attribute, only per distinct key.
+Python code runs only per distinct key, never per attribute.
 """
 
 from __future__ import annotations
@@ -19,36 +19,38 @@ from schemas.arrays import B1, I8
 
 @dataclass(frozen=True, slots=True)
 class AttributeTable:
-    """Attributes of spans, resources or span events; one row per attribute.
+    """Attributes of spans, resources or span events, one row per attribute.
 
-    `owner` is not decreasing. Exactly one of `num` and `text` is set in a row.
+    `owner` never decreases. In each row exactly one of `num` and `text` is not null.
     """
 
     owner: I8
-    """[n] row of the attribute's owner, in the table of spans, resources or span events."""
+    """[n] row of the span, resource or span event that owns the attribute, in its table."""
     code: I8
     """[n] index of the key in `keys`."""
     keys: tuple[str, ...]
-    """Distinct keys of attributes."""
+    """Distinct attribute keys, indexed by `code`."""
     num: pa.Array
-    """[values] float64; null for text."""
+    """[values] float64 value; null if the value is text."""
     text: pa.Array
-    """[values] string; booleans as `true`/`false`, nested values as compact JSON."""
+    """[values] text value, booleans as `true`/`false`, nested values as compact JSON; null if the value is a
+    number."""
     row: I8 | None = None
-    """[n] index into `num` and `text`; None: row i uses value i."""
+    """[n] index into `num` and `text` of the attribute's value; None: attribute i has value i."""
 
     def __len__(self) -> int:
         return len(self.owner)
 
     def rows(self, chosen: B1) -> AttributeTable:
-        """Rows of the table where `chosen` is True."""
+        """Copy with only the rows where `chosen` [n] is True."""
         if chosen.all():
             return self
         row = np.flatnonzero(chosen) if self.row is None else self.row[chosen]
         return replace(self, owner=self.owner[chosen], code=self.code[chosen], row=row)
 
     def spread(self, of_row: I8) -> AttributeTable:
-        """Table with other owners: row r gets every attribute of owner `of_row[r]` (resources → spans)."""
+        """Copy attributes to new owners: the new owner r gets all attributes of the old owner `of_row[r]`
+        (resources → spans)."""
         n_owners = int(max(of_row.max(initial=-1), self.owner.max(initial=-1))) + 1
         count = np.bincount(self.owner, minlength=n_owners)
         first = np.cumsum(count) - count
@@ -60,7 +62,7 @@ class AttributeTable:
         return replace(self, owner=owner, code=self.code[take], row=row)
 
     def first_text(self, key: str, n_rows: int) -> pa.Array:
-        """[n_rows] first value under `key` of each owner, as text (numbers printed); null if the owner lacks
+        """[n_rows] each owner's first value under `key`, as text (numbers printed); null if the owner lacks
         the key."""
         out = pa.nulls(n_rows, pa.string())
         if key not in self.keys:
@@ -85,16 +87,17 @@ def no_attributes() -> AttributeTable:
 
 
 def number_text(num: pa.Array) -> pa.Array:
-    """Numbers as text; integers without a decimal point."""
+    """Print numbers as text; integers without a decimal point."""
     whole = pc.and_(pc.equal(num, pc.floor(num)), pc.less(pc.abs(num), 2.0**53))
     as_int = pc.cast(pc.cast(pc.if_else(whole, num, None), pa.int64()), pa.string())
     return pc.coalesce(as_int, pc.cast(num, pa.string()))
 
 
 def attribute_table(owner: Sequence[int], keys: Sequence[str], values: Iterable[object]) -> AttributeTable:
-    """Table from Python rows (of formats read item by item). None values are left out.
+    """Build a table from Python values, for formats that are read item by item. None values are omitted.
 
-    Numbers → num (not finite or out of range → text), text and booleans → text, lists and objects → JSON.
+    Numbers go to `num` (to `text` if not finite or out of range), text and booleans to `text`, lists and
+    objects to `text` as JSON.
     """
     num: list[float | None] = []
     text: list[str | None] = []
@@ -119,7 +122,7 @@ def attribute_table(owner: Sequence[int], keys: Sequence[str], values: Iterable[
 
 
 def split_value(value: object) -> tuple[float | None, str | None]:
-    """(num, text) of one value: one of the two is None; both are None for the value None."""
+    """Split a value into (num, text), of which one is None; both are None for the value None."""
     if value is None:
         return None, None
     if isinstance(value, bool):
@@ -139,15 +142,15 @@ def split_value(value: object) -> tuple[float | None, str | None]:
 
 
 def plain_value(value: object) -> object:
-    """JSON text of lists and objects, as in `split_value`; other values unchanged.
+    """JSON text of a list or object, as `split_value` returns it; other values unchanged.
 
-    For readers that must know, item by item, whether a value can be written. Raises RecursionError.
+    For readers that must know, item by item, whether a value can be converted. Raises RecursionError.
     """
     return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
 
 
 def finite_or_text(num: pa.Array, text: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Move numbers that are not finite to `text`, as `split_value` does."""
+    """Move numbers that are not finite from `num` to `text`, as `split_value` does."""
     finite = pc.is_finite(num)
     if num.null_count == len(num) or pc.all(finite).as_py() is not False:
         return num, text

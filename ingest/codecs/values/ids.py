@@ -1,7 +1,7 @@
 """Ids in columns: trace ids as lower-case hex of 16 or 32 digits, span ids as 8 or 16 bytes; no bit is lost.
 
-All functions are columnar (numpy over Arrow buffers) and return `(ids, bad)`: `ids` is null where the id is
-absent (empty, null or all zero), `bad` is True for invalid ids.
+All column functions are vectorised (numpy over Arrow buffers) and return `(ids, bad)`: `ids` is null where
+the id is absent (empty, null or all zero), `bad` is True for invalid ids.
 
 Besides hex, as in OTLP JSON, ids are also read in base64, as protobuf's own JSON printers write them. The
 padding distinguishes them: `=` is no hex digit.
@@ -24,15 +24,15 @@ from schemas.arrays import B1
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _HEX_OF_BYTE = np.stack([np.repeat(_DIGITS, 16), np.tile(_DIGITS, 16)], axis=1).reshape(-1).view(np.uint16)
-"""[256] both hex digits of each byte value, as one 16-bit number (one gather per byte instead of two)."""
+"""[256] the two hex digits of each byte value, as one uint16 (one gather per byte instead of two)."""
 _LOWER_HEX = np.zeros(256, np.uint8)
 _LOWER_HEX[_DIGITS] = _DIGITS
 _LOWER_HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.frombuffer(b"abcdef", np.uint8)
-"""[256] lower-case digit of each ASCII hex digit; 0 for other bytes."""
+"""[256] lower-case form of each ASCII hex digit; 0 for other bytes."""
 
 
 def hex_of_binary(column: pa.Array, widths: tuple[int, ...]) -> tuple[pa.Array, B1]:
-    """(Ids as hex, [rows] True if invalid) of a binary column; widths: legal lengths in bytes. O(bytes)."""
+    """Convert binary ids to hex: (ids, [rows] True if invalid). widths: valid lengths in bytes. O(bytes)."""
     offsets, data = binary_parts(column)
     lengths = np.diff(offsets)
     present = lengths > 0
@@ -52,7 +52,7 @@ def hex_of_binary(column: pa.Array, widths: tuple[int, ...]) -> tuple[pa.Array, 
 
 
 def bytes_of_binary(column: pa.Array, width: int) -> tuple[pa.Array, B1]:
-    """(Ids unchanged, [rows] True if invalid) of a binary column; width: legal length in bytes. O(bytes)."""
+    """Check binary ids: (ids unchanged, [rows] True if invalid). width: valid length in bytes. O(bytes)."""
     offsets, data = binary_parts(column)
     lengths = np.diff(offsets)
     present = lengths > 0
@@ -72,14 +72,14 @@ def bytes_of_binary(column: pa.Array, width: int) -> tuple[pa.Array, B1]:
 
 
 def hex_of_id(raw: bytes, widths: tuple[int, ...]) -> str:
-    """Hex text of one binary id; `!`, which is no valid id, if the length is none of `widths`."""
+    """Hex text of one binary id; `!`, which is no valid id, if its length is not in `widths`."""
     return raw.hex() if len(raw) in (0, *widths) else "!"
 
 
 def bytes_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
-    """(Ids as bytes, [rows] True if invalid) of a text column. O(bytes).
+    """Convert ids in hex text to bytes: (ids, [rows] True if invalid). O(bytes).
 
-    1 to 16 hex digits become 8 bytes, 17 to 32 become 16.
+    1 to 16 hex digits become 8 bytes, 17 to 32 become 16 bytes.
     """
     text, bad = hex_of_text(column)
     offsets, data = binary_parts(text)
@@ -92,9 +92,9 @@ def bytes_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
 
 
 def hex_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
-    """(Ids as hex, [rows] True if invalid) of a text column. O(bytes).
+    """Pad ids in hex text: (ids, [rows] True if invalid). O(bytes).
 
-    1 to 16 hex digits become 16, 17 to 32 become 32.
+    1 to 16 hex digits become 16 digits, 17 to 32 become 32.
     """
     offsets, data = binary_parts(column)
     lengths = np.diff(offsets)
@@ -112,7 +112,7 @@ def hex_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
 
 
 def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
-    """General case of `hex_of_text`: mixed lengths, invalid ids."""
+    """General case of `hex_of_text`, for a column with ids of several lengths or invalid ids."""
     text = pc.ascii_lower(column)
     is_hex = pc.fill_null(pc.match_substring_regex(text, r"^[0-9a-f]{1,32}$"), False)
     absent = pc.fill_null(pc.match_substring_regex(text, r"^0{0,32}$"), True)
@@ -132,7 +132,8 @@ def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
 
 
 def _any_in_row(rows: npt.NDArray[np.uint8]) -> B1:
-    """[rows] True if any byte is not 0; rows of 8, 16 or 32 bytes, eight bytes per step."""
+    """[rows] True if any byte of the row is not 0; rows have 8, 16 or 32 bytes and are compared eight bytes
+    at a time."""
     halves = np.ascontiguousarray(rows).view(np.uint64)
     out: B1 = halves[:, 0] != 0
     for column in range(1, halves.shape[1]):
@@ -141,7 +142,7 @@ def _any_in_row(rows: npt.NDArray[np.uint8]) -> B1:
 
 
 def binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """([n + 1] offsets, bytes of the data) of a binary or string array; nulls get length 0."""
+    """Buffers of a binary or string array: ([n + 1] offsets, data bytes); nulls get length 0."""
     if column.null_count:
         column = pc.fill_null(column, b"" if pa.types.is_binary(column.type) else "")
     data_buffer = column.buffers()[2]
@@ -150,10 +151,10 @@ def binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
 
 
 def text_offsets(column: pa.Array) -> npt.NDArray[np.int32]:
-    """`[n + 1]` offsets of a binary or string array into its data.
+    """[n + 1] offsets of a binary or string array into its data.
 
-    Another writer's buffer may be longer, not a multiple of an offset's size, or empty if there are no
-    values.
+    The buffer of another writer may be longer, have a size that is no multiple of 4, or be empty if there are
+    no values.
     """
     if not len(column):
         return np.zeros(1, np.int32)
@@ -162,7 +163,8 @@ def text_offsets(column: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: pa.DataType) -> pa.Array:
-    """Array of strings or bytes of one width, from their concatenated bytes; null where not `present`."""
+    """Build an array of strings or bytes that all have `width` bytes, from their concatenated bytes; null
+    where `present` is False."""
     offsets = np.zeros(len(present) + 1, np.int32)
     np.cumsum(present * np.int32(width), out=offsets[1:])
     missing = int(len(present) - present.sum())
@@ -176,14 +178,15 @@ def fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: 
 
 
 _FORMS: Final = ((16, "^[A-Za-z0-9+/_-]{22}==$"), (8, "^[A-Za-z0-9+/_-]{11}=$"))
-"""(bytes of an id, pattern of its base64 text in the standard or the URL alphabet)."""
+"""(bytes of an id, pattern of its base64 text in the standard or URL-safe alphabet)."""
 _ANY_FORM: Final = re.compile("|".join(form for _, form in _FORMS))
 _STANDARD: Final = bytes.maketrans(b"-_=", b"+/A")
-"""Translation to the standard alphabet, with padding as zeros, so that a column decodes as one text."""
+"""Translation of URL-safe base64 to the standard alphabet; padding becomes zeros, so that a whole column can
+be decoded as one text."""
 
 
 def hex_of_base64(column: pa.Array) -> pa.Array:
-    """Text column of ids with base64 ids converted to hex; others unchanged. O(bytes)."""
+    """Convert base64 ids in a text column to hex; other ids are unchanged. O(bytes)."""
     if not pc.any(pc.ends_with(column, "=")).as_py():
         return column
     for n_bytes, form in _FORMS:
@@ -200,7 +203,7 @@ def hex_of_base64(column: pa.Array) -> pa.Array:
 
 
 def hex_of_base64_id(text: str | None) -> str | None:
-    """Single id converted as in `hex_of_base64`: base64 to hex; other text and None unchanged."""
+    """Convert one base64 id to hex; other text and None are returned unchanged."""
     if text is None or not text.endswith("=") or _ANY_FORM.fullmatch(text) is None:
         return text
     return base64.urlsafe_b64decode(text.translate({ord("+"): "-", ord("/"): "_"})).hex()

@@ -1,4 +1,4 @@
-"""Read items of JSON documents and their fields, checked one by one."""
+"""Read items of JSON documents and their fields, with a check of each field."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from schemas.rejects import Reason, Reject
 Object = dict[str, object]
 
 ItemsOf = Callable[[object], Iterable[object]]
-"""Function from a parsed document to its items; raises ItemError if the document is not of the format."""
+"""Function from a parsed document to its items (spans or reports); raises ItemError if the document is not of
+the format."""
 AddItem = Callable[[int, int, object], None]
-"""Function (payload, item, value) that adds one item, or raises ItemError before adding anything."""
+"""Function (payload, item, value) that adds one item, or raises ItemError before it adds anything."""
 
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 """Pattern of an integer's text; 20 digits suffice for any 64-bit number."""
 
 
 class ItemError(Exception):
-    """An item of a payload is not of the format."""
+    """An item or document of a payload does not have the expected format."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
@@ -32,7 +33,7 @@ class ItemError(Exception):
 def read_items(
     payloads: Sequence[bytes], indexes: Sequence[int], items_of: ItemsOf, add: AddItem, log: RejectLog
 ) -> None:
-    """Add every item of the payloads at `indexes`; refused items are logged.
+    """Pass every item of the payloads at `indexes` to `add`; refused items are added to `log`.
 
     Items are numbered through a payload, over all its documents; an invalid document counts as one item.
     """
@@ -59,7 +60,7 @@ def read_items(
 
 
 def refuse(log: RejectLog, error: ItemError | RecursionError, value: object, payload: int, item: int) -> None:
-    """Log a refused item, as JSON; a RecursionError means that the item is nested too deep."""
+    """Add a refused item to `log`, as JSON; a RecursionError means that the item is nested too deep."""
     if isinstance(error, ItemError):
         reason, detail = error.reason, error.detail
     else:
@@ -71,20 +72,20 @@ def refuse(log: RejectLog, error: ItemError | RecursionError, value: object, pay
 
 
 def as_object(value: object, what: str) -> Object:
-    """Return `value`, which must be an object; what: its name for messages. Raises ItemError."""
+    """Return `value` if it is an object; what: its name in error messages. Raises ItemError."""
     if not isinstance(value, dict):
         raise ItemError(Reason.WRONG_SHAPE, f"{what} is not an object")
     return value
 
 
 def child(parent: Object, name: str) -> Object:
-    """Object under `name` in `parent`; empty if absent. Raises ItemError."""
+    """Object in the field `name` of `parent`; empty if absent. Raises ItemError."""
     value = parent.get(name)
     return {} if value is None else as_object(value, name)
 
 
 def array(parent: Object, name: str, *, required: bool = False) -> list[object]:
-    """Array under `name` in `parent`; empty if absent, unless `required`. Raises ItemError."""
+    """Array in the field `name` of `parent`; if absent, empty unless `required`. Raises ItemError."""
     value = parent.get(name)
     if value is None and not required:
         return []
@@ -94,7 +95,7 @@ def array(parent: Object, name: str, *, required: bool = False) -> list[object]:
 
 
 def text(parent: Object, name: str) -> str | None:
-    """String under `name` in `parent`; None if absent. Raises ItemError."""
+    """String in the field `name` of `parent`; None if absent. Raises ItemError."""
     value = parent.get(name)
     if value is None or isinstance(value, str):
         return value
@@ -102,7 +103,7 @@ def text(parent: Object, name: str) -> str | None:
 
 
 def integer(value: object, name: str) -> int:
-    """Integer `value`, given as a number or as text; name: the field, for messages. Raises ItemError."""
+    """Integer given as a number or as text; name: name of the field in error messages. Raises ItemError."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and value.is_integer() and abs(value) < 2.0**64:

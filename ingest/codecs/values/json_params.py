@@ -1,8 +1,8 @@
 """Read parameters from a column of JSON objects (compact text), without parsing row by row.
 
-In a flat object without escapes every quote opens or closes a string, keys are the strings before a colon,
-and a value runs to the next key; so a few numpy passes over the bytes find all keys and values. Rows with
-escapes or nesting are parsed one by one.
+In an object without nesting and escapes, every quote begins or ends a string, keys are the strings before a
+colon, and a value extends to the next key. So a few numpy passes over the bytes find all keys and values.
+Rows with escapes or nesting are parsed one by one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BACKSLASH, _BRACE, _BRACKET = (ord(c) for c in "\\{[")
 
 
 def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
-    """(Tables of the attributes of rows, indices of bad rows).
+    """Parse JSON objects into attributes: (tables of attributes, owned by rows; indices of bad rows).
 
     objects: strings of compact JSON objects, or null. The attributes of a row are in one table only. A row is
     bad if its text is no object, is nested too deep, or has a number out of the range of a double. O(bytes).
@@ -90,33 +90,33 @@ def _plain(pairs: Iterable[tuple[str, object]]) -> list[tuple[str, object]]:
 
 
 def _names(text: str) -> int:
-    """Upper bound of the number of members in compact JSON: each name is followed by `":`, but so may text
-    be."""
+    """Upper bound of the number of members in compact JSON, the number of `":`: one follows each name, but
+    text may also contain it."""
     return text.count('":')
 
 
 @dataclass(frozen=True, slots=True)
 class _Flat:
-    """Positions of the keys and values in JSON texts without escapes."""
+    """Positions of all keys and values in JSON texts without escapes."""
 
     texts: pa.Array
     row: I8
-    """[keys] row of the text that contains the key, ascending."""
+    """[keys] row of the text that contains the key; never decreases."""
     key_start: I8
-    """[keys] byte offset of the key's start, inside its quotes."""
+    """[keys] byte offset at which the key starts, after its quote."""
     key_end: I8
-    """[keys] byte offset of the key's end, inside its quotes."""
+    """[keys] byte offset at which the key ends, before its quote."""
     value_start: I8
-    """[keys] byte offset of the value's start; of a string value, inside its quotes."""
+    """[keys] byte offset at which the value starts; for a string after its quote."""
     value_end: I8
-    """[keys] byte offset of the value's end; of a string value, inside its quotes."""
+    """[keys] byte offset at which the value ends; for a string before its quote."""
     first: npt.NDArray[np.uint8]
     """[keys] first byte of the value."""
 
     def nested_rows(self, n: int) -> B1 | None:
-        """[rows] True for texts with an object or array as a value; None without any.
+        """[rows] True for texts in which a value is an object or array; None if there are none.
 
-        The other fields here are invalid for such texts.
+        All other fields of this class are invalid for such texts.
         """
         nested = (self.first == _BRACE) | (self.first == _BRACKET)
         if not nested.any():
@@ -126,10 +126,10 @@ class _Flat:
         return rows
 
     def attributes(self, owner: I8) -> tuple[AttributeTable, I8]:
-        """(attributes, owners with a number out of the range of a double); attributes of text r are owned by
-        `owner[r]`.
+        """Attributes in the texts: (attributes, owners with a number out of the range of a double);
+        attributes of text r are owned by `owner[r]`.
 
-        Only for texts that are not nested. Nulls are left out.
+        Only for texts without nested values. Null values are omitted.
         """
         if len(self.row) == 0:
             return no_attributes(), np.empty(0, np.int64)
@@ -155,7 +155,7 @@ class _Flat:
 
 
 def _flat(texts: pa.Array) -> _Flat:
-    """Locate the keys and values in `texts`, compact JSON objects without a backslash."""
+    """Find the keys and values in `texts`, compact JSON objects without backslashes."""
     offsets, data = binary_parts(texts)
     quotes = np.flatnonzero(data[offsets[0] : offsets[-1]] == _QUOTE) + offsets[0]
     opens, closes = quotes[0::2], quotes[1::2]
@@ -177,9 +177,11 @@ def _flat(texts: pa.Array) -> _Flat:
 
 
 def _slices(texts: pa.Array, start: I8, end: I8) -> pa.Array:
-    """Strings between byte positions of the array's data; starts ascend, slices do not overlap.
+    """Strings between byte positions `start` and `end` of the array's data; `start` must ascend, and slices
+    must not overlap.
 
-    The slices and the gaps between them are laid over the data as one array; every second element is taken.
+    An array is laid over the data whose elements are alternately the gaps and the slices; every second
+    element is taken.
     """
     if len(start) == 0:
         return pa.array([], pa.string())

@@ -1,4 +1,4 @@
-"""Remove ids from names, and process dictionary columns once per distinct value."""
+"""Replace ids in names by placeholders, and process dictionary columns once per distinct value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DIGITS = re.compile(r"\d+")
 
 
 def normalise_name(name: str) -> str:
-    """Span name with UUIDs, addresses, long hex and lone numbers replaced by placeholders.
+    """Replace UUIDs, addresses, long hexadecimal numbers and separate numbers in a span name by placeholders.
 
     `GET /users/17/orders` → `GET /users/{n}/orders`. Idempotent.
     """
@@ -42,10 +42,10 @@ def normalise_name(name: str) -> str:
 
 
 def normalise_label(label: str) -> str:
-    """Free text (a log message) as a category name: as `normalise_name`, and URLs, paths and all digits are
-    replaced.
+    """Turn free text (a log message) into a category name: like `normalise_name`, and URLs, paths and all
+    digits are replaced too.
 
-    Log texts have ids attached to words (`blk_-3112`, `attempt_1364_r_0`), so numbers need not stand alone.
+    Log texts have ids attached to words (`blk_-3112`, `attempt_1364_r_0`), so numbers need not be separate.
     """
     label = _URL.sub("{url}", label)
     label = _UUID.sub("{uuid}", label)
@@ -57,7 +57,7 @@ def normalise_label(label: str) -> str:
 
 
 def cut_utf8(text: str, max_bytes: int) -> str:
-    """Longest prefix of at most `max_bytes` UTF-8 bytes."""
+    """Longest prefix of `text` that takes at most `max_bytes` bytes in UTF-8."""
     if len(text) * 4 <= max_bytes:
         return text
     data = text.encode()
@@ -65,24 +65,24 @@ def cut_utf8(text: str, max_bytes: int) -> str:
 
 
 def words(column: pa.Array) -> pa.DictionaryArray:
-    """`column` as `dictionary<int32, string>`."""
+    """Convert a column to `dictionary<int32, string>`."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 
 def constant_words(word: str | None, n: int) -> pa.DictionaryArray:
-    """Dictionary array with the same word, or null, `n` times."""
+    """Dictionary array with the same word, or null, in all of `n` rows."""
     if word is None:
         return pa.DictionaryArray.from_arrays(pa.nulls(n, pa.int32()), pa.array([], pa.string()))
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([word]))
 
 
 def coded_words(codes: npt.NDArray[np.int32], texts: pa.StringArray) -> pa.DictionaryArray:
-    """Words with the given codes; null for negative codes.
+    """Dictionary array of the words `texts[codes]`; null for negative codes.
 
-    Codes of nulls become 0: where Arrow unifies dictionaries it looks up the codes under nulls too, wherever
-    they point, and a second time with what it read there.
+    The codes of nulls are set to 0, because Arrow also looks up the codes of nulls when it unifies
+    dictionaries, wherever they point.
     """
     missing = codes < 0
     if missing.any():
@@ -91,9 +91,8 @@ def coded_words(codes: npt.NDArray[np.int32], texts: pa.StringArray) -> pa.Dicti
 
 
 def map_words(column: pa.DictionaryArray, change: Callable[[str], str]) -> pa.DictionaryArray:
-    """Column with `change` applied once per distinct word; words that become equal share one code. O(rows +
-    distinct).
-    """
+    """Apply `change` to each distinct word of a column; words that become equal share one code. O(rows +
+    distinct words)."""
     before = column.dictionary.to_pylist()
     after = [change(w) for w in before]
     distinct = {w: i for i, w in enumerate(dict.fromkeys(after))}
@@ -106,8 +105,8 @@ def map_words(column: pa.DictionaryArray, change: Callable[[str], str]) -> pa.Di
 def clean_words(
     column: pa.DictionaryArray, max_bytes: int, oddities: Counter[str], change: Callable[[str], str] = str
 ) -> pa.DictionaryArray:
-    """Words prepared for storage: NUL replaced, `change` applied, cut at `max_bytes`; changed rows are
-    counted."""
+    """Prepare words for storage: replace NUL, apply `change`, cut to `max_bytes`. The number of changed rows
+    is added to `oddities`."""
     texts = column.dictionary.to_pylist()
     _count(column, [i for i, w in enumerate(texts) if "\0" in w], "nul-replaced", oddities)
     long = [i for i, w in enumerate(texts) if len(w) * 4 > max_bytes and len(w.encode()) > max_bytes]
@@ -116,15 +115,15 @@ def clean_words(
 
 
 def clean_word(word: str, max_bytes: int, change: Callable[[str], str] = str) -> str:
-    """Word prepared for storage: without NUL, changed, cut.
+    """Prepare one word for storage: replace NUL, apply `change`, cut to `max_bytes`.
 
-    Cut first: normalising 100 kB for a name that keeps 256 bytes is wasted work.
+    It is also cut before `change`: normalising 100 kB for a name of which 256 bytes are kept is wasted work.
     """
     return cut_utf8(change(cut_utf8(word, 4 * max_bytes).replace("\0", NUL_MARK)), max_bytes)
 
 
 def point_name(name: str) -> str:
-    """Name of a span's point: the span's normalised name; `?` if empty."""
+    """Point name for a span's name: the normalised name, `?` if it is empty."""
     return normalise_name(name) or "?"
 
 

@@ -1,8 +1,9 @@
-"""Build the params column: attributes of spans, resources and events, sorted by key and bounded.
+"""Build the column `params`: attributes of spans, resources and span events, sorted by key and limited in
+number.
 
-Spans of one instrumentation have the same keys in the same order, so the treatment of a span's keys (sorting,
-dropping, cutting, duplicates) is computed once per distinct key sequence and applied to all spans with it.
-That is about twice as fast as sorting (owner, key) pairs, and never much slower.
+Spans of one instrumentation have the same keys in the same order. So sorting, dropping, cutting and removing
+duplicates are worked out once per distinct sequence of keys, and applied to all spans that have it. This is
+about twice as fast as sorting (owner, key) pairs, and never much slower.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def params_column(
 ) -> pa.Array:
     """[rows] list of the row's parameters, `list<PARAM_TYPE>`, sorted by key; null where a row has none.
 
-    If a key occurs several times in a row, its first value counts (tables in order, then rows); the others
-    are counted as `duplicate-param`. Bounds: `max_text_bytes`, `max_name_bytes` of keys,
+    If a key occurs several times in a row, the first value is kept (first table first); the others are
+    dropped and counted as `duplicate-param`. Limits: `max_text_bytes`, `max_name_bytes` of keys,
     `max_params_per_event`; NUL characters are replaced. O(attributes + distinct key sequences · their
     length).
     """
@@ -65,10 +66,10 @@ def param_values(
     config: DecodeConfig,
     oddities: Counter[str],
 ) -> pa.StructArray:
-    """[params] PARAM_TYPE from keys and values: values redacted or hashed as their keys require, texts
-    without secrets, cleaned and bounded.
+    """Build [params] PARAM_TYPE from keys and values: values are redacted or hashed as the rules for their
+    keys require; texts are freed of secrets, cleaned and cut.
 
-    key: [params] index into `names`. num, text: [params] value, one of the two null.
+    key: [params] index into `names`. num, text: [params] value; exactly one is not null.
     """
     privacy = privacy_of(config.params)
     words = _without_secrets(text.dictionary, privacy)
@@ -80,15 +81,14 @@ def param_values(
 
 
 def _begin(lengths: I8) -> I8:
-    """[runs] offset of each run's start, from the run lengths."""
+    """Start offset of each run, from the run lengths."""
     out: I8 = np.cumsum(lengths) - lengths
     return out
 
 
 def _side_by_side(n_rows: int, tables: Sequence[AttributeTable], codes: Sequence[I8]) -> tuple[I8, I8, I8]:
-    """Attributes of all tables, row by row: ([n_rows] number of attributes, key codes, indices of the
-    values).
-    """
+    """Merge the attributes of all tables row by row: ([n_rows] number of attributes, key codes, indices of
+    the values). codes: key code of each attribute, per table."""
     counts = [np.bincount(t.owner, minlength=n_rows) for t in tables]
     lengths = np.sum(counts, axis=0)
     total = int(lengths.sum())
@@ -105,9 +105,10 @@ def _side_by_side(n_rows: int, tables: Sequence[AttributeTable], codes: Sequence
 
 
 def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
-    """([rows] number of the row's key sequence, [sequences] index of one row with the sequence).
+    """Find distinct sequences of keys: ([rows] number of the row's key sequence, [sequences] index of one row
+    that has it).
 
-    Sequences are identified by a random-weighted sum modulo 2^64 (collision: 2^-64 per pair).
+    A sequence is identified by a sum with random weights modulo 2^64 (collision: 2^-64 per pair).
     """
     place = np.arange(len(code)) - np.repeat(_begin(lengths), lengths)
     random = np.random.default_rng(_WEIGHT_SEED)
@@ -124,11 +125,11 @@ def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
 def _kept(
     lengths: I8, code: I8, rows: I8, config: DecodeConfig, weight: I8, oddities: Counter[str]
 ) -> tuple[I8, I8]:
-    """(Positions kept of each key sequence, in key order, concatenated; [sequences] number of positions
-    kept).
+    """Choose which attributes of each key sequence are kept: (kept positions, in key order, concatenated over
+    all sequences; [sequences] number of kept positions).
 
-    rows: [sequences] a row that has the sequence. weight: [sequences] number of rows with it, for the counts
-    of oddities. One sort over the distinct sequences.
+    rows: [sequences] a row that has the sequence. weight: [sequences] number of rows that have it, for
+    counting oddities. One sort over the distinct sequences.
     """
     size = lengths[rows]
     sequence = np.repeat(np.arange(len(rows)), size)
@@ -151,9 +152,8 @@ def _kept(
 def _shared_keys(
     tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[list[str], list[I8]]:
-    """(Kept keys of all tables, sorted; for each table [attributes] index of the attribute's key, -1:
-    dropped).
-    """
+    """Merge the keys of all tables: (kept keys, sorted; for each table [attributes] index of the attribute's
+    key, -1: dropped)."""
     privacy = privacy_of(config.params)
     cleaned = [[cut_utf8(k.replace("\0", NUL_MARK), config.max_name_bytes) for k in t.keys] for t in tables]
     names = sorted({k for keys in cleaned for k in keys if privacy.keep(k) != Keep.DROPPED})
@@ -169,7 +169,7 @@ def _shared_keys(
 
 
 def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
-    """Array of texts, with secrets removed from nested values (JSON). O(bytes of the nested values)."""
+    """Remove secrets inside nested values (JSON) from an array of texts. O(bytes of the nested values)."""
     data = text.buffers()[2]
     if data is None or len(data) == 0:
         return text
@@ -189,7 +189,7 @@ def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
 def _hidden(
     num: pa.Array, text: pa.DictionaryArray, keep: npt.NDArray[np.uint8], privacy: Privacy
 ) -> tuple[pa.Array, pa.DictionaryArray]:
-    """(num, text) with secret values redacted or hashed, as text; keep: [params] Keep."""
+    """Redact or hash secret values: (num, text), in which these are text. keep: [params] value of Keep."""
     if not keep.any():
         return num, text
     hidden = keep != Keep.PLAIN
@@ -204,9 +204,9 @@ def _hidden(
 
 
 def clean_text(text: pa.DictionaryArray, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
-    """Text values with NUL replaced, cut at `max_text_bytes`; both changes are counted, once per row.
+    """Replace NUL in text values, and cut them to `max_text_bytes`; changed rows are counted in `oddities`.
 
-    O(bytes of the words); Python per word only where some word changes.
+    O(bytes of the words); Python runs per word only if any word changes.
     """
     words = text.dictionary
     data = words.buffers()[2]
@@ -226,5 +226,6 @@ def clean_text(text: pa.DictionaryArray, config: DecodeConfig, oddities: Counter
 
 
 def _n_changed(before: list[str], after: list[str], rows: I8) -> int:
-    """Number of rows whose word changed; rows: [words] number of rows with the word."""
+    """Number of rows whose word changed from `before` to `after`. rows: [words] number of rows with each
+    word."""
     return sum(n for a, b, n in zip(before, after, rows.tolist(), strict=True) if a != b)

@@ -1,6 +1,6 @@
 """Define message classes of protobuf without protoc, and read messages into nested Arrow columns.
 
-Foreign or dense messages are refused; ptars reads the others.
+Messages of another type and dense messages are refused; ptars reads the rest.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from ingest.codecs.values.wire import BYTES, fields_of
 from schemas.rejects import Reason, Reject
 
 GROUP_BYTES: Final = 2**20
-"""Approximate bytes of messages given to ptars at once: at most 80 MB of columns, which are then checked."""
+"""Approximate bytes of messages passed to ptars at once, which take at most 80 MB of columns; the columns are
+then checked."""
 PART_BYTES: Final = 2**17
-"""Approximate bytes of dense messages given to ptars at once: 11 MB of columns, 35 MB when read as spans."""
+"""Approximate bytes of dense messages passed to ptars at once: they take 11 MB of columns, and 35 MB when
+read as spans."""
 _DENSE = 4
-"""Bytes of columns per byte of message above which a group of messages is dense; usual spans take 2."""
+"""Bytes of columns per byte of message above which a group of messages is called dense; usual spans take
+2."""
 _MUCH = 8 * 2**20
-"""Bytes of columns up to which a dense group of messages is harmless."""
+"""Maximum bytes of columns of a dense group of messages that is accepted."""
 
 
 def parses(message: Any, payload: bytes) -> bool:
@@ -38,11 +41,11 @@ def parses(message: Any, payload: bytes) -> bool:
 
 
 def canonical(message: Any, payload: bytes) -> bytes | None:
-    """Payload as rewritten by protobuf; None if protobuf's own parser refuses it.
+    """Rewrite a payload in protobuf's canonical form; None if protobuf's own parser refuses it.
 
-    Unknown fields are dropped, if a single field is repeated the last value counts (messages are merged), and
-    numbers have their shortest form, so that other readers need no special cases. Takes five times as long as
-    parsing.
+    Unknown fields are dropped; if a field that is not repeated occurs several times, the last value is kept
+    (messages are merged); numbers get their shortest encoding. So other readers need no special cases. Takes
+    five times as long as parsing.
     """
     try:
         parsed = message.FromString(payload)
@@ -56,11 +59,11 @@ def canonical(message: Any, payload: bytes) -> bytes | None:
 def batches_of(
     handler: Any, messages: Sequence[bytes], group_bytes: int = GROUP_BYTES
 ) -> Iterator[tuple[list[int], pa.RecordBatch]]:
-    """Yield (positions, record batch of the messages there), in order, for messages that a ptars handler
-    reads.
+    """Yield (positions, record batch) for groups of messages read by a ptars handler, in order; positions:
+    indexes into `messages`.
 
-    Protobuf must accept each message: for a malformed one ptars refuses the group, or panics. A group of
-    items without content is left out: at 2 bytes per item its columns take 80 times its size.
+    Protobuf must accept each message: for a malformed one ptars refuses the group, or panics. A dense group
+    is left out: messages of items without content, 2 bytes each, take 80 times their size as columns.
     """
     for group in runs_of(range(len(messages)), map(len, messages), group_bytes):
         size = sum(len(messages[i]) for i in group)
@@ -85,11 +88,11 @@ _SCALARS = {
 
 
 def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]:
-    """Message classes, by name, for messages that are described as text.
+    """Make protobuf message classes, by name, from a description as text.
 
-    `messages`: name → its fields as `number name type; …`. A type is a scalar or a message of the same table,
-    with `*` before it if repeated, `?` if a scalar that is missing differs from 0 or "". A map is written in
-    its wire form: repeated messages of key and value.
+    `messages`: name → its fields as `number name type; …`. A type is a scalar or another message of the
+    table, with `*` before it if repeated, or `?` before a scalar if absence differs from 0 or "". A map is
+    described by its wire format: repeated messages of key and value.
     """
     file = descriptor_pb2.FileDescriptorProto(name=f"flowdiff/{package}.proto", package=package)
     file.syntax = "proto3"
@@ -118,14 +121,13 @@ def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]
 
 
 MAX_FIELDS: Final = 50_000
-"""Maximum fields of one span larger than `PART_BYTES`; a span with more is refused as noise. SDKs stop at 128
-attributes, events and links each."""
+"""Maximum number of fields in a span larger than `PART_BYTES`; a span with more is refused as garbage. SDKs
+stop at 128 attributes, events and links each."""
 
 
 def has_many_fields(message: bytes, descriptor: Any) -> bool:
-    """True if a message has more than MAX_FIELDS. O(MAX_FIELDS); counting of a malformed part ends at the
-    error.
-    """
+    """True if a message has more than MAX_FIELDS fields. O(MAX_FIELDS); in a malformed message counting ends
+    at the error."""
     seen = 0
     waiting = [(memoryview(message), descriptor)]
     while waiting:
@@ -141,18 +143,18 @@ def has_many_fields(message: bytes, descriptor: Any) -> bool:
 
 @cache
 def _inner(descriptor: Any) -> dict[int, Any]:
-    """Field number -> descriptor of the message, for the fields that are messages."""
+    """Number of each field that contains messages -> descriptor of the message type."""
     return {f.number: f.message_type for f in descriptor.fields if f.message_type is not None}
 
 
 _FIRST_TAG = 0x0A
-"""Tag byte of a message in field 1."""
+"""Tag byte of field 1 if it contains a message."""
 _FirstField = message_classes("flowdiff.foreign", {"FirstField": "1 bodies *bytes"})["FirstField"]
 
 
 def refuse_foreign(payloads: Sequence[bytes], indexes: list[int], detail: str, log: RejectLog) -> list[int]:
-    """Indexes of payloads with field 1 (which contains all data read), or malformed; others are logged as
-    rejects.
+    """Indexes of the payloads that have field 1 (which contains all data read) or are malformed; the other
+    payloads are added to `log` as rejects, with `detail`.
 
     Protobuf parses a message without known fields as an empty one, so a message on the wrong topic would give
     neither a span nor a dead letter. Exporters write the field first.

@@ -12,7 +12,7 @@ MAX_VARINT: Final = 10
 
 
 def varint(view: memoryview, at: int) -> tuple[int, int] | None:
-    """(value, position after the varint) of the varint at `at`; None if it is cut off or too long."""
+    """Read the varint at offset `at`: (value, offset after the varint); None if it is cut off or too long."""
     value = 0
     for i, byte in enumerate(view[at : at + MAX_VARINT]):
         value |= (byte & 0x7F) << (7 * i)
@@ -22,9 +22,10 @@ def varint(view: memoryview, at: int) -> tuple[int, int] | None:
 
 
 def fields_of(body: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (number, wire type, size, position after) of each field; stops at an invalid one.
+    """Yield (field number, wire type, size in bytes, offset after the field) for each field of a message;
+    stops at an invalid one.
 
-    A field that is cut off is yielded with a position after it that is beyond the end.
+    A field that is cut off is yielded with an offset beyond the end of `body`.
     """
     at = 0
     while at < len(body):

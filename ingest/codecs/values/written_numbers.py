@@ -14,17 +14,16 @@ from ingest.codecs.values.columns import mask
 from ingest.codecs.values.ids import binary_parts
 
 _NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?(e[-+][0-9]{1,3})?$"
-"""Pattern of canonical numbers: no plus, no redundant zeros, a signed exponent. `1.0`, `007`, `1e5` stay
-text.
-"""
+"""Pattern of canonical numbers: no plus, no redundant zeros, a signed exponent. So `1.0`, `007` and `1e5`
+stay text."""
 _SURE_DIGITS: Final = 15
-"""Maximum digits of a decimal that a double certainly preserves."""
+"""Maximum number of decimal digits that a double is certain to preserve."""
 _MOST_DIGITS: Final = 25
-"""Maximum length of a double's text with sign, point and exponent; longer text is no number."""
+"""Maximum length of the text of a double, with sign, point and exponent; longer text is not a number."""
 
 
 def with_numbers(table: AttributeTable) -> AttributeTable:
-    """Table with text converted to `num` where printing the number gives the same text.
+    """Convert texts to numbers where printing the number gives the same text again.
 
     `table.row` must be None. No digit is lost: an id of 20 digits stays text. O(rows).
     """
@@ -61,7 +60,8 @@ def with_numbers(table: AttributeTable) -> AttributeTable:
 
 
 def prints_as(value: float, text: str) -> bool:
-    """True if the number prints as `text`: an integer by its digits, others in the shortest form."""
+    """True if the number prints as `text`: an integer as its digits, any other number in the shortest
+    form."""
     if "e" in text:
         digits, _, exponent = text.partition("e")
         mine, _, my_exponent = repr(value).partition("e")

@@ -1,7 +1,7 @@
 """Decode X-Trace reports, `[{"id", "reports": [{"X-Trace": […], "Edge": […], …}]}]`, into records.
 
-The metadata of a report has the ids of its task (the request) and of its event; `Edge` has the event ids of
-its predecessors.
+The metadata `X-Trace` of a report contains the id of the task (the request) and of the event; `Edge` contains
+the event ids of the event's predecessors.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ from schemas.events import EventKind, empty_events
 from schemas.rejects import Reason
 
 TICK_NS = 1_000_000
-"""Resolution of timestamps, ns: a stamp t means "in [t, t + 1 ms)"."""
+"""Resolution of timestamps, ns: a timestamp t means "in [t, t + 1 ms)"."""
 _TASK_BYTES = (4, 8, 12, 20)
-"""Length of the task id in bytes, indexed by the two low bits of the flags."""
+"""Length of the task id in bytes, indexed by the two low bits of the metadata's flags."""
 _LONG_EVENT = 0x08
-"""Bit of the flags: set if the event id has 8 bytes, not 4."""
+"""Bit of the metadata's flags that is set if the event id has 8 bytes instead of 4."""
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _TIME = re.compile(r"([0-9]{1,16})(?:\.([0-9]{1,9}))?")
 _OWN_COLUMNS = frozenset({"X-Trace", "Edge", "Host", "Timestamp", "version"})
-"""Fields of a report that are not repeated as parameters. Agent and Label are, as component and point lose
-their ids.
-"""
+"""Fields of a report that do not become parameters, as columns hold them. Agent and Label do become
+parameters, because their ids are removed in component and point."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """Report of one event, validated."""
+    """Report of one event, after validation."""
 
     task: str
     event: str
@@ -54,12 +53,12 @@ class _Report:
     host: str | None
     process: str
     counter_ns: int | None
-    """Value of HRT, the high-resolution counter of the process, ns; None: not given."""
+    """Value of HRT, the process's high-resolution counter, ns; None: not given."""
     params: list[tuple[str, object]]
 
 
 class XTraceCodec:
-    """`xtrace`: JSON files with the reports of each task."""
+    """`xtrace`: each payload is JSON with the reports of tasks."""
 
     name = "xtrace"
 
@@ -81,7 +80,8 @@ class XTraceCodec:
 
 
 def _entries(document: object) -> Iterator[object]:
-    """Reports of all tasks. Items that are no task are yielded unchanged, to be refused as reports."""
+    """Yield the reports of all tasks. Items that are no task are yielded unchanged, so that they are refused
+    as reports."""
     for task in document if isinstance(document, list) else [document]:
         reports = task.get("reports") if isinstance(task, dict) else None
         if isinstance(reports, list):
@@ -113,7 +113,8 @@ def _read(value: object) -> _Report:
 
 
 def _first(report: Object, name: str) -> str | None:
-    """First value under `name`, None without one: reports write every value as a list. Raises ItemError."""
+    """First value of the field `name`; None if absent. Reports write every value as a list. Raises
+    ItemError."""
     value = report.get(name)
     if isinstance(value, list):
         value = value[0] if value else None
@@ -123,7 +124,7 @@ def _first(report: Object, name: str) -> str | None:
 
 
 def _metadata(text: str | None) -> tuple[str, str]:
-    """(Task id, event id) in X-Trace metadata, which begin with a byte of flags. Raises ItemError."""
+    """Parse X-Trace metadata, whose first byte is flags: (task id, event id). Raises ItemError."""
     if text is None:
         raise ItemError(Reason.MISSING_FIELD, "X-Trace is missing")
     if not _HEX.fullmatch(text) or len(text) < 2:
@@ -140,7 +141,7 @@ def _metadata(text: str | None) -> tuple[str, str]:
 
 
 def _parents(report: Object) -> list[str]:
-    """Distinct event ids of a report's predecessors; an id of zeros means none. Raises ItemError."""
+    """Distinct event ids of a report's predecessors; an id of zeros is ignored. Raises ItemError."""
     parents: list[str] = []
     for edge in array(report, "Edge"):
         if not isinstance(edge, str) or not _HEX.fullmatch(edge):
@@ -151,7 +152,8 @@ def _parents(report: Object) -> list[str]:
 
 
 def _timestamp(text: str | None) -> int:
-    """Time in ns since the epoch: a whole number is in ms, a number with a point in s. Raises ItemError."""
+    """Time in ns since the epoch: a whole number is in ms, a number with a decimal point in s. Raises
+    ItemError."""
     if text is None:
         raise ItemError(Reason.MISSING_FIELD, "Timestamp is missing")
     match = _TIME.fullmatch(text)
@@ -165,7 +167,7 @@ def _timestamp(text: str | None) -> int:
 
 
 def _param(value: object) -> object:
-    """Value of a parameter: the element of a one-element list; a number if it is written as text."""
+    """Value of a parameter: for a list with one element the element, for text that is a number the number."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if isinstance(value, str) and re.fullmatch(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?", value):
@@ -216,12 +218,14 @@ def _events(
 
 
 def refine_times(ts_ns: I8, counter_ns: Sequence[int | None], process: Sequence[Hashable]) -> I8:
-    """`ts_ns` refined within its millisecond by the high-resolution counter of its process.
+    """Refine times within their millisecond by the high-resolution counter of the process: [reports] `ts_ns`,
+    more exact.
 
-    Within one process counter and clock differ by a constant c, and every report gives `ts ≤ counter + c < ts
-    + 1 ms`. If some c satisfies all reports of the process, the smallest one is used; if none does (the clock
-    was set, or drifted by more than a millisecond), its times are unchanged. So the original stamp is
-    recovered by rounding down to the millisecond, and order across processes is as reliable as before. O(n).
+    Within one process counter and clock differ by a constant c, and every report implies `ts ≤ counter + c <
+    ts + 1 ms`. If any c satisfies all reports of the process, the smallest such c is used; otherwise (the
+    clock was set, or drifted by more than a millisecond) the process's times are unchanged. So rounding down
+    to the millisecond gives the original timestamp, and order across processes is as reliable as before.
+    O(n).
     """
     groups: dict[Hashable, list[int]] = {}
     for i, (key, counter) in enumerate(zip(process, counter_ns, strict=True)):

@@ -1,4 +1,4 @@
-"""Decode Zipkin v2 JSON: a list of spans (or of traces) a payload, or a line; read span by span."""
+"""Decode Zipkin v2 JSON, span by span: a payload, or each of its lines, is a list of spans or of traces."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from schemas.rejects import Reason
 
 
 class ZipkinCodec:
-    """`zipkin`: JSON of spans of the v2 model. Oddities: `shared`, `untimed`, `no-duration`,
-    `duplicate-id`.
-    """
+    """`zipkin`: JSON of spans of the v2 model. Counts the oddities `shared`, `untimed`, `no-duration`,
+    `duplicate-id`."""
 
     name = "zipkin"
 
@@ -36,7 +35,8 @@ class ZipkinCodec:
 
 
 def zipkin_oddities(events: pa.Table) -> Counter[str]:
-    """Oddity -> number of events that have it: features of Zipkin spans that a tree of timed spans lacks."""
+    """Count the oddities of Zipkin spans, features that do not fit a tree of timed spans: oddity -> number of
+    events with it."""
     if events.num_rows == 0:
         return Counter()
     ids = pc.binary_join_element_wise(pc.cast(events["request_id"], pa.binary()), events["id"], b"/")
@@ -60,7 +60,8 @@ def _spans(document: object) -> Iterator[object]:
 
 
 def _fields_of(value: object) -> ZipkinFields:
-    """Fields of a span, in any accepted form (numbers as text, tags that are no text)."""
+    """Fields of a span; accepts variants such as numbers as text and tags that are no text. Raises
+    ItemError."""
     span = as_object(value, "a span")
     kind = text(span, "kind")
     if kind not in KINDS:
@@ -96,7 +97,7 @@ def _us(parent: Object, name: str) -> int | None:
 
 
 def _tag_text(value: object) -> str:
-    """Value of a tag as text; for a number its digits."""
+    """Value of a tag as text; a number by its digits."""
     if isinstance(value, str):
         return value
     if isinstance(value, float) and not value.is_integer():

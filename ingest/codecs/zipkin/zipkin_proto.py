@@ -1,4 +1,4 @@
-"""Decode Zipkin protobuf: `zipkin.proto3.ListOfSpans` messages, one a payload, read span by span."""
+"""Decode Zipkin protobuf, span by span: each payload is one `zipkin.proto3.ListOfSpans` message."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _CLASSES = message_classes(
         "ListOfSpans": "1 spans *Span",
     },
 )
-"""Message classes of zipkin.proto; `Tag` is an entry of the map of tags."""
+"""Protobuf message classes of zipkin.proto; `Tag` is an entry of the map of tags."""
 ZipkinMessage = _CLASSES["Span"]
 """Message class `zipkin.proto3.Span`."""
 ListOfSpans = _CLASSES["ListOfSpans"]
 """Message class `zipkin.proto3.ListOfSpans`."""
 SpanBodies = message_classes("flowdiff.zipkin", {"Bodies": "1 spans *bytes"})["Bodies"]
-"""Message class of a list whose spans are left as bytes."""
+"""Protobuf message class of a list of spans, in which each span is left as bytes."""
 
 _KINDS: Final = dict(enumerate(KINDS.values()))
 
 
 class ZipkinProtoCodec:
-    """`zipkin-proto`: one list of spans per payload. Reports the same oddities as `zipkin`."""
+    """`zipkin-proto`: each payload is one list of spans. Counts the same oddities as `zipkin`."""
 
     name = "zipkin-proto"
 
@@ -60,12 +60,12 @@ class ZipkinProtoCodec:
 
 
 def _bodies(payload: bytes) -> list[bytes]:
-    """Serialised spans of a list. Raises DecodeError."""
+    """Bytes of each span in a list. Raises DecodeError."""
     return list(SpanBodies.FromString(payload).spans)
 
 
 def _fields_of(span: Any) -> ZipkinFields:
-    """Fields of a Span message. Of a duplicate tag the first counts, as in all formats."""
+    """Fields of a Span message. If a tag occurs several times, the first value is used, as in all formats."""
     return ZipkinFields(
         ids=(hex_of_id(span.trace_id, (8, 16)), hex_of_id(span.id, (8,)), hex_of_id(span.parent_id, (8,))),
         name=span.name,

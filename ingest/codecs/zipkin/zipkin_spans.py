@@ -1,8 +1,8 @@
-"""Convert a Zipkin span, from JSON or protobuf, to the rows shared by all formats.
+"""Convert a Zipkin span, from JSON or protobuf, to a row of SpanRows.
 
-The one place that defines the meaning of a Zipkin span. Data that the Collector writes as tags because Zipkin
-has no field for it (host, links, status, kind, attributes of events) is restored from them. Numbers are
-restored if a tag's text is a canonical number.
+Only this module defines what a Zipkin span means. Data that the Collector writes as tags because Zipkin has
+no field for it (host, links, status, kind, attributes of events) is restored from the tags. Tags whose text
+is a canonical number become numbers.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from schemas.events import SPAN_KINDS, EventKind
 _NS_PER_US = 1000
 _LINK_KEY = re.compile(r"otlp\.link\.([0-9]{1,6})")
 _LINK: Final = re.compile(r"([0-9a-fA-F]{32})\|([0-9a-fA-F]{16})\|")
-"""Pattern of a link as a tag's text: trace|span|tracestate|{attributes}|number of dropped attributes."""
+"""Pattern of the beginning of a link written as a tag's text: traceid|spanid|tracestate|{attributes}|number
+of dropped attributes."""
 _DROPPED: Final = re.compile(r"[0-9]+")
-"""Pattern of the number of dropped attributes at the end of an annotation that is an event:
-name|{attributes}|number.
-"""
+"""Pattern of the number of dropped attributes at the end of an annotation that is a span event:
+name|{attributes}|number."""
 _ATTRIBUTES = msgspec.json.Decoder(dict[str, object])
 
 KINDS: Final[dict[str | None, EventKind]] = {
@@ -48,7 +48,8 @@ KINDS: Final[dict[str | None, EventKind]] = {
 
 
 class ZipkinFields(NamedTuple):
-    """Fields of a span in JSON or protobuf. Times are in µs; Zipkin treats 0 and None alike."""
+    """Fields of a Zipkin span, from JSON or protobuf. Times are µs since the epoch, durations µs; 0 and None
+    both mean "not given"."""
 
     ids: tuple[str | None, str | None, str | None]
     """(Trace id, span id, span id of the parent)."""
@@ -68,7 +69,7 @@ class ZipkinFields(NamedTuple):
 def add_zipkin_span(
     rows: SpanRows, payload: int, item: int, fields: ZipkinFields, config: DecodeConfig
 ) -> None:
-    """Add one span as a row; `batch_of` converts its values that are numbers."""
+    """Add one span as a row; `batch_of` later converts tags that are numbers."""
     tags = dict(fields.tags)
     links = _take_links(tags)
     service, address = fields.local
@@ -113,13 +114,14 @@ def add_zipkin_span(
 
 
 def batch_of(rows: SpanRows) -> SpanBatch:
-    """Make the columns of all added spans; tags that are canonical numbers become numbers."""
+    """Convert all added spans to columns; tags that are canonical numbers become numbers."""
     batch = rows.batch()
     return replace(batch, attributes=with_numbers(batch.attributes))
 
 
 def _take_links(tags: dict[str, str]) -> list[tuple[str, str]]:
-    """(Trace id, span id) of the links that the Collector wrote as tags, in order; removes these tags.
+    """Extract the links that the Collector wrote as tags: (trace id, span id) of each, in order; their tags
+    are removed from `tags`.
 
     An id of zeros is no link.
     """
@@ -136,10 +138,10 @@ def _ns(us: int | None) -> int:
 
 
 def _times(timestamp: int | None, duration: int | None, *, is_of_sdk: bool) -> tuple[int, int]:
-    """(Start, end) of a span, ns; NO_TIME where unknown, BAD_TIME where invalid.
+    """(start, end) of a span, ns; NO_TIME if unknown, BAD_TIME if invalid.
 
-    A span of an SDK without a duration has duration 0: only ended spans are exported, and Zipkin's JSON and
-    protobuf omit zeros.
+    is_of_sdk: True for a span exported by an SDK, for which a missing duration means 0: only ended spans are
+    exported, and Zipkin's JSON and protobuf omit zeros.
     """
     start = _ns(timestamp)
     if start in (NO_TIME, BAD_TIME) or not (duration or is_of_sdk):
@@ -149,7 +151,8 @@ def _times(timestamp: int | None, duration: int | None, *, is_of_sdk: bool) -> t
 
 
 def _event(text: str) -> tuple[str, Mapping[str, object]]:
-    """(Name, attributes) of `name|{…}|0`; the whole text is the name if the middle is no object."""
+    """Parse an annotation `name|{…}|0` that is a span event: (name, attributes); if the middle is no object,
+    the whole text is the name."""
     begin, end = text.find("|{"), text.rfind("}|")
     if 0 <= begin < end and _DROPPED.fullmatch(text, end + 2):
         try:

@@ -1,1 +1,1 @@
-"""Build windows of a second lake from the logs of a lake that ingests live."""
+"""Build windows from the logs of a lake that ingests live, into the same lake or another one."""

@@ -12,16 +12,18 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 LEAST_MEMORY_BYTES: Final = 64 * 2**20
 """Minimum of `BuildSettings.memory_bytes`."""
 _ROW_SHARE: Final = 4_096
-"""Bytes of the memory budget per event stitched at a time: the kernel's peak is a third of that budget."""
+"""The memory budget in bytes divided by this is the number of events stitched at a time: the kernel then uses
+at most a third of the budget."""
 _PLAN_SHARE: Final = 768
-"""Bytes of the memory budget per request planned in memory; a request takes 48 bytes, so the plan a
-sixteenth."""
+"""The memory budget in bytes divided by this is the number of requests planned in memory: at 48 bytes per
+request the plan takes a sixteenth of the budget."""
 _LEAST_AT_ONCE: Final = 16_384
 """Lower bound of `BuildSettings.rows_at_once`."""
 _MOST_AT_ONCE: Final = 250_000
 """Upper bound of `BuildSettings.rows_at_once`."""
 _MEMO_SHARE: Final = 32_768
-"""Bytes of the memory budget per cached structure; a structure takes about 4 KB, so the cache an eighth."""
+"""The memory budget in bytes divided by this is the capacity of the structure cache: at about 4 KB per
+structure it takes an eighth of the budget."""
 _MOST_REMEMBERED: Final = 16_384
 """Upper bound of `BuildSettings.remembered`."""
 
@@ -55,19 +57,17 @@ class BuildSettings(Config):
 
     @property
     def rows_looked_at(self) -> int:
-        """Maximum number of events read at a time to find complete requests: only the columns needed for that
-        are read, an eighth of an event's size.
-        """
+        """Maximum number of events read at a time when searching for complete requests: only the columns
+        needed for this are read, an eighth of an event's size."""
         return 4 * self.rows_at_once
 
     @property
     def planned_in_memory(self) -> int:
-        """Maximum number of requests whose plan stays in memory; of requests in windows that changed less
-        recently only the key does, and the rest is in a file.
-        """
+        """Maximum number of requests whose plan stays in memory; for requests of windows that have not
+        changed recently only the key stays, and the rest is in a file."""
         return self.memory_bytes // _PLAN_SHARE
 
     @property
     def remembered(self) -> int:
-        """Capacity of the structure cache, in structures."""
+        """Capacity of the structure cache, in number of structures."""
         return min(_MOST_REMEMBERED, self.memory_bytes // _MEMO_SHARE)

@@ -1,9 +1,9 @@
 """Build windows from the log of a lake, into the same lake or another one: plan, build, commit.
 
-A window is a pure function of the log; a `Builder` restores all its state from the indexes of the log and the
-versions recorded in commits of the upkeep lane. A window whose digest differs from its version's is rebuilt as
-a whole. A window built from a segment that was deleted is *frozen*: it keeps its version, and later events of
-its requests are late.
+The content of a window depends only on the log; a `Builder` restores all its state from the indexes of the
+log's segments and from the built versions recorded in commits of the upkeep lane. A window whose digest
+differs from that of its built version is rebuilt as a whole. If a segment from which a window was built is
+deleted, the window is *frozen*: it is not rebuilt, and later events of its requests are stored as late.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ from stitch.structures import StructureMemo
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Result of one step of a builder."""
+    """Counts of one step of a builder."""
 
     built: int = 0
     """Number of windows built for the first time."""
     again: int = 0
     """Number of windows rebuilt."""
     late: int = 0
-    """Number of events stored as late, as their window is frozen: a segment it was built from is gone."""
+    """Number of events stored as late, because a segment from which their window was built is gone."""
     events: int = 0
     """Number of events in the windows that were built or rebuilt."""
     missing: int = 0
-    """Number of events found lost: commits count them, but no segment of the log holds them."""
+    """Number of events newly found lost: commits count them, but no segment of the log contains them."""
 
     def and_(self, other: Step) -> Step:
-        """Sum of the counts of two results."""
+        """Add the counts of two steps."""
         return Step(
             self.built + other.built,
             self.again + other.again,
@@ -80,23 +80,21 @@ class Step:
 
     @property
     def did_anything(self) -> bool:
-        """True if a window was built, late events were stored, or events were found missing."""
+        """True if the step built a window, stored late events, or found events missing."""
         return bool(self.built or self.again or self.late or self.missing)
 
 
 class _StoppedError(Exception):
-    """Nothing more is to be built."""
+    """The builder is being stopped, so that the running step is abandoned."""
 
 
 class _MovedError(Exception):
-    """Raised when flows begin in other windows than their requests' first events: windows must be planned
-    again."""
+    """Flows begin in other windows than the first events of their requests: windows must be planned again."""
 
 
 def _refuse_other_lanes(run: UpkeepRun) -> None:
-    """Raise LakeError if the lake has commits of other lanes than upkeep: a built window would replace their
-    files.
-    """
+    """Raise LakeError if lanes other than upkeep have committed to the lake: a built window would replace
+    their files."""
     if others := [lane for lane in lanes(run.store) if lane != UPKEEP_LANE]:
         raise LakeError(
             f"'{run.lake}' has commits of lane {others[0]}: imported files, or live ingestion.",
@@ -105,9 +103,9 @@ def _refuse_other_lanes(run: UpkeepRun) -> None:
 
 
 class Builder(LogView):
-    """Builder of the windows of a lake. Used by one thread.
+    """Builder of the windows of a lake from a log. Used by one thread.
 
-    Raises LakeError, OSError; CommitTakenError if another builder committed: open a new Builder.
+    Raises LakeError, OSError; CommitTakenError if another builder committed: then open a new Builder.
     """
 
     def __init__(
@@ -119,11 +117,10 @@ class Builder(LogView):
         young: YoungSegments | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        """source: lake with the log; run: lake to build, which has the store `source` itself or another one
-        (on a disk, locked by the caller); scratch: folder for windows too large for memory; young: cached
-        segments that need not be read; is_stopping: polled before each window; if True, the commit is
-        abandoned.
-        """
+        """source: lake with the log. run: lake in which windows are built, the same as `source` or another
+        one (on a disk: locked by the caller). scratch: folder for windows too large for memory. young: cache
+        of segments that then need not be read. is_stopping: called before each window; if it returns True,
+        the commit is abandoned."""
         is_inside = source is run.store
         if not is_inside:
             _refuse_other_lanes(run)
@@ -136,7 +133,7 @@ class Builder(LogView):
         self.last: CommitRecord | None = None
         """Last commit of this builder; None before the first."""
         self.n_waiting = 0
-        """Number of windows that, as of the last step, are finished and not built, or due for a rebuild."""
+        """Number of windows, as of the last step, that are finished but not built, or due for a rebuild."""
         # Opening finishes what the last builder committed.
         self._lane = UpkeepLane(run, open_manifest(run.store, run.lake).info)
         manifest = open_manifest(run.store, run.lake)
@@ -148,6 +145,15 @@ class Builder(LogView):
             scratch=scratch,
             in_memory=settings.planned_in_memory,
         )
+
+    @property
+    def n_unbuilt(self) -> int:
+        """Number of windows that the log is ahead of: never built, or to be built again."""
+        self._bind_frozen()
+        windows = {
+            window.start_ns: window for window in self._plan.windows() if not self._is_frozen(window.start_ns)
+        }
+        return len(self._dirty(windows)) + sum(start not in self._versions for start in windows)
 
     # -- plan ------------------------------------------------------------------------------------------------
 
@@ -193,25 +199,24 @@ class Builder(LogView):
             raise taken(UPKEEP_LANE, self._lane.seq) from error
 
     def built_to(self, lane: int) -> int:
-        """Number of the lane's last commit up to which no window to be built needs its log, as of this
-        builder's last commit; 0: none."""
+        """Commit number n of the lane such that no window still to be built needs the log up to commit n, as
+        of this builder's last commit; 0: all of the log is needed."""
         upkeep = self._lane.upkeep
         return dict(upkeep.built_to).get(lane, 0)
 
     def sweep(self, now_ns: int) -> int:
-        """Delete files that were hidden longer ago than the grace period; returns their number."""
+        """Delete files that have been hidden for longer than the grace period; return their number."""
         return self._lane.sweep(now_ns - self._run.grace_ns)
 
     def sweep_ended(self) -> None:
-        """Delete the segments of ended lanes whose windows are built, as ended lanes have no owner to do it.
-        Raises OSError.
-        """
+        """Delete the segments of ended lanes whose windows are built, because an ended lane has no owner that
+        could delete them. Raises OSError."""
         for lane in self._log.ended:
             sweep_segments(self._target, lane, self.built_to(lane), ())
 
     def _late(self) -> dict[int, Planned]:
-        """Start, ns, of a frozen window that has events in segments after its last build -> requests of the
-        window in the log, ascending by key."""
+        """Late events: start, ns, of a frozen window with events in segments after its last build -> the
+        window's requests in these segments, ascending by key."""
         return {
             window.start_ns: window.requests
             for window in self._plan.windows()
@@ -219,7 +224,7 @@ class Builder(LogView):
         }
 
     def _unsettled(self, start_ns: int) -> list[LogSegment]:
-        """Segments after a frozen window's last build that hold events of the window."""
+        """Segments with events of a frozen window that are newer than the window's last build."""
         version = self._versions.get(start_ns)
         through = {} if version is None else dict(version.through)
         return [one for one in self._of_window(start_ns) if one.seq > through.get(one.lane, 0)]
@@ -227,8 +232,8 @@ class Builder(LogView):
     def _first(
         self, windows: Mapping[int, PlannedWindow], water: int | None, moving: Set[int], *, finished: bool
     ) -> tuple[list[int], int | None]:
-        """(starts, ns, of windows to be built for the first time, ascending; time, ns, up to which all windows
-        are built afterwards, None if unknown)."""
+        """Choose the windows to be built for the first time: (their starts, ns, ascending; time, ns, up to
+        which all windows will be built then, None if unknown). water: watermark, ns."""
         waiting = [start for start in sorted(windows) if start not in self._versions]
         found: list[int] = []
         for start in waiting:
@@ -245,9 +250,8 @@ class Builder(LogView):
         return found, max(ends, default=None)
 
     def _is_over(self, window: PlannedWindow, water: int | None) -> bool:
-        """True if a window can be built: the watermark `water`, ns, passed its end, and all its requests are
-        complete or idle, or `patience_ns` is over.
-        """
+        """True if a window can be built: the watermark `water`, ns, is past the window's end, and all its
+        requests are complete or idle, or `patience_ns` has passed too."""
         end = window.start_ns + self._length_ns
         if water is None or water < end:
             return False
@@ -258,8 +262,8 @@ class Builder(LogView):
         return not len(self._running(window, water))
 
     def _running(self, window: PlannedWindow, water: int | None) -> Planned:
-        """Requests of a window that have not ended, as they are neither complete nor idle; none without a
-        watermark (`water` is None)."""
+        """Requests of a window that are still running: neither complete nor idle at the watermark `water`,
+        ns; empty if `water` is None."""
         if water is None:
             return window.requests[:0]
         going = window.requests[window.requests["last_ns"] > water - self._stitch.idle_ns]
@@ -279,8 +283,9 @@ class Builder(LogView):
         """Starts, ns, of windows that must be built in one commit, because a late event with an early time
         moved a request from one of them to another.
 
-        In separate commits readers would see the request twice or not at all. The window that gained it is
-        not searched for: all earlier windows with changes are built together with the one that lost it.
+        In separate commits readers would see the request twice or not at all. The window that gained the
+        request is not searched for: instead all earlier changed windows are built together with the one that
+        lost it.
         """
         differ = self._dirty(windows)
         lost = [start for start in differ if self._lost_any(windows.get(start), self._versions[start])]
@@ -290,7 +295,8 @@ class Builder(LogView):
         return {start for start in (*differ, *waiting) if start <= max(lost)}
 
     def _lost_any(self, window: PlannedWindow | None, version: BuiltWindow) -> bool:
-        """True if fewer of the events that `version` was built from belong to its window now."""
+        """True if fewer events than `version` was built from belong to its window now (None: no events
+        do)."""
         if window is None:
             return version.events > 0
         through, own = dict(version.through), self._of_window(window.start_ns)
@@ -300,10 +306,9 @@ class Builder(LogView):
     def _again(
         self, windows: Mapping[int, PlannedWindow], water: int | None, moving: Set[int], *, urgent: bool
     ) -> list[int]:
-        """Starts, ns, of windows due for a rebuild, ascending: the log differs from their version, or requests
-        that ran at the build have ended; and `rebuild_ns` or `rebuild_share` is exceeded, the window must be
-        built with another one (`moving`), or `urgent` is set.
-        """
+        """Starts, ns, of windows due for a rebuild, ascending. The log must differ from the built version, or
+        requests that were running at the build must have ended; in addition `rebuild_ns` or `rebuild_share`
+        must be exceeded, the window be in `moving`, or `urgent` be set."""
         found = []
         for start in sorted({*self._dirty(windows), *self._ended(water)}):
             version = self._versions[start]
@@ -320,7 +325,8 @@ class Builder(LogView):
         return found
 
     def _ended(self, water: int | None) -> list[int]:
-        """Starts, ns, of windows in which all requests that ran at the build have ended by watermark `water`."""
+        """Starts, ns, of windows built with requests still running, all of which have ended by the watermark
+        `water`, ns."""
         return [
             start
             for start, version in self._versions.items()
@@ -332,9 +338,8 @@ class Builder(LogView):
     # -- build -----------------------------------------------------------------------------------------------
 
     def _groups(self, window: PlannedWindow, large: LargeRequests) -> Iterator[pa.Table]:
-        """Yield the events of a window in groups of whole requests, about `rows_at_once` events each, without
-        the excess events of large requests.
-        """
+        """Yield the events of a window in groups of whole requests, about `rows_at_once` events per group,
+        without the events that `large` drops."""
         segments = self._of_window(window.start_ns)
         if len(large.requests):
             chosen_from = self._rows(segments, large.requests, CHOOSING_COLUMNS)
@@ -354,14 +359,14 @@ class Builder(LogView):
     def _dealt(
         self, window: PlannedWindow, requests: Planned, rows: Iterator[tuple[pa.Table, U8]], most: int
     ) -> Iterator[tuple[pa.Table, U8]]:
-        """Yield (events, [events] request key) of `rows` in groups of whole requests, about `most` events
-        each; `requests` are the window's requests in `rows`."""
+        """Yield (events, [events] request key) from `rows` in groups of whole requests, about `most` events
+        per group. requests: those of the window with events in `rows`."""
         if int(requests["rows"].sum()) <= most:
             return iter([joined([*rows])])
         return dealt_on_disk(requests, rows, most, self._scratch.folder / f"{window.start_ns:d}")
 
     def _all_young(self, segments: list[LogSegment]) -> list[tuple[pa.Table, U8]] | None:
-        """(events, [events] request key) of each segment from the cache of this process; None if a segment is
+        """(events, [events] request key) of each segment from this process's cache; None if any of them is
         not cached."""
         found: list[tuple[pa.Table, U8]] = []
         for segment in segments:
@@ -374,19 +379,21 @@ class Builder(LogView):
     def _stage(
         self, staging: Staging, window: PlannedWindow, water: int | None, tally: Counter[str]
     ) -> tuple[BuiltWindow, list[Reject]]:
-        """Build a window and stage its files; returns its version and its rejected events.
+        """Build a window and stage its files; return (its version, its rejected events).
 
-        Depends only on the log's events of the window's requests and on which requests have not ended. Adds
-        the kernel's counts to `tally`. Raises _MovedError, after updating the plan, if flows begin in other
-        windows.
+        The result depends only on the log's events of the window's requests and on which requests are still
+        running. tally: counter to which the kernel's counts are added. Raises _MovedError, after updating the
+        plan, if flows begin in other windows.
         """
         running = self._running(window, water)
         refused: list[Reject] = []
         lake_window = Window(window.start_ns, self._length_ns)
         settings = recorded_settings(self._log.config)
         since: dict[int, int] = {}
+        of_lanes: Counter[int] = Counter()
         for segment in self._of_window(window.start_ns) if len(window.requests) else ():
             since.setdefault(segment.lane, segment.seq)
+            of_lanes[segment.lane] += segment.rows_of[window.start_ns]
         own: Counter[str] = Counter()
         moved: dict[int, int] = {}
         large = LargeRequests(window.requests, settings.stitch.max_events_per_flow)
@@ -415,6 +422,7 @@ class Builder(LogView):
             through=tuple(self._log.through.items()),
             since=tuple(sorted(since.items())),
             events=own["events"],
+            lanes=tuple(sorted(of_lanes.items())),
             duplicates=own["duplicates"],
             rejected=own["rejected"],
             moved=tuple(
@@ -438,9 +446,10 @@ class Builder(LogView):
     ) -> Step:
         """Build and commit windows.
 
-        windows: start -> window that is not frozen. first, again: starts of windows to build, and to rebuild.
-        late: start of a frozen window -> requests with late events. seal: time up to which all windows are
-        built afterwards. water: watermark; None: the log has ended. All times in ns.
+        windows: start -> window, for windows that are not frozen. first: starts of windows to build for the
+        first time. again: starts of windows to rebuild. late: start of a frozen window -> requests with late
+        events. seal: time up to which all windows are built afterwards. water: watermark; None: the log has
+        ended. All times are in ns.
         """
         through = tuple(self._log.through.items())
         manifest = open_manifest(self._run.store, self._run.lake)
@@ -515,11 +524,11 @@ class Builder(LogView):
         return Step(len(first), len(again), n_late, tally["events"], missing)
 
     def _new_letters(self, refused: list[Reject], before: tuple[int, ...], n_kept: int) -> list[Reject]:
-        """Rejected events of a window that earlier versions have not stored as dead letters, limited to
-        `max_dead_letters_per_commit`.
+        """Dead letters of a window to store with the next commit: rejected events that the window's earlier
+        versions have not stored, within the limit `max_dead_letters_per_commit`.
 
-        before: commits that stored the window's dead letters; n_kept: number of dead letters already in the
-        next commit.
+        before: numbers of the commits that stored dead letters of the window. n_kept: number of dead letters
+        that the next commit already has.
         """
         room = self._settings.max_dead_letters_per_commit - n_kept
         if not refused or room <= 0:
@@ -535,9 +544,11 @@ class Builder(LogView):
         return list(islice(fresh, room))
 
     def _waiting(self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]) -> int:
-        """Number of events in the log that are in no built window once the versions `said` are committed."""
+        """Number of events in the log that belong to no built window once the versions `said` are
+        committed."""
         versions = {**self._versions, **{window.start_ns: window for window in said}}
-        total = 0
+        timeless = self._plan.window(int(NEVER))
+        total = 0 if timeless is None else timeless.rows  # in no window as long as the log has them
         for start, window in windows.items():
             version = versions.get(start)
             if version is None:
@@ -550,9 +561,9 @@ class Builder(LogView):
     def _free_to(
         self, windows: Mapping[int, PlannedWindow], said: list[BuiltWindow]
     ) -> tuple[tuple[int, int], ...]:
-        """(lane, last commit up to which no window to be built needs the lane's log), once the versions `said`
-        are committed. Removes such segments from the cache.
-        """
+        """(lane number, commit number n) of each lane such that windows still to be built no longer need the
+        lane's log up to commit n, once the versions `said` are committed. Removes those segments from the
+        cache."""
         versions = {**self._versions, **{window.start_ns: window for window in said}}
         wanted = {
             start
@@ -560,7 +571,7 @@ class Builder(LogView):
             if start not in versions or versions[start].digest != window.digest
         }
         free = dict(self._log.through)
-        for (lane, seq), one in self._log.segments.items():
+        for (lane, seq, _), one in self._log.segments.items():
             if lane in free and not wanted.isdisjoint(one.rows_of):
                 free[lane] = min(free[lane], seq - 1)
         for start, window in windows.items():
@@ -575,23 +586,23 @@ class Builder(LogView):
         return tuple(sorted(free.items()))
 
     def _rebuilds_from(self, said: list[BuiltWindow]) -> int | None:
-        """Start, ns, of the first window that may be rebuilt once the versions `said` are committed; None: none
-        may."""
+        """Start, ns, of the earliest window that may still be rebuilt once the versions `said` are committed;
+        None: no window may."""
         own = [window.start_ns for window in said if window.version]
         return min((start for start in (*own, *self._versions) if not self._is_frozen(start)), default=None)
 
     def _may_end(self, version: BuiltWindow) -> bool:
-        """True if a window must be rebuilt when its running requests end, so that its log is needed.
+        """True if a window must be rebuilt when its running requests end, so that its log is still needed.
 
-        After the maximum age of a request (`max_age_ns`) this no longer holds: its log may be deleted and the
-        request stays INCOMPLETE.
+        Once the requests exceed the maximum age (`max_age_ns`), the result is False: the log may be deleted
+        and the requests stay flagged INCOMPLETE.
         """
         to_ns = version.running_to_ns
         return to_ns is not None and to_ns < version.start_ns + self._length_ns + self._stitch.max_age_ns
 
     def _stage_late(self, staging: Staging, late: Mapping[int, Planned], said: list[BuiltWindow]) -> int:
-        """Stage the late events of frozen windows, and append the windows' updated versions to `said`; returns
-        the number of events."""
+        """Stage the late events of frozen windows; append the updated version of each such window to `said`,
+        and return the number of late events."""
         of_lane: dict[int, list[pa.Table]] = {}
         everything = tuple((lane, 0) for lane in self._log.through)
         total = 0
@@ -617,7 +628,7 @@ class Builder(LogView):
 
 
 def _flagged(flows: pa.Table, running: U8) -> pa.Table:
-    """`flows` with quality flag INCOMPLETE set on flows of the requests `running` (keys, ascending)."""
+    """Set the quality flag INCOMPLETE on flows of running requests. running: request keys, ascending."""
     if not len(running):
         return flows
     at = flows.schema.get_field_index("quality")
@@ -627,7 +638,7 @@ def _flagged(flows: pa.Table, running: U8) -> pa.Table:
 
 
 def _place(segment: str) -> tuple[int, int]:
-    """(lane, commit) from the path of a segment."""
+    """(lane number, commit number) parsed from the path of a segment."""
     folder, _, file = segment.rpartition("/")
     seq = segment_seq(file)
     assert seq is not None

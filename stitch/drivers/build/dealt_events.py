@@ -1,9 +1,10 @@
 """Partition the events of many requests into groups of whole requests, in memory or on disk.
 
-On disk it works as in an external hash join: events are read once, in runs of about a group's size, and each
-run is split into one piece per group. A piece is an Arrow IPC stream (lz4) whose dictionaries hold only values
-that its rows use, so reading a group costs as much as its rows, whatever the run's dictionaries. With more
-groups than GROUPS_AT_ONCE, partitions are partitioned recursively.
+On disk this works like the partitioning step of an external hash join: events are read once, in runs
+(batches) of about a group's size, and each run is split into one piece per group. A piece is an Arrow IPC
+stream (lz4) whose dictionaries hold only values that its rows use, so reading a group costs as much as its
+rows, whatever the run's dictionaries. With more groups than GROUPS_AT_ONCE, partitions are partitioned
+recursively.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from stitch.drivers.build.request_plan import Planned
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 
 GROUPS_AT_ONCE: Final = 32
-"""Maximum number of groups that a run is split into at once: a piece costs a millisecond, however small."""
+"""Maximum number of groups into which a run is split at once: writing a piece takes a millisecond, however
+small it is."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _ONE_THREAD: Final = pa.ipc.IpcReadOptions(use_threads=False)
 _KEY: Final = "request key"
@@ -54,8 +56,8 @@ def dealt_on_disk(
     `rows_at_once` events each, or a single request if it has more.
 
     requests: ascending by key; events of other requests are dropped. tables: (events, [events] request key).
-    folder: created, and empty at the end. Memory: two runs of `rows_at_once` events. O(events log requests),
-    and one more pass over the data for each factor GROUPS_AT_ONCE in the number of groups.
+    folder: is created, and is empty at the end. Memory: two runs of `rows_at_once` events. O(events log
+    requests), and one more pass over the data for each factor GROUPS_AT_ONCE in the number of groups.
     """
     n_groups = min(GROUPS_AT_ONCE, -(-int(requests["rows"].sum()) // rows_at_once))
     group_of = _group_of(requests, n_groups)
@@ -85,10 +87,10 @@ def dealt_on_disk(
 
 
 def _group_of(requests: Planned, n_groups: int) -> I8:
-    """[requests] group number of each request, ascending, such that groups have about equal numbers of events.
+    """Assign requests to groups with about equal numbers of events: [requests] group number, ascending.
 
-    A request goes to the group in which the middle of its events falls, so with three groups or more not all
-    requests share one.
+    A request belongs to the group that contains the middle one of its events when the events are counted in
+    the order of requests; so with three or more groups no group gets all requests.
     """
     ends = np.cumsum(requests["rows"])
     total = max(1, int(ends[-1])) if len(ends) else 1
@@ -97,15 +99,16 @@ def _group_of(requests: Planned, n_groups: int) -> I8:
 
 
 def _codes(requests: Planned, group_of: I8, key: U8, n_groups: int) -> I8:
-    """[events] group number of each event's request; `n_groups` if the request is not in `requests`."""
+    """[events] group number of the event's request; `n_groups` if the request is not in `requests`. key:
+    [events] request key."""
     place = np.minimum(np.searchsorted(requests["key"], key), len(requests) - 1)
     codes: I8 = np.where(requests["key"][place] == key, group_of[place], n_groups)
     return codes
 
 
 def _runs(tables: Iterable[tuple[pa.Table, U8]], rows_at_once: int) -> Iterator[tuple[pa.Table, U8]]:
-    """Yield consecutive tables concatenated to runs (one chunk a column) of at least `rows_at_once` events; the
-    last run may be shorter."""
+    """Concatenate consecutive tables to runs (each column in one chunk) of at least `rows_at_once` events,
+    and yield them; only the last run may be shorter."""
     held: list[tuple[pa.Table, U8]] = []
     for part in tables:
         held.append(part)
@@ -117,7 +120,8 @@ def _runs(tables: Iterable[tuple[pa.Table, U8]], rows_at_once: int) -> Iterator[
 
 
 def joined(parts: list[tuple[pa.Table, U8]]) -> tuple[pa.Table, U8]:
-    """Concatenate parts: (events, one chunk a column; [events] request key)."""
+    """Concatenate (events, request keys) pairs to one: (events, each column in one chunk; [events] request
+    key)."""
     keys = [np.zeros(0, np.uint64), *(key for _, key in parts)]
     return concat_events([table for table, _ in parts]), np.concatenate(keys)
 

@@ -1,5 +1,5 @@
-"""Read-only view of a lake's log and of its built windows: which requests begin in which window, and which
-events are in no built window yet.
+"""Read-only view of a lake's log and of the windows built from it: which requests begin in which window, and
+which events are in no built window yet.
 
 `Builder` adds writing; `provisional` stitches unbuilt windows for readers.
 """
@@ -37,7 +37,8 @@ NO_KEYS: Final = np.zeros(0, np.uint64)
 
 
 class LogView:
-    """Windows of a lake, planned from its own log or another lake's, next to their built versions.
+    """Windows of a lake as planned from a log (the lake's or another lake's), compared with the versions
+    already built.
 
     Used by one thread. Raises LakeError, OSError.
     """
@@ -53,10 +54,9 @@ class LogView:
         scratch: Scratch | None = None,
         in_memory: int = 0,
     ) -> None:
-        """source: lake with the log; manifest: snapshot of the lake with the windows; is_inside: True if both
-        are the same lake. head: last upkeep commit whose versions are read; None: the latest. scratch,
-        in_memory: as for RequestPlan.
-        """
+        """source: lake with the log. manifest: snapshot of the lake with the built windows. is_inside: True
+        if both are the same lake. head: number of the last upkeep commit whose versions are read; None: the
+        latest. scratch, in_memory: passed to RequestPlan."""
         self._young = young
         self._target, self._lake = manifest.store, manifest.lake
         self._length_ns = manifest.info.window_length_ns
@@ -64,26 +64,29 @@ class LogView:
         self._log = LogFollower(source, only_logging=is_inside)
         self._plan = RequestPlan(self._length_ns, self._requests_of, scratch, in_memory)
         self._plan_is_whole = True
-        """False if a segment could not be read while it was planned."""
+        """False if a segment could not be read while windows were planned."""
         self._loose = LooseRecords(self._read)
         self._versions: dict[int, BuiltWindow] = {}
-        """Start, ns -> latest version of the window, for windows whose events the log may still hold."""
+        """Start of a window, ns -> latest built version, for windows of which the log may still contain
+        events."""
         self._built_at_ns: dict[int, int | None] = {}
-        """Start, ns -> watermark, ns, when the latest version was built; None: all lanes had ended."""
+        """Start of a window, ns -> watermark, ns, at which the latest version was built; None: all lanes had
+        ended."""
         self._said_in: dict[int, int] = {}
-        """Start, ns -> number of the commit that names the latest version, for windows in `_versions`."""
+        """Start of a window in `_versions`, ns -> number of the commit that records the latest version."""
         self._past: dict[int, int] = {}
-        """Start, ns -> number of the last commit that names a version, for windows not in `_versions`."""
+        """Start of a window not in `_versions`, ns -> number of the last commit that records a version."""
         self._unread = 0
-        """Commits up to this number were not searched for versions."""
+        """Number of the latest upkeep commit not yet searched for versions of windows; no earlier one was
+        searched either."""
         self._frozen_keys: dict[int, U8] = {}
-        """Start, ns, of a window that cannot be rebuilt (`_is_frozen`) -> keys of the requests of its version,
-        ascending."""
+        """Start, ns, of a window that cannot be rebuilt (`_is_frozen`) -> keys of the requests in its built
+        version, ascending."""
         flows = manifest.of_table("flows")
         built = flows.filter(pc.equal(flows["lane"], UPKEEP_LANE))
         self._old_windows = {*built["window_ns"].to_pylist()}
-        """Starts, ns, of windows that were built, even if the log no longer holds their events, or that lanes
-        of an earlier version published."""
+        """Starts, ns, of windows that were built, even if the log no longer contains their events, or that
+        lanes of an earlier version of this program published."""
         if is_inside and (before := sealed_by_lanes(source)) is not None:
             by_lanes = flows.filter(
                 pc.and_(pc.greater(flows["lane"], 0), pc.less(flows["window_ns"], before))
@@ -122,13 +125,13 @@ class LogView:
                 self._follow()
 
     def _know(self, version: BuiltWindow, build: Build, seq: int) -> None:
-        """Record the version of a window that commit `seq` names."""
+        """Record the version of a window that commit number `seq` contains."""
         self._versions[version.start_ns] = version
         self._built_at_ns[version.start_ns] = build.watermark_ns
         self._said_in[version.start_ns] = seq
 
     def _forget_past(self) -> None:
-        """Remove versions of windows that cannot be rebuilt and that no request of the log can belong to."""
+        """Forget versions of windows that cannot be rebuilt and to which no request of the log can belong."""
         horizon = self._horizon_ns()
         for start in [*self._versions]:
             end = max(start + self._length_ns, self._late_to_ns(start))
@@ -139,7 +142,8 @@ class LogView:
                 self._old_windows.add(start)
 
     def _recall(self) -> None:
-        """Load the version of every window that the log has events of: late events may be of any window."""
+        """Load the built version of every window of which the log contains events, as late events may belong
+        to any window."""
         for window in self._plan.windows():
             start = window.start_ns
             if start not in self._old_windows or start in self._versions:
@@ -157,24 +161,22 @@ class LogView:
                 self._know(next(one for one in said.windows if one.start_ns == start), said, seq)
 
     def _is_past(self, build: Build) -> bool:
-        """True if no request in the log can belong to a window of a build before `build`."""
+        """True if no request in the log can belong to a window built before `build`."""
         horizon = self._horizon_ns()
         return horizon is None or (
             build.watermark_ns is not None and build.watermark_ns + self._length_ns < horizon
         )
 
     def _horizon_ns(self) -> int | None:
-        """Time, ns: requests whose last event is before it cannot have events in the log; None: the log has no
-        event with a time.
-        """
+        """Time, ns, such that requests whose last event is earlier have no events in the log; None: the log
+        has no event with a time."""
         first = min((window.first_ns for window in self._plan.windows()), default=None)
         # A flow lasts no longer without an event.
         return None if first is None else first - self._stitch.max_age_ns
 
     def _unbuilt_at(self, through: Mapping[int, int]) -> int:
-        """Number of events in no built window, counting and planning only segments up to the commits `through`
-        (lane -> commit).
-        """
+        """Number of events that are in no built window, considering only segments up to the commits `through`
+        (lane number -> commit number)."""
         every = [*self._log.segments.values()]
         there = [one for one in every if one.seq <= through.get(one.lane, 0)]
         if len(there) == len(every):
@@ -189,7 +191,7 @@ class LogView:
     def _follow(self, known: Mapping[int, int] = MappingProxyType({})) -> None:
         """Read new commits of the log and update the plan.
 
-        known: lane -> commit up to which the last build had read the log.
+        known: lane number -> number of the last commit that the last build had read.
         """
         while True:
             try:
@@ -203,17 +205,18 @@ class LogView:
         if not fresh and not left:
             return
         for one in left:
-            if (one.lane, one.seq) not in self._log.segments:
+            if one.place not in self._log.segments:
                 self._log.lose(one, self._unbuilt([one]))
         segments = [*self._log.segments.values()]
-        replaced = [one for one in left if (one.lane, one.seq) in self._log.segments]
-        is_loose, was_whole, self._plan_is_whole = self._loose.name(segments), self._plan_is_whole, False
-        if is_loose or not was_whole:
+        replaced = [one for one in left if one.place in self._log.segments]
+        renamed = [one for one in self._loose.name(segments) if one not in fresh]
+        was_whole, self._plan_is_whole = self._plan_is_whole, False
+        if not was_whole:
             self._plan.reset(segments)
         else:
-            self._plan.remove(replaced, lambda _: False)
             self._plan.remove([one for one in left if one not in replaced], self._is_frozen)
-            self._plan.add(fresh)
+            self._plan.remove([*replaced, *renamed], lambda _: False)
+            self._plan.add([*renamed, *fresh])
         self._plan_is_whole = True
         if left:
             self._forget_past()
@@ -227,14 +230,13 @@ class LogView:
         for segment in segments:
             for start, rows in segment.rows_of.items():
                 version = self._versions.get(start)
-                if start != NEVER and (
-                    version is None or dict(version.through).get(segment.lane, 0) < segment.seq
-                ):
+                if version is None or dict(version.through).get(segment.lane, 0) < segment.seq:
                     total += rows
         return total
 
     def dirty(self) -> list[int]:
-        """Starts, ns, of built windows, not frozen, whose log differs from their version, ascending."""
+        """Starts, ns, of built windows that differ from the log and can be rebuilt (are not frozen),
+        ascending."""
         self._bind_frozen()
         return self._dirty({window.start_ns: window for window in self._plan.windows()})
 
@@ -246,9 +248,8 @@ class LogView:
         ]
 
     def _is_frozen(self, start_ns: int) -> bool:
-        """True if a window cannot be rebuilt: it is retired, or was built and a segment it was built from is
-        gone.
-        """
+        """True if a window cannot be rebuilt: retention deleted it, or it was built from a segment that is
+        gone."""
         if self._retired_to_ns is not None and start_ns + self._length_ns <= self._retired_to_ns:
             return True
         version = self._versions.get(start_ns)
@@ -257,9 +258,8 @@ class LogView:
         return any(since < self._log.start(lane) for lane, since in version.since)
 
     def _bind_frozen(self) -> None:
-        """Bind requests of frozen windows that may still receive events to those windows, even if the log only
-        has their later events.
-        """
+        """Bind requests of frozen windows that may still receive events to those windows, so that they stay
+        there even if the log only contains their later events."""
         self._recall()
         since_ns = self._horizon_ns()
         starts = {
@@ -290,7 +290,7 @@ class LogView:
         self._plan.bind(keys[order], of_key[order])
 
     def _late_to_ns(self, start_ns: int) -> int:
-        """Latest time of a late event of a window, ns; -NEVER without one."""
+        """Time of the latest late event of a window, ns; -NEVER if it has none."""
         version = self._versions.get(start_ns)
         return -int(NEVER) if version is None or version.late_to_ns is None else version.late_to_ns
 
@@ -299,14 +299,13 @@ class LogView:
         return recorded_settings(self._log.config).stitch
 
     def _read(self, segment: LogSegment, columns: list[str]) -> pa.Table:
-        """Columns `columns` of a segment's events. Raises UnreadableSegmentError."""
+        """Read the columns `columns` of a segment's events. Raises UnreadableSegmentError."""
         young = self._young.get(segment.file.name)
         return self._log.open(segment, columns).read() if young is None else young.events.select(columns)
 
     def refuse_lost(self) -> None:
-        """Raise LakeError if a segment is missing or damaged that windows to be built need: an operator must
-        decide how to go on.
-        """
+        """Raise LakeError if a segment that windows still to be built need is missing or damaged: an operator
+        must decide how to go on."""
         for lane, seq in self._log.lost():
             if seq > self.built_to(lane):
                 raise LakeError(
@@ -317,7 +316,8 @@ class LogView:
                 )
 
     def built_to(self, lane: int) -> int:
-        """Number of the lane's last commit up to which no window to be built needs its log; 0: none."""
+        """Commit number n of the lane such that no window still to be built needs the lane's log up to commit
+        n; 0: all of the log is needed."""
         upkeep = upkeep_of(read_tail(self._target, UPKEEP_LANE).standing)
         return dict(upkeep.built_to).get(lane, 0)
 
@@ -329,21 +329,19 @@ class LogView:
 
     @property
     def sealed_to_ns(self) -> int | None:
-        """Time, ns since the epoch: every window that ends at or before it has been built; None: none yet."""
+        """Time, ns since the epoch, such that every window that ends by it has been built; None: no window
+        is."""
         return self._sealed_to_ns
 
     def _of_window(self, start_ns: int) -> list[LogSegment]:
-        """Segments with events of the window at `start_ns`, ascending by lane and commit."""
+        """Segments that contain events of the window at `start_ns`, ascending by lane and commit."""
         return [one for _, one in sorted(self._log.segments.items()) if start_ns in one.rows_of]
 
     def _rows(
         self, segments: list[LogSegment], requests: Planned, columns: list[str] | None = None
     ) -> Iterator[tuple[LogSegment, pa.Table, U8]]:
-        """Yield (segment, events, [events] request key) for events of `requests` (ascending by key) in
-        `segments`.
-
-        columns: to read; None: all.
-        """
+        """Yield (segment, events, [events] request key) with the events of `requests` in each of `segments`.
+        requests: ascending by key. columns: names of columns to read; None: all."""
         keys = np.ascontiguousarray(requests["key"])
         timed = requests[requests["first_ns"] != NEVER]
         span = (int(timed["first_ns"].min()), int(timed["last_ns"].max())) if len(timed) else (-NEVER, NEVER)

@@ -1,7 +1,7 @@
-"""Write the flows of windows that are not built yet, for readers that ask for them (`--unsealed`).
+"""Write the flows of windows that are not built yet, for commands with the option `--unsealed`.
 
-The current log of live lanes is stitched, by the same function that builders use, into a folder outside the
-lake. Nothing is committed.
+The current log of live lanes is stitched into a folder outside the lake, by the function that builders use.
+Nothing is committed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from stitch.lake.windowing import WindowPart, cut
 
 @dataclass(frozen=True, slots=True)
 class ProvisionalFile:
-    """One Parquet file outside the lake, with the schema and metadata of the lake's files."""
+    """A Parquet file outside the lake, with the schema and metadata that the lake's files have."""
 
     table: WindowTable
     window: Window
@@ -42,9 +42,9 @@ class ProvisionalFile:
     rows: int
     """Number of rows in the file."""
     sha256: str
-    """Hash of the file, hex."""
+    """SHA-256 of the file, hex."""
     counts: FlowCounts | None
-    """Aggregates over the file's flows; None for other tables than `flows`."""
+    """Aggregates over the flows in the file; None for tables other than `flows`."""
 
 
 def write_provisional(manifest: Manifest, folder: Path) -> tuple[ProvisionalFile, ...]:
@@ -66,10 +66,11 @@ def write_provisional(manifest: Manifest, folder: Path) -> tuple[ProvisionalFile
 
 
 class _Unbuilt(LogView):
-    """View of the log that yields the windows not built yet."""
+    """View of a log that yields the windows not built yet."""
 
     def refuse_newer_builds(self, manifest: Manifest) -> None:
-        """Raise LakeError if the log lacks events that may have been built since the snapshot."""
+        """Raise LakeError if the log lacks events and windows were built since the snapshot: these may
+        contain the events."""
         head = dict(manifest.heads).get(UPKEEP_LANE, 0)
         if self._log.missing and last_number(manifest.store, UPKEEP_LANE, head) > head:
             raise LakeError("Windows were built meanwhile.", remedy="Try again.")

@@ -1,12 +1,13 @@
-"""Plan of the windows of a log: the requests that begin in each, and a digest of the data each is built from.
+"""Plan the windows of a log: which requests begin in each window, and a digest of the data from which it is
+built.
 
 A request begins at its earliest event, over all segments of all lanes. The digest of a window is a hash of
 its requests and of the segments that contain them, independent of the order of segments: a built version is
 current if and only if its digest equals that of the log.
 
 Requests are stored by window, so that adding a segment costs only its own requests and the windows that they
-belong to. Of a segment, only the number of events per window stays in memory; its index is read again from
-its footer when requests change their window.
+belong to. For a segment, only the number of events per window stays in memory; the index in the segment's
+footer is read again when requests move to another window.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ over the segments that contain the request.
 _LANE: Final = np.uint64(0x9E3779B97F4A7C15)
 _NO_KEYS: Final = np.zeros(0, np.uint64)
 _AT_ONCE: Final = 1 << 18
-"""Number of requests of segments that are planned in one batch."""
+"""Number of requests in segments that are added to the plan in one batch."""
 _SLOTS: Final = 4
-"""Minimum number of bits in the sieve per request; the maximum is four times as many, two bytes a request."""
+"""Minimum number of bits per request in the Bloom filter `_sieve`; the maximum is four times as many, two
+bytes per request."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +51,13 @@ class PlannedWindow:
     """Requests of a log that begin in one window."""
 
     start_ns: int
-    """Start of the window, ns since the epoch; NEVER: requests without any time."""
+    """Start of the window, ns since the epoch; NEVER for the requests without any time."""
     requests: Planned
     """Requests that begin in the window, ascending by key."""
 
     def mapped(self, folder: Path) -> PlannedWindow:
-        """Same window with its requests in a memory-mapped, already unlinked file in `folder`; keys and
-        totals stay in memory. Raises OSError.
-        """
+        """Copy of the window whose requests are in a memory-mapped file in `folder`, already unlinked; keys
+        and totals stay in memory. Raises OSError."""
         path = folder / f"plan-{self.start_ns:d}"
         path.write_bytes(self.requests.tobytes())
         try:
@@ -75,23 +76,24 @@ class PlannedWindow:
 
     @cached_property
     def rows(self) -> int:
-        """Number of events of the window's requests."""
+        """Total number of events of the window's requests."""
         return int(self.requests["rows"].sum())
 
     @cached_property
     def digest(self) -> str:
-        """Digest of requests and segments, 16 hex digits; see the module docstring."""
+        """Digest, 16 hex digits, of the requests and the segments that contain them; see the module
+        docstring."""
         with np.errstate(over="ignore"):
             return f"{int(mix(self.requests['digest'] ^ mix(self.requests['key'])).sum()):016x}"
 
     @cached_property
     def first_ns(self) -> int:
-        """Time of the first event, ns."""
+        """Time of the window's first event, ns."""
         return int(self.requests["first_ns"].min())
 
     @cached_property
     def last_ns(self) -> int:
-        """Time of the last event, ns."""
+        """Time of the last event of the window's requests, ns."""
         return int(self.requests["last_ns"].max())
 
 
@@ -107,47 +109,44 @@ class RequestPlan:
         scratch: Scratch | None = None,
         in_memory: int = 0,
     ) -> None:
-        """length_ns: length of windows. entries: reads the requests of a segment; after it raised, the plan
-        must be `reset`. scratch: folder for windows beyond `in_memory` requests in total (the latest window
-        always stays in memory); None: all windows stay in memory.
-        """
+        """length_ns: length of a window, ns. entries: function that reads the requests of a segment; if it
+        raises, the plan must be `reset`. scratch: folder for the windows that exceed `in_memory` requests in
+        total (the latest window always stays in memory); None: all windows stay in memory."""
         self._length_ns = length_ns
         self._entries = entries
         self._scratch, self._in_memory = scratch, in_memory
         self._warm: dict[int, None] = {}
-        """Starts of windows whose requests are in memory, least recently changed first (an ordered set)."""
+        """Starts of windows whose requests are in memory, the least recently changed first (a dict used as an
+        ordered set)."""
         self._windows: dict[int, PlannedWindow] = {}
         """Start, ns -> window with at least one request; NEVER -> requests without a time."""
-        self._segments: dict[tuple[int, int], LogSegment] = {}
-        """(lane, commit) -> segment that is planned."""
+        self._segments: dict[tuple[int, int, int], LogSegment] = {}
+        """`LogSegment.place` -> segment that is planned."""
         self._sieve: U1 = np.zeros(1, np.uint8)
-        """Bloom filter with one hash over the keys of all requests: most requests of a new segment are new,
-        and need not be looked up in any window.
-        """
+        """Bloom filter with one hash function over the keys of all requests: most requests in a new segment
+        are new, and need not be searched for in any window."""
         self._moved: dict[int, int] = {}
-        """Request key -> start, ns, of the window in which its flow begins, if not the window of its first
-        event.
-        """
+        """Request key -> start, ns, of the window in which its flow begins, if this is not the window of the
+        request's first event."""
         self._bound: tuple[U8, I8] = _NO_KEYS, np.zeros(0, np.int64)
-        """([requests] key, ascending; [requests] start, ns, of the window it belongs to whatever its first
-        event): see `bind`."""
+        """([requests] key, ascending; [requests] start, ns, of the window to which the request is bound,
+        whatever its first event); set by `bind`."""
 
     def add(self, segments: Iterable[LogSegment]) -> None:
-        """Add segments to the plan, and set their `rows_of`. O(requests of the segments × log requests +
-        requests of the windows concerned).
-        """
+        """Add the requests of segments to the plan, and set `rows_of` of each segment. O(requests of the
+        segments × log requests + requests of the windows concerned)."""
         for some in _batches(segments):
             parts = [self._entries(one) for one in some]
             merged = merge_requests(parts)
             starts = self._place(merged)
             for one, own in zip(some, parts, strict=True):
                 one.rows_of = _rows_by_start(starts[np.searchsorted(merged["key"], own["key"])], own["rows"])
-                self._segments[one.lane, one.seq] = one
+                self._segments[one.place] = one
             self._map()
 
     def _map(self) -> None:
-        """Move the least recently changed windows to files while more than `in_memory` requests are in
-        memory."""
+        """Move the least recently changed windows from memory to files until at most `in_memory` requests are
+        in memory."""
         if self._scratch is None:
             return
         n = sum(len(self._windows[start].requests) for start in self._warm)
@@ -158,7 +157,7 @@ class RequestPlan:
             self._windows[start] = self._windows[start].mapped(self._scratch.folder)
 
     def reset(self, segments: Iterable[LogSegment]) -> None:
-        """Replace all requests of the plan by those of the given segments."""
+        """Discard all planned requests, and plan those of the given segments."""
         self._windows, self._segments, self._warm = {}, {}, {}
         self._sieve = np.zeros(1, np.uint8)
         self.add(segments)
@@ -166,13 +165,14 @@ class RequestPlan:
     def remove(self, segments: Iterable[LogSegment], is_kept: Callable[[int], bool]) -> None:
         """Remove segments from the plan.
 
-        A window for which `is_kept(start)` is True keeps all its requests as long as any segment has some of
-        them; other windows concerned are planned again from the remaining segments.
+        is_kept: function of a window's start; if True, the window keeps all its requests as long as any
+        segment contains one of them. Other windows with requests in the removed segments are planned again
+        from the remaining segments.
         """
         touched: set[int] = set()
         for one in segments:
             touched |= {*one.rows_of}
-            self._segments.pop((one.lane, one.seq), None)
+            self._segments.pop(one.place, None)
         there = {start for one in self._segments.values() for start in one.rows_of}
         for start in touched:
             window = self._windows.get(start)
@@ -190,24 +190,26 @@ class RequestPlan:
                     one.rows_of = _sum(one.rows_of, rows)
 
     def move(self, moved: Mapping[int, int]) -> None:
-        """Assign requests to windows other than that of their first event, because their flows begin there.
+        """Assign requests to other windows than those of their first events, because their flows begin there.
 
-        moved: request key -> start, ns, of its window.
+        moved: request key -> start, ns, of the window.
         """
         if moved:
             self._moved |= moved
             self._relocate(np.array(sorted(moved), np.uint64))
 
     def bind(self, keys: U8, starts: I8) -> None:
-        """Assign requests to windows whatever their first event; replaces earlier calls.
+        """Bind requests to windows, whatever their first events; replaces the bindings of earlier calls.
 
-        keys: [requests] ascending; starts: [requests] start, ns, of each request's window.
+        keys: [requests] request keys, ascending. starts: [requests] start, ns, of the window to which each is
+        bound.
         """
         before, self._bound = self._bound[0], (keys, starts)
         self._relocate(np.union1d(before, keys))
 
     def moved_from(self, start_ns: int) -> dict[int, int]:
-        """Requests moved out of a window that contains their first event: key -> start of the new window."""
+        """Requests whose first event is in the window at `start_ns` but that were moved elsewhere: key ->
+        start of the other window, ns."""
         found = {}
         for key, to in self._moved.items():
             window = self._windows.get(to)
@@ -218,7 +220,7 @@ class RequestPlan:
         return found
 
     def windows(self) -> list[PlannedWindow]:
-        """Windows with at least one request, ascending, without the one for requests without times.
+        """Windows with at least one request, ascending, except the one for requests without times.
         O(windows)."""
         return [window for start, window in sorted(self._windows.items()) if start != NEVER]
 
@@ -230,7 +232,7 @@ class RequestPlan:
         return int(NEVER) if first_ns == NEVER else first_ns // self._length_ns * self._length_ns
 
     def _starts(self, requests: Planned) -> I8:
-        """[requests] start, ns, of each request's window; NEVER for a request without times."""
+        """[requests] start, ns, of the window of each request; NEVER for a request without times."""
         first = requests["first_ns"]
         starts: I8 = np.where(first == NEVER, NEVER, first // self._length_ns * self._length_ns)
         moved = np.array(sorted(self._moved), np.uint64)
@@ -241,7 +243,7 @@ class RequestPlan:
         return starts
 
     def _place(self, requests: Planned) -> I8:
-        """Merge requests into the plan; returns [requests] start, ns, of each request's window."""
+        """Merge requests into the plan; return [requests] start, ns, of the window of each."""
         starts = np.zeros(len(requests), np.int64)
         is_new = np.ones(len(requests), np.bool_)
         keys = np.ascontiguousarray(requests["key"])
@@ -278,13 +280,14 @@ class RequestPlan:
         return starts
 
     def _may_know(self, keys: U8) -> B1:
-        """[keys] False only if the request is in no window; may be True for unknown requests, too."""
+        """[keys] False if the request is certainly in no window; True if it may be in one (the Bloom filter
+        has false positives)."""
         byte, bit = self._slot(keys)
         found: B1 = self._sieve[byte] & bit != 0
         return found
 
     def _sift(self, keys: U8) -> None:
-        """Add keys to the sieve (the Bloom filter); build a larger one if it is too small."""
+        """Add keys to the Bloom filter `_sieve`; replace it by a larger one if it is too small."""
         n = sum(len(window.requests) for window in self._windows.values())
         if _SLOTS * n > 8 * len(self._sieve):
             self._sieve = np.zeros(max(1, 1 << (2 * _SLOTS * n - 1).bit_length() >> 3), np.uint8)
@@ -292,13 +295,14 @@ class RequestPlan:
         np.bitwise_or.at(self._sieve, *self._slot(keys))
 
     def _slot(self, keys: U8) -> tuple[I8, U1]:
-        """([keys] index of the byte in the sieve, [keys] bit mask in that byte)."""
+        """Position of each key in `_sieve`: ([keys] index of the byte, [keys] mask of the bit in that
+        byte)."""
         slots = (keys & np.uint64(8 * len(self._sieve) - 1)).astype(np.int64)
         return slots >> 3, np.left_shift(np.uint8(1), (slots & 7).astype(np.uint8))
 
     def _insert(self, requests: Planned, starts: I8) -> None:
         """Insert requests (ascending by key) that are in no window yet into the windows that start at
-        `starts`."""
+        `starts` [requests]."""
         for start in np.unique(starts).tolist():
             own, window = requests[starts == start], self._windows.get(start)
             if window is not None:
@@ -306,8 +310,8 @@ class RequestPlan:
             self._keep(start, own)
 
     def _keep(self, start: int, requests: Planned) -> None:
-        """Replace the requests of the window at `start`, and mark it as the latest changed; remove it if there
-        are none."""
+        """Set the requests of the window at `start` and mark the window as changed last; remove it if
+        `requests` is empty."""
         self._windows.pop(start, None)
         self._warm.pop(start, None)
         if len(requests):
@@ -315,7 +319,8 @@ class RequestPlan:
             self._warm[start] = None
 
     def _relocate(self, keys: U8) -> None:
-        """Move the requests `keys` (ascending) to their current windows, after `_moved` or `_bound` changed."""
+        """Move the requests `keys` (ascending) to the windows they belong to, after `_moved` or `_bound`
+        changed."""
         for start, window in [*self._windows.items()]:
             known = np.flatnonzero(among(keys, window.keys))
             gone = known[self._starts(window.requests[known]) != start]
@@ -338,7 +343,8 @@ class RequestPlan:
 
 
 def _batches(segments: Iterable[LogSegment]) -> Iterator[list[LogSegment]]:
-    """Split segments into batches with at most about _AT_ONCE requests, estimated as one per event."""
+    """Split segments into batches of about _AT_ONCE requests at most; a segment's number of events is the
+    estimate."""
     held: list[LogSegment] = []
     for one in segments:
         held.append(one)
@@ -350,7 +356,7 @@ def _batches(segments: Iterable[LogSegment]) -> Iterator[list[LogSegment]]:
 
 
 def _rows_by_start(starts: I8, rows: I8) -> dict[int, int]:
-    """Distinct value of `starts` -> sum of its `rows`."""
+    """Sum `rows` by `starts`: distinct value of `starts` -> sum."""
     distinct, code = np.unique(starts, return_inverse=True)
     sums = np.bincount(code, rows, len(distinct)).astype(np.int64)
     return dict(zip(distinct.tolist(), sums.tolist(), strict=True))
@@ -362,7 +368,7 @@ def _sum(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
 
 
 def among(known: U8, keys: U8) -> B1:
-    """[keys] True for keys that `known` (ascending) contains. O(keys log known)."""
+    """[keys] True for each key that is in `known` (ascending). O(keys log known)."""
     if not len(known):
         return np.zeros(len(keys), dtype=np.bool_)
     place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
@@ -371,8 +377,8 @@ def among(known: U8, keys: U8) -> B1:
 
 
 def requests_of(segment: LogSegment, index: Index) -> Planned:
-    """Requests of one segment. index: the segment's index of requests with an id; requests of records without
-    one are taken from `segment.loose`."""
+    """Requests of one segment. index: index of the segment's requests that have a request id; the requests of
+    other records come from `segment.loose`."""
     entries = np.concatenate((index, segment.loose)) if len(segment.loose) else index
     found = np.zeros(len(entries), _PLANNED)
     for name in ("key", "first_ns", "last_ns", "rows"):

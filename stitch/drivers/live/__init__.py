@@ -1,1 +1,1 @@
-"""Ingest streams of a log into the lake, lane by lane."""
+"""Ingest the streams of a log (partitions of topics) into lanes of the lake."""

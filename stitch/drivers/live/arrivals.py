@@ -1,4 +1,4 @@
-"""Buffer the events that a lane received since its last commit, and reject the ones that fit no window.
+"""Buffer the events that a lane read since its last commit, and reject events that no window can hold.
 
 Rejected are spans without trace or span id, records without a time, and events far ahead of the clock. All
 other events go to the lane's log.
@@ -20,17 +20,19 @@ from stitch.columnar.runs import whole
 from stitch.drivers.refusals import KERNEL_SOURCE
 from stitch.kernel import reject_rows
 
-_DETAILS: Final = {
+DETAILS: Final = {
     Reason.BAD_TIME: "a record needs a time",
     Reason.ABSURD_TIME: "far ahead of the clock: a wrong clock, or a wrong unit",
 }
+"""Reason for which an event is rejected -> detail of its dead letter."""
 
 
 def refusals(events: pa.Table, first: I8, last: I8, latest_ns: int) -> dict[Reason, B1]:
-    """Reason -> [events] True where an event (EVENT_SCHEMA) is rejected for it; only reasons that occur, and
-    one reason per event.
+    """Find the events (EVENT_SCHEMA) to reject: reason -> [events] True if rejected for it. Reasons without
+    events are left out; an event is rejected for one reason.
 
-    first, last: [events] times, ns, as of `event_times`. latest_ns: events after it have an absurd time.
+    first, last: [events] first and last time of each event, ns, from `event_times`. latest_ns: later events
+    have an absurd time.
     """
     is_span = events["kind"].to_numpy() >= SPAN_KIND_BASE
     found: dict[Reason, B1] = {}
@@ -52,10 +54,11 @@ def _valid(column: pa.ChunkedArray) -> B1:
 
 
 class Arrivals:
-    """Events and dead letters of a lane since its last commit."""
+    """Events and dead letters that a lane read since its last commit."""
 
     def __init__(self, max_letters: int) -> None:
-        """max_letters: maximum number of dead letters stored; further ones are only counted."""
+        """max_letters: maximum number of dead letters stored; all further ones are counted without being
+        stored."""
         self._max_letters = max_letters
         self._events: list[pa.Table] = []
         self._letters: list[Reject] = []
@@ -64,10 +67,11 @@ class Arrivals:
         """Reason (`Reason.value`) -> number of events rejected for it."""
         self.bytes = 0
         self.latest_ns: int | None = None
-        """Latest time of an accepted event, ns since the epoch; None without one."""
+        """Latest time of any accepted event, ns since the epoch; None before the first event with a time."""
 
     def take(self, events: pa.Table, latest_ns: int) -> None:
-        """Add a batch (EVENT_SCHEMA), and reject events that fit no window or are later than `latest_ns`."""
+        """Buffer a batch of events (EVENT_SCHEMA) after rejecting those that no window can hold or that are
+        later than `latest_ns`."""
         self.n_read += events.num_rows
         if not events.num_rows:
             return
@@ -89,7 +93,7 @@ class Arrivals:
                 self.latest_ns = reached if self.latest_ns is None else max(self.latest_ns, reached)
 
     def add(self, events: pa.Table) -> None:
-        """Add events (EVENT_SCHEMA) without checking or counting them."""
+        """Buffer events (EVENT_SCHEMA) that were accepted earlier, without checking or counting them."""
         self._events.append(events)
         self.bytes += int(events.nbytes)
 
@@ -97,10 +101,10 @@ class Arrivals:
         self.refused[reason.value] += events.num_rows
         room = min(events.num_rows, self._max_letters - len(self._letters))
         if room > 0:
-            self._letters += reject_rows(events, np.arange(room), reason, _DETAILS.get(reason, ""))
+            self._letters += reject_rows(events, np.arange(room), reason, DETAILS.get(reason, ""))
 
     def events(self) -> pa.Table:
-        """Accepted events (EVENT_SCHEMA, one chunk a column)."""
+        """Accepted events (EVENT_SCHEMA), each column in one chunk."""
         if len(self._events) > 1:
             self._events = [concat_events(self._events)]
         return concat_events(self._events)

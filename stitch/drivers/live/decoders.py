@@ -1,6 +1,7 @@
-"""Decode payloads in threads, and return results in the order of the payloads.
+"""Decode payloads in threads; results come in the order of the payloads.
 
-A decode has fixed costs of some 10 ms, so messages of a stream are gathered for a moment.
+A decode has a fixed cost of about 10 ms, so the messages of a stream are gathered for up to GATHERED_NS and
+decoded together.
 """
 
 from __future__ import annotations
@@ -18,26 +19,27 @@ from schemas.config import DecodeConfig
 from schemas.events import empty_events
 
 THREADS: Final = 2
-"""Decoding threads: DuckDB and Arrow release Python's lock, ptars partly."""
+"""Number of decoding threads: DuckDB and Arrow release Python's lock while they decode, ptars does so in
+part."""
 AHEAD: Final = 3
-"""Maximum pending decodes."""
+"""Maximum number of pending decodes."""
 GATHERED_BYTES: Final = 4 * 2**20
 """Bytes of gathered messages that trigger a decode."""
 GATHERED_SHARE: Final = 96
-"""Divisor of the memory budget that gives the bytes of gathered messages: their events take ten times as
-much, and several decodes are pending together."""
+"""The memory budget divided by this is the number of gathered bytes that triggers a decode: decoded events
+take ten times as much memory, and several decodes are pending at a time."""
 GATHERED_MESSAGES: Final = 20_000
 """Number of gathered messages that triggers a decode."""
 GATHERED_NS: Final = 250_000_000
-"""Maximum time for which messages are gathered, ns."""
+"""Maximum time for which messages are gathered before they are decoded, ns."""
 
 
 @dataclass(slots=True)
 class _Gathering:
-    """Messages of one stream, in one format, that were polled since the last decode of the stream."""
+    """Messages polled from one stream, all in one format, that are not decoded yet."""
 
     since_ns: int
-    """Time of the first poll, ns."""
+    """Time of the first poll with one of the messages, ns."""
     polls: list[Payloads]
     """Messages in the order of their polls, all in one format."""
     bytes: int = 0
@@ -46,7 +48,8 @@ class _Gathering:
     """Total number of messages."""
 
     def is_enough(self, now_ns: int, n_bytes: int) -> bool:
-        """True if enough bytes, messages or time have been gathered to decode."""
+        """True if the messages must be decoded now: at least `n_bytes` bytes, GATHERED_MESSAGES messages, or
+        GATHERED_NS have been gathered."""
         return (
             self.bytes >= n_bytes
             or self.messages >= GATHERED_MESSAGES
@@ -55,7 +58,8 @@ class _Gathering:
 
 
 class Decoders:
-    """Queue of payloads to decode, in submission order. Used by one thread. Times are arguments, in ns."""
+    """Queue of payloads to be decoded; results come in the order of submission. Used by one thread; `now_ns`
+    is the current time, ns."""
 
     def __init__(self, config: DecodeConfig, memory_bytes: int = GATHERED_SHARE * GATHERED_BYTES) -> None:
         self._enough = min(GATHERED_BYTES, memory_bytes // GATHERED_SHARE)
@@ -69,7 +73,7 @@ class Decoders:
         return bool(self._under_way or self._gathered)
 
     def give(self, stream: StreamId, payloads: Payloads, now_ns: int) -> None:
-        """Add the messages of one poll of a stream; now_ns: current time."""
+        """Add the messages of one poll of a stream to those gathered."""
         gathering = self._gathered.get(stream)
         if gathering is not None and gathering.polls[0].format != payloads.format:
             self._send(stream)
@@ -93,7 +97,7 @@ class Decoders:
             yield stream, payloads, decoded.result()
 
     def _send(self, stream: StreamId) -> None:
-        """Submit the gathered messages of a stream for decoding."""
+        """Submit the gathered messages of a stream to a decoding thread."""
         payloads = joined(self._gathered.pop(stream).polls)
         if payloads.format is None:  # rejects alone
             done: Future[Decoded] = Future()
@@ -108,7 +112,7 @@ class Decoders:
 
 
 def joined(polls: Sequence[Payloads]) -> Payloads:
-    """Merge consecutive polls of one stream, all in one format, to a single poll."""
+    """Merge consecutive polls of one stream, all in one format, into one poll."""
     if len(polls) == 1:
         return polls[0]
     times = [poll.latest_ns for poll in polls if poll.latest_ns is not None]

@@ -24,11 +24,12 @@ class Election(Protocol):
     """Election of the process that builds the windows of a lake."""
 
     patience_s: float
-    """Time after which a process that built and is gone has been found out."""
+    """Time, s, after which the death of an elected process is certain to be noticed: its lock or lease is
+    free by then."""
 
     def take(self, held: ExitStack) -> bool:
-        """Try to become the builder; True if this process is elected, until `held` is closed. Raises
-        OSError."""
+        """Try to become the builder. Return True if elected, which lasts until `held` is closed or the lease
+        expires. Raises OSError."""
         ...
 
 
@@ -38,13 +39,13 @@ class NoElection:
     patience_s = 0.0
 
     def take(self, held: ExitStack) -> bool:
-        """See Election."""
+        """Return True: every process is elected."""
         del held
         return True
 
 
 class LockElection:
-    """Election by an exclusive lock on the lake's folder; the lock ends with the process that holds it."""
+    """Election by an exclusive lock on a file in the lake's folder; the lock ends when its process does."""
 
     patience_s = 0.0
 
@@ -52,7 +53,8 @@ class LockElection:
         self._root = root
 
     def take(self, held: ExitStack) -> bool:
-        """See Election."""
+        """Try to lock the folder, until `held` is closed. Return False if another process holds the lock.
+        Raises OSError."""
         try:
             held.enter_context(exclusive_lock(self._root, LOCK))
         except BusyLakeError:
@@ -61,16 +63,18 @@ class LockElection:
 
 
 class LeaseElection:
-    """Election by a lease in the bucket. A builder whose lease expired goes on until another one commits."""
+    """Election by a lease in the bucket. A builder whose lease expired goes on until another process commits
+    as builder."""
 
     def __init__(self, store: Store, owner: str, lease_ns: int) -> None:
-        """lease_ns: time without a sign of life after which the lease is another candidate's, ns."""
+        """lease_ns: time without renewal after which another process may take the lease, ns."""
         lease_s = lease_ns / NS_PER_SECOND
         self.patience_s = 1.5 * lease_s
         self._lease = Lease(store, LEASE, owner, lease_s)
 
     def take(self, held: ExitStack) -> bool:
-        """See Election."""
+        """Try to take the lease, and renew it until `held` is closed. Return False if another process holds
+        it. Raises OSError."""
         if not self._lease.take():
             return False
         held.enter_context(self._lease.held())
@@ -78,9 +82,10 @@ class LeaseElection:
 
 
 def election(store: Store, lake: str, owner: str, lease_ns: int) -> Election:
-    """Election among the processes of the lake named `lake`: by lock in a folder, by lease in a bucket.
+    """Return the election for the lake named `lake`: by lock if the lake is a folder, by lease if it is in a
+    bucket.
 
-    owner: unique name of this process; lease_ns: duration of the lease, ns (`live.build_lease`).
+    owner: unique name of this process. lease_ns: duration of the lease, ns (`live.build_lease`).
     """
     folder = local_path(lake)
     return LeaseElection(store, owner, lease_ns) if folder is None else LockElection(folder)

@@ -1,8 +1,8 @@
 """Hash the requests of a lane to 64-bit keys.
 
-A request is identified by its id or, without one, by the breadcrumbs and ids of its records. Spans and
-records with the same request id have different keys, as they are two flows (`stitch.kernel`) and may start in
-different windows.
+A request is identified by its request id; records without one are grouped into requests by the breadcrumbs
+and ids that link them. Spans and records with the same request id have different keys, as they are two flows
+(`stitch.kernel`) and may start in different windows.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ _OF_SPANS: Final = np.uint64(0x9FB21C651E98DF25)
 _CRUMB: Final = np.uint64(0xD6E8FEB86659FD93)
 _ID: Final = np.uint64(0xA3B195354A39B70D)
 LINKING_COLUMNS: Final = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
-"""Columns of EVENT_SCHEMA that link records of a request to each other."""
+"""Columns of EVENT_SCHEMA by which records of one request are linked to each other."""
 
 
 def request_keys(events: pa.Table) -> tuple[U8, B1 | None]:
-    """([events] key of the request, [events] True for records without a request id, whose key is 0).
+    """Key of each event's request: ([events] key, [events] True for records without a request id, whose key
+    is 0).
 
-    The second is None if every event has a request id. O(events), with one hash per distinct id.
+    The second item is None if every event has a request id. O(events), with one hash per distinct id.
     """
     words = whole(events["request_id"]).dictionary_encode()
     is_span = events["kind"].to_numpy() >= SPAN_KIND_BASE
@@ -47,24 +48,25 @@ def request_keys(events: pa.Table) -> tuple[U8, B1 | None]:
 
 
 def flow_keys(flows: pa.Table) -> U8:
-    """[flows] key of each flow's request, from columns `request_id` and `kind`."""
+    """[flows] key of each flow's request, computed from the columns `request_id` and `kind`."""
     is_span = pc.equal(flows["kind"].cast(pa.string()), SPANS).to_numpy()
     return _by_kind(hash_texts(whole(flows["request_id"])), is_span)
 
 
 def loose_keys(records: pa.Table) -> U8:
-    """[records] key of each record's request; records without a request id get one per linked component.
+    """Key of each record's request for records without a request id: [records] one key for all records linked
+    to each other.
 
-    records: LINKING_COLUMNS of every open record of the lane, one chunk a column; components are those of
-    `stitch.records.components.assign_requests`.
+    records: LINKING_COLUMNS of all open records of the lane, each column in one chunk;
+    `stitch.records.components.assign_requests` finds the linked records.
     """
     requests = assign_requests(records)
     return _by_kind(hash_texts(requests.names), np.zeros(len(requests.names), np.bool_))[requests.code]
 
 
 def log_rows(events: pa.Table) -> LogRows:
-    """Events (EVENT_SCHEMA, one chunk a column) with the keys of their requests, as a log segment stores
-    them."""
+    """Combine events (EVENT_SCHEMA, each column in one chunk) and the keys of their requests to the rows of a
+    log segment."""
     key, loose = request_keys(events) if events.num_rows else (np.zeros(0, np.uint64), None)
     return LogRows(events, key, loose)
 
@@ -75,9 +77,10 @@ def _by_kind(hashes: U8, is_span: B1) -> U8:
 
 
 def record_words(events: pa.Table) -> tuple[I8, U8]:
-    """Pairs ([pairs] row of a record, [pairs] hash of a breadcrumb or id by which it links to other records).
+    """Breadcrumbs and ids by which records are linked: ([pairs] row of a record, [pairs] hash of a breadcrumb
+    or id of the record).
 
-    Spans have no pair. A record without any breadcrumb or id has the breadcrumb "", as in `assign_requests`.
+    Spans have no pair. A record without any breadcrumb or id gets the breadcrumb "", as in `assign_requests`.
     """
     is_record = events["kind"].to_numpy() < SPAN_KIND_BASE
     rows = np.flatnonzero(is_record)

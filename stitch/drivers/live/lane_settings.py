@@ -8,6 +8,7 @@ from stitch.lake.store import Store
 
 
 def lane_settings(store: Store, lane: int) -> LiveSettings:
-    """Settings recorded by the lane's latest commit that has any; defaults if none has. Raises LakeError."""
+    """Return the settings recorded by the lane's latest commit that records any; the defaults if no commit
+    does. Raises LakeError."""
     configs = (link.record.config for link in reversed(read_tail(store, lane).records))
     return recorded_settings(next((config for config in configs if "stitch" in config), {}))

@@ -1,8 +1,8 @@
 """Live lane: buffers the events of its streams, tracks the watermark, and commits both to the lane's log.
 
-A commit holds offsets, the watermark, the events read (a segment of the log) and dead letters; there is no
-other state. A takeover first links a commit of its own, which fences the previous owner, and resumes at the
-committed offsets. Windows are built from the log by an elected builder (`stitch.drivers.build`).
+A commit holds the streams' offsets, the watermark, the events read (a segment of the log) and dead letters; a
+lane has no other state. A takeover begins with a commit, which fences off the previous owner, and reading
+resumes at the committed offsets. An elected builder builds windows from the log (`stitch.drivers.build`).
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
 
 KEPT_LETTERS_BYTES: Final = 32 * 2**20
-"""Size, bytes, of the dead letters buffered for a commit above which further ones are only counted."""
+"""Maximum bytes of dead letters buffered for a commit; further ones are only counted."""
 
 
 class LiveLane:
-    """One lane that this process has taken over. Used by one thread at a time.
+    """A lane that this process owns. Used by one thread at a time.
 
-    Opening takes the lane over. Raises LakeError if the lane's files differ from its commits, or it belongs
-    to another Kafka cluster; CommitTakenError if another process took it meanwhile; OSError.
+    Opening it takes the lane over. Raises LakeError if the lane's files differ from its commits, or the lane
+    belongs to another Kafka cluster; CommitTakenError if another process took the lane at the same time;
+    OSError.
     """
 
     def __init__(
@@ -62,8 +63,8 @@ class LiveLane:
         cluster_id: str | None,
         young: YoungSegments | None = None,
     ) -> None:
-        """cluster_id: id of the Kafka cluster that is read, None if unknown; young: cache that receives the
-        rows of committed segments, for a builder in this process."""
+        """cluster_id: id of the Kafka cluster that is read; None: unknown. young: cache to which the rows of
+        committed segments are added for a builder in this process; None: no cache."""
         self._store = store
         self._length_ns = info.window_length_ns
         self._settings = settings
@@ -74,22 +75,24 @@ class LiveLane:
         self._refuse_other_cluster(standing)
         self._arrivals = Arrivals(settings.max_dead_letters_per_commit)
         self._carried = 0
-        """Number of open events read from segments of an earlier version, until they are committed."""
+        """Number of open events that were read from the segments of an earlier version at takeover and are
+        not committed yet."""
         if not standing.logs and standing.segments:
             before = open_events(store, lane, standing.segments, self._lane.events_open)
             self._carried = before.num_rows
             self._arrivals.add(before)
         self._ranges = {StreamId(p.topic, p.partition): p for p in standing.positions}
-        """Stream -> offset range in the last commit, for all streams that the lane ever had."""
+        """Stream -> offset range recorded by the last commit, for all streams that the lane ever had."""
         self._places: dict[StreamId, Place] = {}
-        """Stream assigned to this process -> place of its next message."""
+        """Stream assigned to this process -> offset and identity (`Place`) of the next message to read."""
         self._begun: dict[StreamId, int] = {}
-        """Stream -> first offset read, for streams that the last commit has no usable position of."""
+        """Stream -> offset of the first message read, for streams without a usable position in the last
+        commit."""
         self._times = StreamTimes(settings.lateness_ns, settings.idle_ns, standing.watermark_ns)
         self._watermark_ns = self._said_ns = standing.watermark_ns
         self._idle: tuple[StreamId, ...] = ()
         self._formats: dict[str, str] = dict(self._lane.config.get("formats", {}))
-        """Topic -> latest format in which its messages decoded to events."""
+        """Topic -> format, recognised last, in which its messages decoded to events."""
         self._gaps: list[PartitionRange] = []
         self._counts: Counter[str] = Counter()
         self._oddities: Counter[str] = Counter()
@@ -97,7 +100,7 @@ class LiveLane:
         self._letters: list[pa.Table] = []
         self._committed_at_ns: int | None = None
         self._latest_ns: int | None = None
-        """Latest time of an event that this process committed, ns; None without one."""
+        """Latest time of an event in this process's commits of the lane, ns; None without one."""
         self._changed = self._carried > 0
         self.state = LaneState.RUNNING
         self.why = ""
@@ -108,8 +111,8 @@ class LiveLane:
 
     @property
     def changed_settings(self) -> str:
-        """Difference, as text, between the settings recorded in the lane's commits and the current settings;
-        empty if equal."""
+        """Text that lists the differences between the settings recorded in the lane's commits and the current
+        ones; empty if there are none."""
         return self._lane.changed_settings(self._config())
 
     def _config(self) -> dict[str, Any]:
@@ -117,8 +120,8 @@ class LiveLane:
         return {**settings, "formats": dict(sorted(self._formats.items()))}
 
     def format_of(self, topic: str) -> str | None:
-        """Latest format in which messages of a topic decoded to events, commits of earlier owners included;
-        None without events."""
+        """Format, recognised last, in which messages of a topic decoded to events, also under previous owners
+        of the lane; None if no message has."""
         return self._formats.get(topic)
 
     @property
@@ -137,18 +140,18 @@ class LiveLane:
         return self._arrivals.bytes
 
     def read_to(self, stream: StreamId) -> int:
-        """Offset of the next message of an assigned stream; KeyError for other streams."""
+        """Offset of the next message to read from an assigned stream. Raises KeyError for other streams."""
         return self._places[stream].offset
 
     def place(self, stream: StreamId) -> Place | None:
-        """Place of a stream's next message according to the lane's commits; None: they do not mention the
+        """Place of a stream's next message as recorded in the lane's commits; None if no commit mentions the
         stream."""
         known = self._ranges.get(stream)
         return None if known is None else Place(known.end, known.topic_id, known.epoch)
 
     def begin(self, stream: StreamId, place: Place, now: Moment) -> None:
-        """Add a stream, read from `place`. A place other than the committed one is recorded as a gap, which
-        the operator has accepted (`accept_gaps`)."""
+        """Add a stream, which is read from `place` on. If `place` is not the committed one, a gap is
+        recorded, which the operator has accepted (`accept_gaps`)."""
         known = self._ranges.get(stream)
         # Where a side has no id, the topic's name has to do.
         is_same = known is not None and (
@@ -165,14 +168,16 @@ class LiveLane:
         self._changed = self._changed or known is None or known.end != place.offset
 
     def end(self, stream: StreamId) -> None:
-        """Remove a stream that is no longer assigned; its buffered events stay and are committed."""
+        """Remove a stream that is no longer assigned; its buffered events stay in the lane and are
+        committed."""
         self._places.pop(stream, None)
         self._times.end(stream)
 
     def take(self, stream: StreamId, payloads: Payloads, decoded: Decoded, now: Moment) -> None:
         """Buffer the events and dead letters of one poll of a stream; polls of a stream must come in order.
 
-        Raises OtherFormatError if no message decoded and they have another format than configured.
+        Raises OtherFormatError if no message of the poll decoded to an event and the messages have another
+        format than configured.
         """
         events, format_ = decoded.events, payloads.format
         if format_ is not None and self._formats.get(stream.topic) != format_:
@@ -196,8 +201,8 @@ class LiveLane:
         self._arrivals.take(events, limit)
 
     def _refuse(self, rejects: list[Reject], refused: Mapping[str, int], payloads: Payloads) -> None:
-        """Buffer the dead letters of a poll: items of payloads (`rejects`), and messages that gave no payload
-        (`payloads.rejects`). refused: reason -> number of rejected items."""
+        """Buffer the dead letters of one poll: rejected items of payloads (`rejects`), and messages that gave
+        no payload (`payloads.rejects`). refused: reason -> number of rejected items, stored or not."""
         self._refused.update(refused)
         self._refused.update(reject.reason.value for reject in payloads.rejects)
         room = self._settings.max_dead_letters_per_commit - sum(table.num_rows for table in self._letters)
@@ -213,14 +218,14 @@ class LiveLane:
             self._letters.append(rejects_table(own, payloads.stream, positions))
 
     def advance(self, ends: Mapping[StreamId, int], now: Moment) -> None:
-        """Update the watermark and the idle streams. ends: stream -> end offset of its partition."""
+        """Recompute the watermark and the set of idle streams. ends: stream -> end offset of its
+        partition."""
         reached = self._times.watermark(now, self._positions(), ends)
         self._watermark_ns, self._idle = reached.ns, reached.idle
 
     def is_due(self, now_ns: int) -> bool:
-        """True if the lane should commit: for the first time, by the commit interval, because of memory, or
-        because builders wait for its watermark.
-        """
+        """True if the lane should commit: it has not committed yet, the commit interval is over, its buffers
+        are full, or builders wait for its watermark."""
         if self._committed_at_ns is None:
             return True
         waited = now_ns - self._committed_at_ns >= self._settings.commit_interval_ns
@@ -232,7 +237,7 @@ class LiveLane:
 
     @property
     def _ends_a_window(self) -> bool:
-        """True if, since the last commit, the watermark passed the time at which a window may be built: its
+        """True if a window became ready to build since the last commit, as the watermark passed the window's
         end plus `linger_ns` or `patience_ns`."""
         if self._watermark_ns is None:
             return False
@@ -245,19 +250,20 @@ class LiveLane:
 
     @property
     def latest_ns(self) -> int | None:
-        """Latest time of an event of the lane that this process read, ns; None without one."""
+        """Latest time of an event of the lane that this process read, ns; None before the first event with a
+        time."""
         times = [at for at in (self._arrivals.latest_ns, self._latest_ns) if at is not None]
         return max(times, default=None)
 
     def commit(
         self, now_ns: int, *, whole: bool = False, latest_ns: int | None = None
     ) -> tuple[CommitRecord, float]:
-        """Commit everything buffered since the last commit; returns the record and its duration, s.
+        """Commit everything buffered since the last commit; return (record of the commit, duration in s).
 
-        whole: the input has ended, so the watermark moves past all events and past `latest_ns`. Raises
-        CommitTakenError if another process took the lane; OSError if nothing was committed, or the next
-        commit must publish the files; UncertainError if the outcome is unknown and the lane must be taken
-        over again.
+        whole: the input has ended, so the watermark is moved past all events and past `latest_ns` (ns).
+        Raises CommitTakenError if another process took the lane; OSError if nothing was committed, or the
+        next commit must publish the files; UncertainError if it is unknown whether the commit was stored, so
+        that the lane must be taken over again.
         """
         began = time.monotonic()
         self._refuse_own_clock(now_ns)
@@ -284,8 +290,8 @@ class LiveLane:
         return record, time.monotonic() - began
 
     def _past(self, latest_ns: int | None) -> int | None:
-        """Watermark, ns, at which all windows with events, and all up to `latest_ns`, may be built; None
-        without events."""
+        """Watermark, ns, with which all windows that contain events or begin by `latest_ns` may be built;
+        None if there are no events."""
         latest = [at for at in (self._watermark_ns, self.latest_ns, latest_ns) if at is not None]
         if not latest:
             return None
@@ -293,14 +299,14 @@ class LiveLane:
         return end + max(self._settings.patience_ns, self._settings.stitch.idle_ns)
 
     def _built_to(self) -> int:
-        """Number of the lane's last commit whose segment, like all earlier ones, builders no longer need; 0:
-        none."""
+        """Commit number n of the lane such that builders no longer need the segments of commits 1 to n; 0:
+        they need all."""
         built_to = upkeep_of(read_tail(self._store, UPKEEP_LANE).standing).built_to
         return dict(built_to).get(self.number, 0)
 
     def _refuse_own_clock(self, now_ns: int) -> None:
-        """Raise LakeError if every event since the last commit is ahead of the clock, and there are more than
-        `max_dead_letters_per_commit`: this host's clock is likely wrong."""
+        """Raise LakeError if all events since the last commit are ahead of the clock and there are more than
+        `max_dead_letters_per_commit`: this host's clock is then likely wrong."""
         read, absurd = self._arrivals.n_read, self._arrivals.refused[Reason.ABSURD_TIME.value]
         if absurd == read > self._settings.max_dead_letters_per_commit:
             raise LakeError(
@@ -342,11 +348,12 @@ class LiveLane:
         )
 
     def _positions(self) -> dict[StreamId, int]:
-        """Assigned stream -> offset of its next message."""
+        """Assigned stream -> offset of the next message to read."""
         return {stream: place.offset for stream, place in self._places.items()}
 
     def _now(self) -> dict[StreamId, PartitionRange]:
-        """Stream -> offset range for the next commit; ranges of streams not assigned here are empty."""
+        """Stream -> offset range to record in the next commit; the range is empty for streams not assigned to
+        this process."""
         ranges = {s: p.model_copy(update={"start": p.end}) for s, p in self._ranges.items()}
         for stream, place in self._places.items():
             before = self._ranges.get(stream)
@@ -361,7 +368,8 @@ class LiveLane:
         return dict(sorted(ranges.items()))
 
     def _forget(self, rows: LogRows | None, segment: Segment | None, now_ns: int) -> None:
-        """Clear the buffers after a commit, and cache the rows of its segment for the builder."""
+        """Clear the buffers after a commit, and add the rows of the committed segment to the builder's
+        cache."""
         if rows is not None and segment is not None and self._young is not None:
             self._young.add(segment.name, rows)
         self._latest_ns = self.latest_ns
@@ -385,7 +393,7 @@ class LiveLane:
             )
 
     def status(self, ends: Mapping[StreamId, int]) -> LaneStatus:
-        """Status of the lane. ends: stream -> end offset of its partition."""
+        """Current status of the lane, for display. ends: stream -> end offset of its partition."""
         return LaneStatus(
             lane=self.number,
             state=self.state,

@@ -1,10 +1,11 @@
 """Run loop of live ingestion: one process, one log, any number of lanes.
 
-A turn handles partition assignment, then payloads, then lanes; it is short, so that the consumer group sees a
-live member. Payloads are decoded in a pool, and lanes run in threads of their own (`lane_work`), each taking
-the payloads of a stream in order. A permanent error of a lane halts that lane alone, with a reason; after a
-transient one (full disk, store that does not answer) reading pauses, group membership is kept, and the lane
-retries. A lane begins at its last commit, or where settings say.
+Each iteration (`turn`) handles changes of the partition assignment, then payloads, then lanes; it is short,
+so that the consumer group sees a live member. Payloads are decoded in one thread pool and lanes run in
+another (`lane_work`), which consumes the payloads of a stream in order. A permanent error of a lane halts
+only that lane, with a reason. After a transient error (disk full, store unreachable) reading pauses, the
+process stays in the consumer group, and the lane is retried. A lane resumes at its last commit; a new one
+starts where the settings say.
 """
 
 from __future__ import annotations
@@ -52,18 +53,18 @@ from stitch.lake.store import Store, UncertainError
 
 @dataclass(frozen=True, slots=True)
 class LiveIdentity:
-    """Identity of a live process in its commits."""
+    """Identity of a live process, recorded in its commits."""
 
     owner: str
     """Unique name of the process."""
     created_by: str
-    """Program and version, as in `flowdiff 0.9.0`."""
+    """Program and version, for example `flowdiff 0.9.0`."""
 
 
 def start_stream(source: LiveSource, lane: LiveLane, stream: StreamId, *, accept_gaps: bool) -> Place:
-    """Position the source at the lane's next message of a stream, and return that place.
+    """Seek the source to the next message of a lane's stream, and return the place of that message.
 
-    accept_gaps: resume behind messages that are lost, instead of raising StreamError.
+    accept_gaps: if messages before it are lost, resume behind them instead of raising StreamError.
     """
     place = lane.place(stream)
     try:
@@ -76,16 +77,16 @@ def start_stream(source: LiveSource, lane: LiveLane, stream: StreamId, *, accept
 
 
 LANES_AT_ONCE: Final = 2
-"""Number of threads that run lanes; they run in parallel as numpy, Arrow, zstd and I/O release Python's
-lock."""
+"""Number of threads that run steps of lanes; they run in parallel, as numpy, Arrow, zstd and I/O release
+Python's lock."""
 BUSY_POLL_S: Final = 0.05
-"""Maximum wait for messages, s, while others are being decoded."""
+"""Maximum time, s, that a poll waits for messages while other messages are being decoded."""
 RESUME_SHARE: Final = 0.7
-"""Share of the lanes' memory limit, in [0, 1], below which paused reading resumes."""
+"""Share of the lanes' memory limit, in [0, 1]: paused reading resumes when lanes use less."""
 
 
 class LiveRun:
-    """Live ingestion into one lake. Used by one thread; any thread may call `status`."""
+    """Live ingestion into one lake. One thread runs it; any thread may call `status`."""
 
     def __init__(
         self,
@@ -101,10 +102,9 @@ class LiveRun:
         election: Election | None = None,
         lake: str = "LAKE",
     ) -> None:
-        """pool: threads for lanes (default: LANES_AT_ONCE); build_pool: thread for the builder (default:
-        one); both are shut down by `stop`. election: of the process that builds; None: every process builds.
-        lake: name of the lake in messages.
-        """
+        """pool: thread pool for lanes (default: LANES_AT_ONCE threads); build_pool: thread pool for the
+        builder (default: one thread); `stop` shuts both down. election: election of the process that builds
+        windows; None: every process builds. lake: name of the lake in messages."""
         self._source = source
         self._store = store
         self._info = info
@@ -116,7 +116,7 @@ class LiveRun:
         self._lanes: dict[int, LiveLane] = {}
         self._halted: dict[int, str] = {}
         self._later: dict[int, str] = {}
-        """Assigned lane that could not be taken over and is retried -> reason."""
+        """Number of an assigned lane whose takeover failed and is retried -> reason for the failure."""
         self._by_name: dict[str, StreamId] = {}
         self._retries = RetryStates(lambda: clock().now_ns)
         self._decoders = Decoders(settings.decode, settings.memory_bytes)
@@ -133,11 +133,11 @@ class LiveRun:
             watch.committed,
         )
         self._committed = False
-        """True if a lane committed since the last turn of the builder."""
+        """True if a lane committed since the builder was last called (`BuildWork.turn`)."""
         self._formats: dict[str, ContentFormat] = {}
-        """Topic -> recognition of its format."""
+        """Topic -> recogniser of the format of its messages."""
         self._reported: set[tuple[int, str]] = set()
-        """(lane, topic) pairs whose change of format was reported."""
+        """(lane number, topic) pairs for which a change of format was reported to the watch."""
         self._full = False
         self._trouble: str | None = None
         self._build_trouble: str | None = None
@@ -147,24 +147,24 @@ class LiveRun:
     # -- what others ask ------------------------------------------------------------------------------------
 
     def status(self) -> LiveStatus:
-        """Status as of the last turn. Thread-safe."""
+        """Status after the last call of `turn` or `stop`. Thread-safe."""
         return self._status
 
     @property
     def halted(self) -> dict[int, str]:
-        """Halted lane, which needs an operator -> reason."""
+        """Number of each halted lane -> reason; only an operator can resume it."""
         return dict(self._halted)
 
     @property
     def all_halted(self) -> bool:
-        """True if every assigned lane is halted, and there is one."""
+        """True if there are assigned lanes and every one of them is halted."""
         return bool(self._halted) and not self._lanes and not self._later
 
     # -- a turn ---------------------------------------------------------------------------------------------
 
     def turn(self, timeout_s: float) -> None:
-        """Run one iteration: handle assignment changes, poll for up to `timeout_s`, start steps of idle
-        lanes and of the builder, update the status."""
+        """Run one iteration: handle assignment changes, poll for up to `timeout_s` seconds, start steps of
+        idle lanes and of the builder, update the status."""
         self._own(self._source.change())
         self._take_over_again()
         if self._work.bytes > self._settings.queue_share * self._settings.memory_bytes:
@@ -186,10 +186,10 @@ class LiveRun:
         self._tell()
 
     def stop(self, *, whole: bool = False) -> bool:
-        """Commit all that was read, release the lanes and leave the consumer group.
+        """Commit everything that was read, release the lanes and leave the consumer group.
 
         whole: the input has ended, so all windows are built. Returns True if everything read was committed
-        and, if `whole`, built; the next owner does the rest.
+        and, if `whole`, built; otherwise the next owner of the lanes reads the rest again.
         """
         self._stopping = True
         self._tell()
@@ -222,7 +222,8 @@ class LiveRun:
     # -- ownership ------------------------------------------------------------------------------------------
 
     def _own(self, change: StreamChange) -> None:
-        """Apply a change of the streams assigned to this process: lost, asked back, gained."""
+        """Apply a change of the streams assigned to this process: release lost streams and streams that the
+        consumer group asks back, take over gained ones."""
         if not change:
             return
         self._settle()
@@ -242,21 +243,23 @@ class LiveRun:
             self._gain(number)
 
     def _forgo(self, number: int, streams: Iterable[StreamId]) -> None:
-        """Unassign streams of a lane; clear retries and reasons of a lane without any stream left."""
+        """Unassign streams of the lane with this number; if the lane has no other streams here, clear its
+        retries and reasons."""
         if not self._ours.forgo(number, streams):
             self._retries.forget(number)
             self._later.pop(number, None)
             self._halted.pop(number, None)
 
     def _take_over_again(self) -> None:
-        """Retry the due takeovers of lanes."""
+        """Repeat failed takeovers of lanes whose retry is due."""
         if self._retries.to_take_over():
             self._settle()
             for number in self._retries.to_take_over():
                 self._gain(number)
 
     def _gain(self, number: int) -> None:
-        """Take a lane over if this process does not hold it, add its assigned streams, and commit."""
+        """Take over the lane with this number unless this process owns it, add its assigned streams, and
+        commit."""
         if not self._ours[number]:
             return
         self._retries.tried(number)
@@ -301,7 +304,8 @@ class LiveRun:
             self._halt(number, why)
 
     def _put_off(self, number: int, why: str) -> None:
-        """Pause an assigned lane whose takeover failed for a transient reason, and schedule a retry."""
+        """Discard an assigned lane whose takeover failed for a transient reason (`why`), pause its streams,
+        and schedule a retry."""
         self._lanes.pop(number, None)
         self._work.forget(number)
         self._source.pause(self._ours[number])
@@ -311,7 +315,8 @@ class LiveRun:
         self._later[number] = why
 
     def _give_up(self, number: int, asked: Iterable[StreamId]) -> None:
-        """Commit a lane, and end the streams `asked`, which the consumer group is about to reassign."""
+        """Commit the lane with this number, then release its streams `asked`, which the consumer group is
+        about to reassign."""
         self._commit(number)
         self._forgo(number, asked)  # behind the commit, which may have put the lane off
         lane = self._lanes.get(number)
@@ -322,14 +327,15 @@ class LiveRun:
                 self._drop(number, "released")
 
     def _drop(self, number: int, how: str, why: str = "") -> None:
-        """Discard a lane without committing, and report the state `how` to the watch."""
+        """Discard a lane without committing, and report to the watch the new state `how` and the reason
+        `why`."""
         lane = self._lanes.pop(number, None)
         self._work.forget(number)
         if lane is not None:
             self._watch.lane(number, how, why)
 
     def _halt(self, number: int, why: str) -> None:
-        """Halt a lane with a reason until an operator acts; the other lanes go on."""
+        """Halt a lane for the reason `why`, until an operator acts; the other lanes continue."""
         lane = self._lanes.get(number)
         self._source.pause(self._ours[number])
         self._retries.forget(number)
@@ -342,8 +348,8 @@ class LiveRun:
     # -- payloads -------------------------------------------------------------------------------------------
 
     def _poll(self, timeout_s: float) -> Payloads | None:
-        """Poll the source; None: no messages. An error of a stream halts its lane, or has it taken over again
-        if gaps are accepted."""
+        """Poll the source for up to `timeout_s` seconds; None: no messages. An error of a stream halts the
+        stream's lane, or schedules a new takeover if gaps are accepted."""
         try:
             payloads = self._source.poll(timeout_s)
         except StreamError as error:
@@ -363,15 +369,16 @@ class LiveRun:
         return payloads
 
     def _named(self, stream: StreamId, payloads: Payloads) -> Payloads:
-        """Payloads with the recognised format in place of AUTO; the topic's committed format is tried
-        first."""
+        """Copy of `payloads` in which the format AUTO is replaced by the recognised one; the format recorded
+        in the lane's commits is tried first."""
         if stream.topic not in self._formats:
             before = self._lanes[stream.lane].format_of(stream.topic)
             self._formats[stream.topic] = ContentFormat(self._settings.decode, before)
         return self._formats[stream.topic].named(payloads)
 
     def _take(self, *, drain: bool = False) -> None:
-        """Queue decoded payloads for their lanes, in order; drain: wait until all are decoded."""
+        """Queue decoded payloads for their lanes, in order. drain: wait until all gathered messages are
+        decoded."""
         for stream, payloads, decoded in self._decoders.take(self._clock().now_ns, drain=drain):
             lane = self._lanes.get(stream.lane)
             if lane is None or stream not in lane.streams:
@@ -387,7 +394,8 @@ class LiveRun:
             )
 
     def _tell_format(self, lane: LiveLane, topic: str, format_: str | None) -> None:
-        """Report to the watch, once per lane and topic, that a topic's format has changed."""
+        """Report to the watch, once per lane and topic, that the format of a topic's messages changed to
+        `format_`."""
         before = lane.format_of(topic)
         if None in (before, format_) or before == format_ or (lane.number, topic) in self._reported:
             return
@@ -397,7 +405,7 @@ class LiveRun:
         )
 
     def _go_on(self) -> None:
-        """Start a step of every idle lane; lanes in state WAITING commit if a retry is due."""
+        """Start a step of every idle lane; a lane in state WAITING commits only if its retry is due."""
         ends = self._source.ends()
         for number, lane in sorted(self._lanes.items()):
             commit = Commit.DUE
@@ -406,7 +414,7 @@ class LiveRun:
             self._work.begin(lane, ends, commit)
 
     def _settle(self) -> None:
-        """Wait until lanes have taken everything that was read and no step is running."""
+        """Wait until lanes have consumed all messages that were read and no step is running."""
         self._take(drain=True)
         self._work.rest()
         self._collect()
@@ -423,15 +431,16 @@ class LiveRun:
     # -- commits --------------------------------------------------------------------------------------------
 
     def _commit(self, number: int) -> None:
-        """Commit a lane that has no running step, wait for it, and handle the result."""
+        """Commit the lane with this number, which must have no running step; wait for the commit and handle
+        its result."""
         if number in self._lanes:
             self._work.commit(self._lanes[number])
             self._work.rest(number)
             self._collect()
 
     def _account(self, number: int, result: Callable[[], Committed | None]) -> None:
-        """Handle the result of a lane's step: report its commit, or retry, halt or retake the lane on an
-        error."""
+        """Handle the result of a lane's step: report the commit; after an error, retry the lane, halt it, or
+        take it over again."""
         lane = self._lanes[number]
         try:
             committed = result()
@@ -457,7 +466,8 @@ class LiveRun:
             self._source.commit_offsets({stream: lane.read_to(stream) for stream in lane.streams})
 
     def _lost_to_another(self, number: int, why: str) -> None:
-        """Handle a lane taken by another process though it is assigned here: retake it later, or halt it."""
+        """Handle the takeover, by another process, of a lane assigned to this one: take it over again later,
+        or halt it."""
         if self._retries.lost(number):
             self._source.pause(self._ours[number])
             self._drop(number, "lost", why)
@@ -466,7 +476,8 @@ class LiveRun:
             self._halt(number, f"{why} Is a second group at work on this lake?")
 
     def _wait(self, number: int, error: OSError) -> None:
-        """Put a lane whose commit failed into state WAITING, which pauses reading, or halt it."""
+        """Handle a failed commit: put the lane into state WAITING, which pauses reading, or halt it after too
+        many failures."""
         lane = self._lanes[number]
         why = f"Writing the lake failed: {error.strerror or error}."
         if not self._retries.failed(number, error):
@@ -480,7 +491,7 @@ class LiveRun:
     # -- holding back ---------------------------------------------------------------------------------------
 
     def _hold_back(self) -> None:
-        """Pause reading while lanes hold too much memory or wait for a retry; else resume it."""
+        """Pause reading while lanes use too much memory or wait for a retry; otherwise resume it."""
         waiting = [n for n, lane in self._lanes.items() if lane.state is LaneState.WAITING]
         limit = self._settings.lanes_share * self._settings.memory_bytes
         full = self._held() > limit * (RESUME_SHARE if self._full else 1) or bool(waiting)
@@ -494,12 +505,12 @@ class LiveRun:
         return self._work.bytes + sum(lane.bytes for lane in self._lanes.values())
 
     def _tell_build(self) -> None:
-        if self._build.status.trouble != self._build_trouble:
-            self._build_trouble = self._build.status.trouble
+        if self._build.status.troubles != self._build_trouble:
+            self._build_trouble = self._build.status.troubles
             self._watch.building(self._build_trouble)
 
     def _tell(self) -> None:
-        """Update `status`."""
+        """Replace `status` by the current one."""
         ends = self._source.ends() if not self._stopping else {}
         statuses = {n: LaneStatus(n, LaneState.WAITING, why) for n, why in self._later.items()}
         statuses |= {number: lane.status(ends) for number, lane in self._lanes.items()}

@@ -11,8 +11,8 @@ from schemas.config import Config, DecodeConfig, Expert, StitchConfig
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 LEAST_MEMORY_BYTES: Final = 352 * 2**20
-"""Minimum of `memory_bytes`: 120 MB for the loaded process, 160 MB of working memory, and twice the 32 MB
-that lanes buffer. A process that reads more formats may need more and refuses to start with less."""
+"""Minimum of `live.memory`, bytes: 120 MB for the loaded process, 160 MB of working memory, and twice the 32
+MB that lanes buffer. A process that needs more, as it reads more formats, refuses to start with this."""
 
 
 class LiveSettings(Config):
@@ -60,6 +60,12 @@ class LiveSettings(Config):
     """Time without a sign of life after which another process builds the windows of a lake in a bucket."""
     build_retry_ns: Expert[int] = Field(default=5 * NS_PER_SECOND, gt=0)
     """Time after a failure until the process tries to build windows again."""
+    build_attempts: Expert[int] = Field(default=3, ge=1)
+    """Number of failures in a row after which the process lets another one build windows, as the cause may be
+    its own: a full disk, too little memory."""
+    build_pause_ns: Expert[int] = Field(default=60 * NS_PER_SECOND, ge=0)
+    """Time after `live.build_attempts` failures until the process may build windows again if no other one
+    does."""
     build_stage_ns: Expert[int] = Field(default=10 * NS_PER_SECOND, ge=0)
     """Time without a change after which another builder's staged files count as left behind by a process that
     died."""
@@ -98,8 +104,8 @@ RECORDED: Final = ("params_share", "stitch", "linger_ns", "patience_ns")
 
 
 def recorded_settings(config: Mapping[str, Any]) -> LiveSettings:
-    """Settings recorded in a commit (`CommitBody.config`); defaults for unrecorded ones, and for all if the
-    commit's version is newer than this one."""
+    """Parse the settings recorded in a commit (`CommitBody.config`). Settings that the commit does not record
+    have their defaults; all have them if a newer version wrote the commit."""
     try:
         return LiveSettings.model_validate({name: config[name] for name in RECORDED if name in config})
     except ValidationError:

@@ -1,9 +1,10 @@
 """Time of a live process: the host's clock, checked against its monotonic counter.
 
 Watermarks follow the clock while a partition is silent. So a clock that is a day ahead for some seconds would
-seal that day; one that goes back would make dead letters of good events, and block every commit until it has
-caught up. The host's monotonic counter has no date, but does not jump. So it measures durations, and while
-clock and counter disagree, the time is an interval between them, until the clock is trusted again.
+cause that day's windows to be built; a clock that goes back would turn valid events into dead letters, and
+block every commit until it has caught up. The host's monotonic counter has no date, but does not jump, so it
+measures durations. While clock and counter disagree, the current time is an interval between the two, until
+the clock is trusted again.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import Final
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 
 BELIEVED_NS: Final = 10 * NS_PER_MINUTE
-"""Time, ns, that a clock must run steadily after a jump to be trusted again."""
+"""Time, ns, for which the clock must run steadily after a jump until it is trusted again."""
 JUMP_NS: Final = NS_PER_SECOND
-"""Minimum difference from the counter, ns, that counts as a jump of the clock; less is drift."""
+"""Minimum change of the difference between clock and counter, ns, that counts as a jump of the clock; a
+smaller one is drift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +29,17 @@ class Moment:
     """The current time as an interval, ns since the epoch."""
 
     now_ns: int
-    """Time by the counter, ns, for measuring durations: counter plus the clock's offset at the start. Never
-    goes back.
-    """
+    """Time for measuring durations, ns: the counter plus its offset to the clock when the process started.
+    Never goes back."""
     earliest_ns: int
-    """Lower bound of the current time, ns: an interval that ended before it has certainly ended."""
+    """Lower bound of the current time, ns: use it to decide that an interval has ended."""
     latest_ns: int
-    """Upper bound of the current time, ns: an event with a later time has a wrong clock."""
+    """Upper bound of the current time, ns: use it to decide that an event's time lies in the future, so that
+    its clock is wrong."""
 
     @classmethod
     def exactly(cls, now_ns: int) -> Moment:
-        """Moment with bounds equal to `now_ns`."""
+        """Moment that is known exactly: both bounds are `now_ns`."""
         return cls(now_ns, now_ns, now_ns)
 
 
@@ -45,15 +47,15 @@ Clock = Callable[[], Moment]
 
 
 def counted_ns() -> int:
-    """Monotonic counter, ns since an arbitrary origin. Includes the host's sleep where the system supports
-    it."""
+    """Read the monotonic counter, ns since an arbitrary origin. It includes the time for which the host
+    sleeps, where the system supports that."""
     boot_clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic_ns() if boot_clock is None else time.clock_gettime_ns(boot_clock)
 
 
 class SteadyClock:
-    """`Clock` made of the host's clock `wall`, which may jump, and of `counter`, which may not; both return
-    ns.
+    """`Clock` that combines the host's clock `wall`, which may jump, with the counter `counter`, which does
+    not; both are functions that return ns.
 
     Thread-safe. O(1).
     """
@@ -65,21 +67,23 @@ class SteadyClock:
         self._counter = counter
         self._lock = threading.Lock()
         self._first_ns = wall() - counter()
-        """Offset that converts the counter to ns since the epoch; constant."""
+        """Clock minus counter at the start, ns: added to the counter it gives ns since the epoch.
+        Constant."""
         self._apart_ns = self._first_ns
         """Clock minus counter, ns, when the clock was last trusted."""
         self._jumped_ns: int | None = None
-        """Clock minus counter after a jump, ns; None: no jump."""
+        """Clock minus counter, ns, right after the clock jumped; None: the clock is trusted."""
         self._since_ns = 0
-        """Counter at the time of the jump, ns."""
+        """Reading of the counter when the clock jumped, ns."""
 
     def __call__(self) -> Moment:
-        """Current time, as an interval while the clock is not trusted."""
+        """Current time; an interval of positive length while the clock is not trusted."""
         wall_ns, counted_ns, steady_ns = self._read()
         return Moment(self._first_ns + counted_ns, min(wall_ns, steady_ns), max(wall_ns, steady_ns))
 
     def steady_ns(self) -> int:
-        """Clock time while the clock is trusted; else the counter plus the last trusted offset."""
+        """Current time, ns: the clock while it is trusted, else the counter plus the last trusted
+        difference."""
         return self._read()[2]
 
     def _read(self) -> tuple[int, int, int]:
@@ -90,7 +94,8 @@ class SteadyClock:
             return wall_ns, counted_ns, self._apart_ns + counted_ns
 
     def _is_believed(self, apart_ns: int, counted_ns: int) -> bool:
-        """True if the clock is trusted, given clock minus counter; records a jump."""
+        """True if the clock is trusted. apart_ns: clock minus counter; counted_ns: counter. Records a
+        jump."""
         if abs(apart_ns - self._apart_ns) < JUMP_NS:
             return True
         if self._jumped_ns is None or abs(apart_ns - self._jumped_ns) >= JUMP_NS:

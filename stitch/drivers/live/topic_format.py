@@ -12,17 +12,18 @@ from schemas.config import DecodeConfig
 from schemas.errors import InputError
 
 TRIED: Final = 20
-"""Maximum number of messages examined to recognise a format."""
+"""Maximum number of messages examined to recognise the format of a topic."""
 
 
 class OtherFormatError(InputError):
-    """A topic has another format than configured, so its messages would be lost as dead letters."""
+    """The messages of a topic have another format than configured, so all of them would become dead
+    letters."""
 
 
 def refuse_other_format(topic: str, format_: str, payloads: Sequence[bytes], config: DecodeConfig) -> None:
     """Raise OtherFormatError if all of the first `TRIED` payloads are recognised as one other format.
 
-    Called with the first messages of a topic in `format_` when they decode to no event.
+    Called with the first messages of a topic if none of them decodes to an event in `format_`.
     """
     first = list(islice(payloads, TRIED))
     shown = {None if row is None else row.name for row in (sniff_format(p, is_whole=True) for p in first)}

@@ -1,6 +1,5 @@
-"""Cache of log segments that lanes of this process wrote and whose windows are not built yet, so that the
-builder in the same process need not read them back.
-"""
+"""Cache the log segments that lanes of this process wrote and whose windows are not built yet, so that a
+builder in this process need not read them back."""
 
 from __future__ import annotations
 
@@ -10,9 +9,10 @@ from stitch.lake.event_log import LogRows
 
 
 class YoungSegments:
-    """Cache: segment name -> rows. Thread-safe: lanes add, a builder in another thread reads.
+    """Cache of log segments: name -> rows. Thread-safe: lanes add segments, a builder in another thread reads
+    them.
 
-    Bounded: the builder reads segments that did not fit from the lake.
+    The cache has a maximum size; the builder reads segments that did not fit from the lake.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -30,7 +30,7 @@ class YoungSegments:
                 self.bytes += size
 
     def get(self, name: str) -> LogRows | None:
-        """Rows of a segment; None if it is not cached."""
+        """Rows of the segment with this name; None if it is not cached."""
         with self._lock:
             return self._rows.get(name)
 
@@ -40,7 +40,7 @@ class YoungSegments:
             return [*self._rows]
 
     def forget(self, name: str) -> None:
-        """Remove a segment from the cache, if it is there."""
+        """Remove the segment with this name from the cache, if it is there."""
         with self._lock:
             rows = self._rows.pop(name, None)
             if rows is not None:

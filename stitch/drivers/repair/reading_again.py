@@ -27,7 +27,7 @@ from stitch.drivers.live.live_settings import RECORDED
 from stitch.lake.chain import lanes, read_records
 from stitch.lake.event_log import named_segments, open_segment
 from stitch.lake.lane import Lane
-from stitch.lake.layout import segment_seq
+from stitch.lake.layout import segment_part, segment_seq
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import Store
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
@@ -35,23 +35,23 @@ from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 
 @dataclass(frozen=True, slots=True)
 class ReadAgain:
-    """Result of restoring the damaged segments of a lane."""
+    """Counts of a restoration of a lane's damaged segments."""
 
     segments: int
     """Number of damaged segments."""
     events_before: int
-    """Number of events in the damaged segments according to their commits."""
+    """Number of events that the damaged segments had, according to their commits."""
     events_after: int
     """Number of events in the new segments."""
     lost: tuple[PartitionRange, ...]
-    """Offset ranges that should have been read again, but that Kafka no longer has."""
+    """Offset ranges whose messages were needed, but are no longer in Kafka."""
 
 
 class NothingLeft:
-    """`RangeSource` of a log that keeps nothing once it is in the lake."""
+    """`RangeSource` of an input whose messages cannot be read again once they are in the lake."""
 
     def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
-        """See RangeSource."""
+        """Return no messages, and the whole range as lost."""
         del stream
         return [], [(start, end.offset)]
 
@@ -59,11 +59,12 @@ class NothingLeft:
 def read_again(
     run: UpkeepRun, number: int, log: RangeSource, decode: DecodeConfig, *, accept_gaps: bool
 ) -> ReadAgain:
-    """Take over lane `number`, replace its damaged segments, and commit them.
+    """Take over the lane with this number, replace its damaged segments, and commit the new ones.
 
-    log: source of the messages. accept_gaps: if events are lost, commit the loss; else nothing is changed and
-    LakeError is raised. Raises LakeError also if no segment is damaged; CommitTakenError if the lane's owner
-    committed meanwhile (run it again); InputError if the log does not answer; OSError.
+    log: source from which the messages are read again. accept_gaps: if events are lost, commit nevertheless;
+    otherwise nothing is changed and LakeError is raised. Raises LakeError also if no segment is damaged;
+    CommitTakenError if the lane's owner committed meanwhile (run it again); InputError if the log cannot be
+    reached; OSError.
     """
     store, manifest = run.store, open_manifest(run.store, run.lake)
     if number not in lanes(store):
@@ -80,20 +81,20 @@ def read_again(
         )
     first = head + 1 if standing.kept_from is None else standing.kept_from
     records = {link.record.seq: link.record for link in read_records(store, number, range(first, head + 1))}
-    current = {_seq(one): one for one in named_segments(records.values()).values()}
+    current = {_place(one): one for one in named_segments(records.values()).values()}
     damaged = [
-        seq for seq, segment in sorted(current.items()) if seq in records and not _is_whole(store, segment)
+        at for at, segment in sorted(current.items()) if at[0] in records and not _is_whole(store, segment)
     ]
     if not damaged:
         raise LakeError(f"Every segment of lane {number} is whole.", remedy="There is nothing to read again.")
     lost: list[PartitionRange] = []
-    before = sum(current[seq].rows for seq in damaged)
+    before = sum(current[at].rows for at in damaged)
     latest_ns = run.now_ns + settings.max_future_ns
     with lane.stage() as staging:
         made: list[Segment] = []
-        for seq in damaged:
+        for seq, part in damaged:
             events, gone = _events(records[seq], log, decode, latest_ns)
-            made.append(staging.add_segment(log_rows(events), seq))
+            made.append(staging.add_segment(log_rows(events), seq, part))
             lost += gone
         after = sum(segment.rows for segment in made)
         if after < before and not accept_gaps:
@@ -115,9 +116,9 @@ def read_again(
             ),
         )
     # Nothing names them any more but commits of before.
-    for seq in damaged:
-        if store.size(current[seq].name) is not None:
-            store.remove(current[seq].name)
+    for at in damaged:
+        if store.size(current[at].name) is not None:
+            store.remove(current[at].name)
     return ReadAgain(len(damaged), before, after, tuple(lost))
 
 
@@ -138,19 +139,20 @@ def _is_whole(store: Store, segment: Segment) -> bool:
     return True
 
 
-def _seq(segment: Segment) -> int:
-    """Number of the commit whose events a segment holds, from the segment's name."""
-    seq = segment_seq(segment.name.rpartition("/")[2])
+def _place(segment: Segment) -> tuple[int, int]:
+    """(Number of the commit whose events a segment holds, number of the segment in it), from its name."""
+    file = segment.name.rpartition("/")[2]
+    seq = segment_seq(file)
     assert seq is not None
-    return seq
+    return seq, segment_part(file)
 
 
 def _events(
     record: CommitRecord, log: RangeSource, decode: DecodeConfig, latest_ns: int
 ) -> tuple[pa.Table, list[PartitionRange]]:
-    """(accepted events of the messages that a commit read, offset ranges that the log no longer has).
+    """Read again the messages of a commit: (accepted events, offset ranges that the log no longer has).
 
-    latest_ns: events after it are rejected.
+    latest_ns: later events are rejected.
     """
     found, lost = [], []
     for part in record.standing.positions:

@@ -1,4 +1,4 @@
-"""Rebuild all windows that have late events at once, instead of when `rebuild_ns` is over."""
+"""Rebuild all windows that have late events now, without waiting for `rebuild_ns`."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from stitch.scratch import Scratch
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Result of a run of repair, or of a dry run."""
+    """Counts of a run of `flowdiff repair`, or of its dry run."""
 
     windows: int
     """Number of windows rebuilt, or to be rebuilt in a dry run."""
     events: int
-    """Number of events in all windows that were built; 0 in a dry run."""
+    """Number of events in all windows that were rebuilt; 0 in a dry run."""
     late: int
-    """Number of events stored as late, because the log of their windows is gone."""
+    """Number of events stored as late, because the log from which their windows were built is gone."""
     removed: int
-    """Number of files deleted, because they were replaced longer ago than the grace period."""
+    """Number of files deleted, which had been replaced longer ago than the grace period."""
 
 
 def repair(run: UpkeepRun, scratch: Scratch, *, dry_run: bool = False) -> Repaired:
     """Rebuild every window that has late events, or whose damaged log was restored, and delete files whose
     grace period is over.
 
-    Raises LakeError, CommitTakenError (another builder committed: run it again), OSError; windows committed
-    before stay rebuilt.
+    If another writer commits first, as a live builder may, it plans again. Raises LakeError,
+    CommitTakenError (others were always first: run it again), OSError; windows committed before stay rebuilt.
     """
     manifest = open_manifest(run.store, run.lake)
     if dry_run:
@@ -46,8 +46,14 @@ def repair(run: UpkeepRun, scratch: Scratch, *, dry_run: bool = False) -> Repair
     )
     # A window that ingestion waits for is not built before its time.
     settings = BuildSettings(linger_ns=live.linger_ns, patience_ns=live.patience_ns)
-    builder = Builder(run.store, run, scratch, settings)
     total = Step()
-    while (done := builder.step(run.now_ns, urgent=True)).did_anything:
-        total = total.and_(done)
-    return Repaired(total.again, total.events, total.late, builder.sweep(run.now_ns))
+
+    def attempt() -> int:
+        nonlocal total
+        builder = Builder(run.store, run, scratch, settings)
+        while (done := builder.step(run.now_ns, urgent=True)).did_anything:
+            total = total.and_(done)
+        return builder.sweep(run.now_ns)
+
+    removed = run.retry(attempt)
+    return Repaired(total.again, total.events, total.late, removed)

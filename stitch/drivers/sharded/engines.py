@@ -1,9 +1,9 @@
 """Run the tasks of an import: in threads of this process, in other processes, or on other machines.
 
-Threads keep more than one core busy, since numpy, Arrow and zstd release Python's lock, but not many.
-Processes cost a start each, and all events pass through files. The lake has the same rows with any engine,
-and the same bytes with any number of other processes: groups are formed by the content of events, and
-booked in order.
+Threads keep a few cores busy, since numpy, Arrow and zstd release Python's lock. Processes can use all cores,
+but each must be started, and all events pass through files. The lake gets the same rows with any engine, and
+the same bytes with any number of other processes: groups depend only on the content of events, and their
+outcomes are recorded in order.
 """
 
 from __future__ import annotations
@@ -37,42 +37,42 @@ from stitch.lake.staging import Staging
 from stitch.processes import worker_processes
 
 _DECODED_AHEAD: Final = DECODERS + 1
-"""Maximum chunks decoded or queued ahead of the chunk whose events are partitioned: enough that no decoder
-idles."""
+"""Maximum number of chunks decoded or queued ahead of the chunk whose events are being partitioned, so that
+no decoder is idle."""
 PROCESSES_FROM_BYTES: Final = 16 * 2**20
 """Minimum bytes of input for which processes are started: starting them takes 0.6 s, in which one process
 decodes and stitches about as many bytes.
 """
 TWO_FROM_BYTES: Final = 128 * 2**20
-"""Minimum bytes of input besides the largest file for which two processes finish sooner than two threads,
-which take less CPU and memory: 625 MB in four files in 11.7 s, not 14.4; 132 MB in 4.0 s, not 3.6.
-"""
+"""Minimum bytes of input, the largest file excluded, for which two processes are faster than two threads,
+which take less CPU and memory: 625 MB in four files in 11.7 s, not 14.4; 132 MB in 4.0 s, not 3.6."""
 
 
 class Engine(Protocol):
-    """Executor of an import's tasks."""
+    """Runs the tasks of an import."""
 
     at_once: int
-    """Maximum groups stitched at once."""
+    """Maximum number of groups of requests stitched concurrently."""
     threads: Executor
-    """Threads of this process, for tasks that run here."""
+    """Thread pool of this process, for tasks that run here."""
 
     def read(self, sources: Sequence[Source], spill: EventSpill, ledger: Ledger, progress: Progress) -> None:
-        """Decode every file once; add its events to the spill, its counts and rejects to the ledger."""
+        """Decode every file once; add the events to the spill, counts and rejects to the ledger."""
         ...
 
     def begin(self, absurd_days: I8) -> None:
-        """Prepare stitching, once all files are read. absurd_days: days since 1970-01-01 (UTC) whose events
-        are refused."""
+        """Prepare for stitching, once all files are read. absurd_days: days since 1970-01-01 (UTC) whose
+        events are refused."""
         ...
 
     def stitch_group(self, group: Group, part: int) -> Callable[[], GroupOutcome]:
-        """Start stitching a group (`Stitcher.stitch_group`); the returned function waits for its outcome."""
+        """Start stitching a group, whose flows become file `part` of each window; return a function that
+        waits for the outcome."""
         ...
 
     def write_windows(self, windows: Sequence[WindowParts]) -> None:
-        """Merge the parts of each window, and write the windows to the import's stage folders. Returns when
-        all is done."""
+        """Merge the parts of each window, and write the windows to the import's stage folders; return when
+        all are written."""
         ...
 
 
@@ -80,10 +80,11 @@ class Cluster(Protocol):
     """Machines that run tasks, with the same program and the same paths to the lake and the input."""
 
     def executor(self, stage: str) -> AbstractContextManager[tuple[Executor, int]]:
-        """Start the workers: (executor, number of tasks it runs at once).
+        """Start the workers: context manager that returns (executor, number of tasks that it runs
+        concurrently).
 
         stage: prefix of the names of the import's stage folders in the lake. A task may be run more than
-        once; its result is the result of one attempt. An exception in the block cancels running tasks. Raises
+        once; its result is that of one of the runs. An exception in the block cancels running tasks. Raises
         ConfigError.
         """
         ...
@@ -98,10 +99,11 @@ def import_engine(
     workers: int | Cluster,
     threads: int,
 ) -> Iterator[Engine]:
-    """Engine for `workers` processes or a cluster; 1: this process with `threads` threads.
+    """Context manager: engine that runs tasks in `workers` processes or on a cluster; if `workers` is 1, in
+    this process with `threads` threads.
 
-    `scratch` lies in the lake if that is a folder, so that the machines of a cluster see it too, under the
-    same path in all processes.
+    scratch: folder for files passed between tasks; below the lake if that is a folder, so that all machines
+    of a cluster see it under the same path.
     """
     with ExitStack() as stack:
         if workers == 1:
@@ -121,7 +123,7 @@ def import_engine(
 
 
 class _Threads:
-    """Engine in threads of this process. Events stay in memory while the spill has room."""
+    """Engine that runs tasks in threads of this process. Events stay in memory while the spill has room."""
 
     def __init__(
         self, threads: int, pool: Executor, staging: Staging, manifest: Manifest, settings: ImportSettings
@@ -157,8 +159,8 @@ class _Threads:
 
 
 class _OtherProcesses:
-    """Engine in other processes. Events go through files of the job's exchange; each input file is one
-    task."""
+    """Engine that runs tasks in other processes. Events pass through files of the import's exchange; each
+    input file is one task."""
 
     def __init__(self, pool: Executor, at_once: int, staging: Staging, job: Job) -> None:
         self.at_once = at_once

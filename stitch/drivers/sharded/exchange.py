@@ -1,4 +1,4 @@
-"""Pass files between tasks: in a folder that all workers see, or through a remote lake."""
+"""Pass files between tasks of an import: through a folder that all workers see, or through a remote lake."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from stitch.scratch import Scratch
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """File in the remote store of a lake: name of the lake, name of the file in it."""
+    """A file in the remote store of a lake."""
 
     lake: str
     name: str
 
     def read(self) -> pa.Buffer:
-        """Return the whole content. Raises OSError, LakeError."""
+        """Read the whole content. Raises OSError, LakeError."""
         return open_store(self.lake).read(self.name)
 
     def unlink(self) -> None:
-        """Remove the file. Raises OSError, LakeError."""
+        """Delete the file. Raises OSError, LakeError."""
         open_store(self.lake).remove(self.name)
 
 
 _NAME: Final = re.compile(r"(?:[0-9A-Za-z_][0-9A-Za-z_.-]*/)*[0-9A-Za-z_][0-9A-Za-z_.-]*", re.ASCII)
-"""Pattern of a file's name below a folder: no part is empty or begins with a dot, so the name stays inside
-the folder."""
+"""Pattern of a file's name relative to a folder: no part is empty or begins with a dot, so the name cannot
+lead out of the folder."""
 
 _LONGEST_REASON: Final = 200
 """Maximum characters of Arrow's error message that a LakeError quotes."""
 
 HandedFile = Path | StoredFile
-"""Address of a file that one task wrote and another reads: a path, or an object of a lake's store."""
+"""Location of a file that one task wrote and another reads: a path, or an object in a lake's store."""
 
 
 def opened(file: HandedFile) -> pa.NativeFile:
@@ -52,7 +52,7 @@ def opened(file: HandedFile) -> pa.NativeFile:
 
 @contextmanager
 def refused_if_broken(file: HandedFile) -> Iterator[None]:
-    """Raise LakeError if the block reads data that is not an Arrow stream."""
+    """Context manager that raises LakeError if the block reads data that is not an Arrow stream."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -64,15 +64,17 @@ def refused_if_broken(file: HandedFile) -> Iterator[None]:
 
 
 class Exchange(Protocol):
-    """Place where tasks leave files for each other. Attempts at one task never write to the same place."""
+    """Place in which tasks of an import leave files for each other. Two attempts at one task never write to
+    the same place."""
 
     def folder(self) -> AbstractContextManager[Path]:
-        """Folder for the files of one attempt, which must be handed on before the block ends."""
+        """Context manager: folder for the files of one attempt at a task, which must be handed on (`hand_on`)
+        inside the block."""
         ...
 
     def hand_on(self, files: Sequence[HandedFile]) -> list[HandedFile]:
-        """Make files readable by other tasks; return their new addresses. Files already handed on are
-        unchanged.
+        """Make files readable by other tasks; return their new locations. Files that were handed on before
+        are unchanged.
 
         Raises OSError, LakeError.
         """
@@ -83,12 +85,13 @@ class Exchange(Protocol):
         ...
 
     def file_of(self, name: str) -> HandedFile:
-        """File with a given name (inverse of `name_of`). Raises LakeError for a name outside the exchange."""
+        """Location of the file with a given name (inverse of `name_of`). Raises LakeError for a name outside
+        the exchange."""
         ...
 
 
 def outside(name: str) -> LakeError:
-    """Error for a file name, found in the lake, that no task may read."""
+    """Error for a file name, read from the lake, that leads out of the exchange."""
     return LakeError(
         f"A task or result in the lake names {name!a}, which is not on the stage of its import.",
         remedy="Nothing was read. Find out who wrote it.",
@@ -97,19 +100,19 @@ def outside(name: str) -> LakeError:
 
 @dataclass(frozen=True, slots=True)
 class SharedFolder:
-    """Exchange in a folder. Files stay where they are written; the creator of the folder removes it."""
+    """Exchange in a folder. Files stay where they are written; whoever created the folder removes it."""
 
     path: Path
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """New folder for one attempt, below `path`; remains when the block ends."""
+        """Context manager: new folder for one attempt, below `path`; it is not removed at the end."""
         own = self.path / secrets.token_hex(8)
         own.mkdir(mode=FOLDER_MODE, parents=True)
         yield own
 
     def hand_on(self, files: Sequence[HandedFile]) -> list[HandedFile]:
-        """The files unchanged: all tasks can already read them."""
+        """Return the files unchanged: all tasks can already read them."""
         return [*files]
 
     def name_of(self, file: HandedFile) -> str:
@@ -119,7 +122,7 @@ class SharedFolder:
 
     def file_of(self, name: str) -> HandedFile:
         """File below `path` with a given relative path. Raises LakeError for a name that leads out of `path`,
-        also by a symbolic link."""
+        also through a symbolic link."""
         path = self.path / name
         if not _NAME.fullmatch(name) or path.resolve() != self.path.resolve() / name:
             raise outside(name)
@@ -128,8 +131,8 @@ class SharedFolder:
 
 @dataclass(frozen=True, slots=True)
 class RemoteStage:
-    """Exchange in a remote lake: files are objects in the import's stage folders, and are removed with
-    these."""
+    """Exchange in a remote lake: files are objects in the import's stage folders, and are deleted together
+    with these."""
 
     lake: str
     attempts: str
@@ -137,12 +140,12 @@ class RemoteStage:
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """Local scratch folder for one attempt, removed when the block ends."""
+        """Context manager: local scratch folder for one attempt, removed at the end."""
         with Scratch() as scratch:
             yield scratch.folder
 
     def hand_on(self, files: Sequence[HandedFile]) -> list[HandedFile]:
-        """Upload local files as objects of the lake, durably, and return their addresses; files already in
+        """Upload local files as objects of the lake, durably, and return their locations; files already in
         the lake are unchanged. Raises OSError, LakeError."""
         store = open_store(self.lake)
         own = f"{self.attempts}{secrets.token_hex(8)}"
@@ -164,7 +167,8 @@ class RemoteStage:
         return file.name.removeprefix(self.attempts)
 
     def file_of(self, name: str) -> HandedFile:
-        """File with a given name below the prefix `attempts`. Raises LakeError for an invalid name."""
+        """Location of the file with a given name below the prefix `attempts`. Raises LakeError for an invalid
+        name."""
         if not _NAME.fullmatch(name):
             raise outside(name)
         return StoredFile(self.lake, f"{self.attempts}{name}")

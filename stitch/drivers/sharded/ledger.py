@@ -20,9 +20,9 @@ from stitch.lake.staging import Staging
 
 
 class Ledger:
-    """Accounts for every event of an import exactly once. Not thread-safe.
+    """Accounts of an import, in which every event is counted exactly once. Not thread-safe.
 
-    The order of calls determines which dead letters are kept, and in which files.
+    The order of calls determines which dead letters are stored, and in which files.
     """
 
     def __init__(self, staging: Staging, settings: ImportSettings, window_length_ns: int) -> None:
@@ -41,25 +41,24 @@ class Ledger:
     def add_file(
         self, source: Source, counts: FileCounts, letters: Iterable[tuple[pa.Table, Counter[str]]]
     ) -> None:
-        """Record a file read by another task.
+        """Record the counts and dead letters of a file that another task read.
 
-        letters: (rejects, number of refused items by reason) of each batch. Raises OSError.
+        letters: (dead letters, reason -> number of refused items) of each batch. Raises OSError.
         """
         self._files[source] = counts
         for rejects, refused in letters:
             self._letters.add(rejects, source.name, refused)
 
     def add_group(self, outcome: GroupOutcome) -> None:
-        """Record the outcome of a group of requests. Raises OSError, LakeError for more windows than an
-        import may have.
-        """
+        """Record the outcome of a group of requests. Raises OSError; LakeError if the import has more windows
+        than allowed."""
         self._starts_ns |= outcome.starts_ns
         refuse_too_many_windows(self._starts_ns, self._settings.max_windows, self._window_length_ns)
         self._totals.update(outcome.totals)
         self._letters.add(rejects_table(outcome.rejects, KERNEL_SOURCE, [0]), KERNEL_SOURCE, outcome.refused)
 
     def require_events(self) -> None:
-        """Refuse an import that read no event; see `file_counts.require_events`."""
+        """Raise an error if the import read no event; see `file_counts.require_events`."""
         require_events(self._files, self._settings.format)
 
     def absurd_days(self) -> I8:

@@ -1,4 +1,4 @@
-"""Write parts of windows that wait for others to a file, so that tasks pass on only its name."""
+"""Write parts of windows that are not complete yet to a file, so that tasks pass on only the file's name."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True, slots=True)
 class LeftPart:
-    """A part of a window in a file of many parts: one Arrow IPC stream per table, concatenated."""
+    """Location of one part of a window in a file of many parts; a part is one Arrow IPC stream per table,
+    concatenated."""
 
     window: Window
     nbytes: int
     """Bytes of the part in memory."""
     file: HandedFile
     start: int
-    """Offset of the part in the file."""
+    """Byte offset of the part in the file."""
 
 
 WaitingPart = WindowPart | LeftPart
 WindowParts = tuple[int, list[WaitingPart]]
-"""(Number of the resulting file, parts of one window that are merged into one file per table)."""
+"""(Number of the file to write, parts of one window that are merged into one file per table)."""
 
 
 def leave_parts(parts: Sequence[WindowPart], exchange: Exchange) -> list[LeftPart]:
-    """Write parts to one file of the exchange, and return the place of each part in the file. Raises
-    OSError."""
+    """Write parts to one file of the exchange, and return the location of each part in it. Raises OSError."""
     if not parts:
         return []
     starts = []

@@ -1,9 +1,9 @@
 """Tasks of an import and their results as JSON, for workers that communicate through the lake only.
 
-Whoever can write to the lake can write a message. So each is JSON in a closed schema: a task names one of
-three functions, inputs of the worker's own command line and files of the import's stage. Everything else
-comes from the worker's own command line. Settings appear as a hash, as they contain the key of hashed
-parameters.
+Anyone who can write to the lake can write a message. So each message is JSON in a closed schema: a task names
+one of three functions, inputs that the worker's own command line names, and files in the import's stage
+folders. Everything else comes from the worker's own command line. Settings appear as a hash, as they contain
+the key of hashed parameters.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from stitch.drivers.spill import Dealt, Group
 from stitch.lake.layout import SIDE_TABLES, WINDOW_TABLES, origin
 
 _STAGED: Final = re.compile(r"[0-9a-f]{16}/[a-z_]+-[0-9A-Za-z-]+\.parquet", re.ASCII)
-"""Name of a data file written by an attempt at a task, relative to the common prefix of the stage folders."""
+"""Name of a data file written by an attempt at a task, relative to the common prefix of the import's stage
+folders."""
 _ERRORS: Final = {
     name: kind
     for name, kind in vars(errors).items()
@@ -55,7 +56,8 @@ Days = dict[Annotated[int, Field(ge=-(2**31), lt=2**31)], Count]
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """Job of a worker, and the inputs that the worker may read: the ones its own command line names."""
+    """The import that a worker works for, and the inputs that it may read: those that its own command line
+    names."""
 
     job: Job
     inputs: OwnInputs
@@ -423,7 +425,7 @@ class ResultFile(Config):
 
 
 def result_of(task: str, returned: Any, at: Workplace) -> ResultFile:
-    """Result file for the return value of a task's function."""
+    """Result message for `returned`, the return value of the function that `task` names."""
     return ResultFile(result=_RESULTS[task].of(at, returned))
 
 
@@ -442,7 +444,8 @@ def read_task(data: bytes, settings: ImportSettings) -> TaskFile:
 
 
 def read_result(data: bytes, task: str, at: Workplace) -> Any:
-    """Parse a result and return its value, or raise the error of the task. Raises LakeError if invalid."""
+    """Parse the result message of a task and return its value, or raise the error of the task. Raises
+    LakeError if the message is invalid."""
     try:
         found = ResultFile.model_validate_json(data).result
     except ValidationError as error:
@@ -456,7 +459,8 @@ def read_result(data: bytes, task: str, at: Workplace) -> Any:
 
 
 def settings_hash(settings: ImportSettings) -> str:
-    """Hash of settings and of the key of hashed parameters, hex: workers compare it with their own."""
+    """Hash, hex, of the settings and of the key for hashing parameters: workers compare it with that of their
+    own settings."""
     key = settings.decode.params.hash_key
     secret = b"" if key is None else key.get_secret_value()
     return hashlib.sha256(settings.model_dump_json().encode() + secret).hexdigest()
@@ -484,7 +488,8 @@ def _described(reject: Reject) -> RejectAs:
 
 
 def _own_files(files: tuple[Publish, ...], at: Workplace) -> tuple[Publish, ...]:
-    """Staged files, after a check that each is of this import and named after its table and window.
+    """Return the staged files after a check that each belongs to this import and is named after its table and
+    window.
 
     Raises LakeError.
     """

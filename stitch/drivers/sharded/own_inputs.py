@@ -1,4 +1,4 @@
-"""Inputs of a worker's own command line: a task read from the lake cannot name any other."""
+"""Inputs that a worker's own command line names; a task read from the lake cannot name any other input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ingest.kafka.topic_input import TopicInput
 
 _ANY_TIME_NS: Final = 2**62
-"""Stand-in for the current time when arguments are parsed: worker 0 has resolved the offsets of periods."""
+"""Value used as the current time when arguments are parsed: worker 0 has already resolved the offsets of
+periods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,13 @@ class OwnInputs:
 
     given: tuple[str, ...]
     _files: dict[str, Path | RemoteFile] = field(default_factory=dict, init=False, compare=False)
-    """File name as in tasks (`named`) -> file."""
+    """Name of a file in tasks (`named`) -> the file."""
     _topics: dict[int, TopicInput] = field(default_factory=dict, init=False, compare=False)
     """Position of the argument on the command line -> topic that it names."""
 
     def file(self, name: str) -> Path | RemoteFile:
-        """File by its name in a task (`named`). Raises LakeError if the command line does not have it."""
+        """File with the given name in tasks (`named`). Raises LakeError if the command line does not name
+        it."""
         if name not in self._files:  # it may have been written since the last look
             for pattern in self.given:
                 if not pattern.startswith(TOPIC_SCHEME):
@@ -44,7 +46,7 @@ class OwnInputs:
         return found_file
 
     def position_of(self, part: LogPart) -> int:
-        """Position, on the command line, of the argument that names `part`; there must be one."""
+        """Position, on the command line, of the argument that names `part`; one must exist."""
         return next(
             at
             for at in range(len(self.given))
@@ -54,9 +56,9 @@ class OwnInputs:
         )
 
     def servers(self, position: int, topic: str, partition: int, start: int, end: int) -> tuple[str, ...]:
-        """Addresses of the brokers in argument `position`.
+        """Addresses of the brokers given by the argument at `position`.
 
-        Raises LakeError if the argument does not include these offsets.
+        Raises LakeError if the argument does not include these offsets of this partition.
         """
         asked = self._topic(position) if position < len(self.given) else None
         if asked is None or not asked.has(topic, partition, start, end):

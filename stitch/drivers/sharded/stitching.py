@@ -32,30 +32,29 @@ from stitch.lake.windowing import WindowPart, cut, merged_flows, merged_params, 
 from stitch.structures import StructureMemo
 
 _MEMO_SHARE: Final = 10
-"""Divisor of the memory budget that gives the bytes for cached structures."""
+"""The memory budget divided by this is the maximum bytes of cached structures."""
 _MEMO_BYTES_PER_STRUCTURE: Final = 20_000
 _SMALL_PART_BYTES: Final = 2 * 2**20
-"""Maximum bytes in memory of a part that waits for others of its window: some 300 KB on disk, of which the
-fixed cost of a file is 2 %.
-"""
+"""Maximum bytes in memory of a window's part that is buffered until other parts of the window are stitched:
+it takes some 300 KB on disk, of which a file's fixed cost is 2 %."""
 
 
 @dataclass(slots=True)
 class GroupOutcome:
-    """Outcome of a group of requests: filled in by the stitcher, added to the totals by the ledger."""
+    """Outcome of stitching a group of requests: the stitcher fills it, the ledger adds it to the totals."""
 
     max_letters: int
-    """Maximum dead letters kept by one call of `refuse`; further ones are only counted."""
+    """Maximum number of dead letters stored by one call of `refuse`; further ones are only counted."""
     totals: Counter[str] = field(default_factory=Counter)
     rejects: list[Reject] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
-    """Reason -> number of refused events, in `rejects` or only counted."""
+    """Reason -> number of refused events, including those that are only counted."""
     starts_ns: set[int] = field(default_factory=set)
     """Starts of the windows in which flows of the group begin, ns since the epoch."""
     waiting: list[WindowPart] = field(default_factory=list)
-    """Parts of small windows in memory, not written yet."""
+    """Parts of small windows that are buffered in memory and not written to windows yet."""
     left: list[LeftPart] = field(default_factory=list)
-    """Parts of small windows in files, not written yet."""
+    """Parts of small windows that were left in files and not written to windows yet."""
 
     def count(self, made: Stitched, n_events: int) -> None:
         """Add the counts and rejects of `n_events` events that the kernel stitched."""
@@ -68,7 +67,8 @@ class GroupOutcome:
         self.refused.update(reject.reason.value for reject in made.rejects)
 
     def refuse(self, events: pa.Table, rows: B1, reason: Reason, detail: str) -> pa.Table:
-        """Events outside `rows` ([events] True: refused); the refused ones become dead letters."""
+        """Return the events not selected by `rows` ([events] True: refused); refused events become dead
+        letters."""
         refused = events.filter(pa.array(rows))
         if not refused.num_rows:
             return events
@@ -80,20 +80,21 @@ class GroupOutcome:
 
 
 class Stitcher:
-    """Stitches groups of events. Thread-safe: only its structure cache changes."""
+    """Stitcher of groups of events. Thread-safe: only its cache of structures changes."""
 
     def __init__(self, manifest: Manifest, settings: ImportSettings, absurd_days: I8) -> None:
-        """manifest: the lake before the import. absurd_days: days since the epoch, refused as absurd."""
+        """manifest: snapshot of the lake before the import. absurd_days: days since the epoch whose events
+        are refused."""
         self._manifest = manifest
         self._settings = settings
         self._absurd_days = absurd_days
         self._memo = StructureMemo(settings.memory_bytes // (_MEMO_SHARE * _MEMO_BYTES_PER_STRUCTURE))
 
     def stitch_group(self, staging: Staging, group: Group, part: int) -> GroupOutcome:
-        """Stitch a group, and write its flows as file `part` of each window; parts of small windows are left
-        in `waiting` of the outcome.
+        """Stitch a group, and write its flows as file `part` of each window; parts of small windows are
+        returned in `GroupOutcome.waiting` instead.
 
-        Raises LakeError for more windows than an import may have.
+        Raises LakeError if the import has more windows than allowed.
         """
         events = group.load()
         outcome = GroupOutcome(self._settings.max_dead_letters_per_file)
@@ -130,8 +131,8 @@ class Stitcher:
         return outcome
 
     def _late(self, events: pa.Table, known: KnownRequests, outcome: GroupOutcome) -> pa.Table:
-        """Events of requests that the lake already has, without the events of identical flows
-        (duplicates)."""
+        """Handle events of requests that the lake already has: return those of flows that differ from the
+        stored ones; events of identical flows are dropped as duplicates."""
         made = stitch(events, self._settings.stitch, memo=self._memo)
         same = known.unchanged(made.flows)
         n_same = int(np.count_nonzero(same))
@@ -146,8 +147,8 @@ class Stitcher:
 
 
 def write_windows(staging: Staging, windows: Iterable[WindowParts]) -> None:
-    """Write windows to the stage folder, merging the parts of each into one file per table. Raises OSError,
-    LakeError."""
+    """Merge the parts of each window into one file per table, and write the files to the stage folder. Raises
+    OSError, LakeError."""
     for part, of_window in load_parts(windows):
         window = _merged(of_window)
         for table in WINDOW_TABLES:
@@ -155,7 +156,7 @@ def write_windows(staging: Staging, windows: Iterable[WindowParts]) -> None:
 
 
 def refuse_too_many_windows(starts_ns: set[int], most: int, length_ns: int) -> None:
-    """Refuse more windows than an import may have. Raises LakeError."""
+    """Raise LakeError if an import has more than `most` windows. starts_ns: their starts."""
     if len(starts_ns) > most:
         raise LakeError(
             f"The input spreads over more than {most:,} windows of {length_ns // NS_PER_SECOND} s, the most "
@@ -165,14 +166,14 @@ def refuse_too_many_windows(starts_ns: set[int], most: int, length_ns: int) -> N
 
 
 def _is_small(part: WindowPart) -> bool:
-    """True if a part is small enough to wait in memory for the other parts of its window."""
+    """True if a part is small enough to be buffered until the window's other parts are stitched."""
     return bool(part.flows.nbytes + part.params.nbytes <= _SMALL_PART_BYTES)
 
 
 def _own_copies(parts: list[WindowPart]) -> Iterator[WindowPart]:
     """Copy parts, so that they do not keep the buffers of their whole group in memory.
 
-    All are copied at once, as each copy takes a millisecond however few rows it has.
+    All parts are copied together, as one copy takes at least a millisecond.
     """
     if not parts:
         return
@@ -182,7 +183,7 @@ def _own_copies(parts: list[WindowPart]) -> Iterator[WindowPart]:
 
 
 def _slices_of_copy(tables: list[pa.Table]) -> Iterator[pa.Table]:
-    """Yield a copy of each table, as slices of one concatenated copy."""
+    """Copy tables: they are concatenated, copied once, and yielded as slices of the copy."""
     whole = pa.concat_tables(tables)
     copied = whole.take(pa.array(np.arange(whole.num_rows))).combine_chunks()
     at = 0
@@ -192,7 +193,7 @@ def _slices_of_copy(tables: list[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _merged(parts: list[WindowPart]) -> WindowPart:
-    """Merge parts of one window, of different requests, into tables sorted as the lake requires."""
+    """Merge parts of one window, which have different requests, into tables sorted as the lake requires."""
     if len(parts) == 1:
         return parts[0]
     flows = merged_flows([part.flows for part in parts])

@@ -1,9 +1,10 @@
 """Tasks of an import, which any engine can run: partition a file, stitch a group, write windows.
 
-Each is a module-level function whose arguments can be pickled; it may run in any process of any machine, more
-than once. Tasks pass files to each other through the job's exchange. An attempt writes to its own stage
-folder and makes its files durable before it reports them, so a lost attempt leaves only files that the owner
-of the stage sweeps. The starter of the tasks collects their results (`ledger`) and commits once.
+Each task is a module-level function whose arguments can be pickled; it may run in any process of any machine,
+more than once. Tasks pass files to each other through the job's exchange. An attempt at a task writes to a
+separate stage folder and makes its files durable before it reports them, so a lost attempt leaves only files
+that the owner of the stage sweeps. The process that started the tasks collects their results (`ledger`) and
+commits once.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from stitch.lake.staging import Staging
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Data shared by all tasks of one import. Jobs are equal if their `stage` is."""
+    """Data that all tasks of one import need. Jobs are equal if their `stage` is equal."""
 
     lake: str
     lane: int
     seq: int
     stage: str
-    """Prefix of the attempts' stage folders; unique to the import."""
+    """Prefix of the names of the stage folders for attempts at tasks; unique to the import."""
     exchange: Exchange = field(compare=False)
     settings: ImportSettings = field(compare=False)
     absurd_days: tuple[int, ...] = field(default=(), compare=False)
 
     def with_absurd_days(self, days: tuple[int, ...]) -> Job:
-        """Copy of the job that refuses events of the given days (since 1970-01-01 UTC); made once all files
+        """Copy of the job with the days (since 1970-01-01 UTC) whose events are refused; made once all files
         are read."""
         return replace(self, absurd_days=days)
 
@@ -58,7 +59,7 @@ class FileDealt:
     events: Dealt
     letters_file: HandedFile
     refused: list[Counter[str]]
-    """[batches with dead letters] mapping of reason -> number of refused items."""
+    """[batches with dead letters] reason -> number of refused items."""
 
     def letters(self) -> Iterator[tuple[pa.Table, Counter[str]]]:
         """Yield (dead letters, reason -> number of refused items) of each batch that has some."""
@@ -66,7 +67,7 @@ class FileDealt:
 
 
 def deal_file(job: Job, source: Source, decoders: int) -> FileDealt:
-    """Decode a file in `decoders` threads, and partition its events by request.
+    """Decode a file in `decoders` threads, and write its events to files, partitioned by request.
 
     Raises InputError, OSError.
     """
@@ -104,14 +105,15 @@ def stitch_group(job: Job, group: Group, part: int) -> tuple[GroupOutcome, tuple
 
 
 def write_window_files(job: Job, windows: Sequence[WindowParts]) -> tuple[Publish, ...]:
-    """Write windows (`write_windows`); return the files written to the stage folder."""
+    """Merge the parts of each window, and write the windows; return the files written to the stage folder."""
     staging, _ = _at_work(job)
     write_windows(staging, windows)
     return staging.persisted()
 
 
 def _at_work(job: Job) -> tuple[Staging, Stitcher]:
-    """(Stage folder for one attempt, stitcher that all tasks of a job in one process share)."""
+    """Stage folder and stitcher for tasks of a job: (folder for one attempt, stitcher that all the job's
+    tasks in this process share)."""
     place, stitcher = _opened(job)
     return Staging.attempt(place.store, job.lane, job.seq, job.stage), stitcher
 

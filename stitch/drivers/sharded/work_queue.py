@@ -1,13 +1,15 @@
 """Run tasks in workers that are started externally and meet in the lake: an Indexed Job of Kubernetes.
 
-Worker 0 leads: it holds the lane, puts tasks on its stage, and commits. Every worker, worker 0 included,
-claims a task, runs it, and puts its result. Task, claim and result are files of a queue, each put if absent.
-So two workers never have the same task, and a restarted worker repeats the task it had claimed: its earlier
-attempt is either the result, or lies on the stage until that is swept. If worker 0 is restarted, it opens the
-lane anew, which sweeps the stage with the queue; the others go on with the next queue.
+Worker 0 leads: it owns the lane, writes tasks to a queue in its stage folder, and commits. Every worker,
+including worker 0, claims a task, runs it, and writes its result. Task, claim and result are files of the
+queue, each written only if absent. So two workers never run the same task, and a restarted worker repeats the
+task it had claimed; the files of its earlier attempt are either the result, or stay in the stage folder until
+it is swept. If worker 0 is restarted, it opens the lane again, which sweeps the stage folder with the queue;
+the other workers continue with the new queue.
 
-Whoever can write to the lake can put a task. So tasks and results are data in a closed schema (`messages`): a
-task names one of three functions, inputs of the worker's own command line and files of the import's stage.
+Anyone who can write to the lake can write a task. So tasks and results are data in a closed schema
+(`messages`): a task names one of three functions, inputs that the worker's own command line names, and files
+in the import's stage folders.
 """
 
 from __future__ import annotations
@@ -55,12 +57,12 @@ _TASKS: Final[dict[str, Callable[..., Any]]] = {
 _KINDS: Final = ("task", "claim", "result")
 _JOB: Final = "job-"
 _QUEUE: Final = re.compile(rf"(\d{{12}}-[0-9a-f]{{16}}-){_JOB}(.+)", re.ASCII)
-"""Pattern of the folder of a queue: stage folder of worker 0, then the job's name."""
+"""Pattern of the name of a queue's folder: stage folder of worker 0, then the job's name."""
 _TASK_BYTES: Final = 64 * 2**20
-"""Maximum bytes of a task: names of files, some hundred bytes each."""
+"""Maximum bytes of a task's file: mostly names of files, some hundred bytes each."""
 _ENDED: Final = f"{STAGE}/ended-jobs"
 _ENDED_FOR_NS: Final = 7 * NS_PER_DAY
-"""Time after the end of a job, ns, in which a late worker can still learn that it is done."""
+"""Time after the end of a job, ns, during which a late worker can still learn that the job is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +73,20 @@ class JobWorker:
 
     lake: str
     job: str
-    """Name of this run; a repeated run of the same files needs another name."""
+    """Name of this run of the job; another run of the same files needs another name."""
     number: int
     workers: int
     inputs: OwnInputs
     settings: ImportSettings = field(repr=False)
-    """Settings, the same in all workers."""
+    """Settings of the import, which must be the same in all workers."""
     ahead: int = 2
-    """Number of tasks queued per worker, so that the next one is ready when a worker finishes."""
+    """Number of tasks queued per worker, so that a worker that finishes finds the next task."""
     poll_s: float = 1.0
     """Interval at which the lake is polled, s."""
 
     @contextmanager
     def executor(self, stage: str) -> Iterator[tuple[Executor, int]]:
-        """Start the workers (`Cluster.executor`). This process also runs tasks."""
+        """Start the workers (see `Cluster.executor`). This process runs tasks too."""
         at_once = self.ahead * self.workers
         queue = self._queue(f"{stage}{self._suffix}")
         with self._failures(), _Leader(queue, at_once, self.poll_s) as executor:
@@ -102,7 +104,7 @@ class JobWorker:
                     store.remove(f"{_ENDED}/{name}")
 
     def work(self) -> int:
-        """Run tasks until the job is done; return their number. Raises LakeError, ConfigError."""
+        """Run tasks until the job is done; return how many. Raises LakeError, ConfigError."""
         with self._failures():
             return self._work()
 
@@ -141,7 +143,8 @@ class JobWorker:
         return f"{_ENDED}/{self.job}"
 
     def _newest(self, store: Store) -> str:
-        """Folder of the newest queue; empty without one. Queues of dead leaders have lower numbers."""
+        """Folder of the newest queue; empty if there is none. Queues of leaders that died have lower
+        numbers."""
         above = stage_lane_folder(FILE_LANE)
         parts = {name: _QUEUE.fullmatch(name) for name in store.names(above)}
         found = [name for name, part in parts.items() if part is not None and part[2] == self.job]
@@ -154,7 +157,7 @@ class JobWorker:
 
 @dataclass(frozen=True, slots=True)
 class QueueWorker:
-    """Settings of a worker, and the inputs of its own command line, for the tasks that it runs."""
+    """A worker that runs tasks of queues: its settings, and the inputs that its own command line names."""
 
     lake: str
     number: int
@@ -199,14 +202,15 @@ class _Queue:
         self._own = own
         self._number = str(own.number).encode()
         self._claims: dict[str, bytes] = {}
-        """Task -> number of the worker that claimed it, as far as this worker knows."""
+        """Task -> number of the worker that claimed it, as a file's content, as far as this worker knows."""
 
     def at(self, job: Job) -> Workplace:
-        """Workplace for running the tasks of `job` in this process."""
+        """Workplace in which this process runs the tasks of `job`."""
         return Workplace(job, self._own.inputs)
 
     def put(self, task: str, name: str, at: Workplace, arguments: tuple[Any, ...]) -> None:
-        """Put a task into the queue: the name of its function, and its arguments.
+        """Write a task to the queue. task: unique name; name: name of the function; arguments: those of the
+        call.
 
         Raises CommitTakenError if the queue was swept, OSError.
         """
@@ -236,7 +240,7 @@ class _Queue:
             return None
 
     def forget(self, task: str) -> None:
-        """Remove the files of a done task; none may be left when the stage folder is swept. Raises
+        """Delete the files of a task that is done; no task may remain when the stage folder is swept. Raises
         OSError."""
         for kind in _KINDS:
             self._store.remove(f"{self.folder}/{kind}-{task}")
@@ -264,8 +268,8 @@ class _Queue:
         return True
 
     def _claim(self) -> str | None:
-        """Name of a task that this worker claims now, or claimed before it was restarted; None if there is
-        none."""
+        """Claim a task: name of a free task, or of the one that this worker had claimed before it was
+        restarted; None if there is none."""
         names = self._store.names(self.folder)
         tasks, claims, results = (
             {name.removeprefix(f"{kind}-") for name in names if name.startswith(kind)} for kind in _KINDS
@@ -303,7 +307,7 @@ class _Queue:
 
 
 class _Leader(Executor):
-    """Executor whose threads each wait for the result of a task; another thread runs tasks like any
+    """Executor whose threads each wait for the result of one task, while one more thread runs tasks like any
     worker."""
 
     def __init__(self, queue: _Queue, at_once: int, poll_s: float) -> None:
@@ -315,8 +319,8 @@ class _Leader(Executor):
         self._own = self._threads.submit(self._work)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Put a task into the queue; the future waits for its result. `fn` is a task; its first argument is
-        the job."""
+        """Write a task to the queue; the returned future waits for its result. `fn` is a task; its first
+        argument is the job."""
         assert not kwargs, "a task's arguments have an order"
         job, *arguments = args
         assert isinstance(job, Job), "a task is of a job"

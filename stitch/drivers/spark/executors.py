@@ -1,8 +1,8 @@
-"""Run tasks on the executors of a Spark cluster; pyspark is imported here only.
+"""Run tasks on the executors of a Spark cluster; the only module that imports pyspark.
 
-A task is a Spark job of one partition. So Spark retries it elsewhere if an executor is lost or the task
-raises, and nothing passes through its shuffle: tasks pass files through the exchange of the import, and the
-collected result is small.
+Each task is a Spark job with one partition. So Spark retries a task on another executor if its executor is
+lost or the task raises, and no data passes through Spark's shuffle: tasks pass files through the exchange of
+the import, and the collected result is small.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from schemas.errors import ConfigError, FlowdiffError, LakeError
 P = ParamSpec("P")
 T = TypeVar("T")
 _QUIET: Final = {"spark.ui.showConsoleProgress": "false"}
-"""Default Spark settings of an import; `SparkCluster.conf` takes precedence."""
+"""Spark settings that an import has by default; `SparkCluster.conf` overrides them."""
 _LONGEST_REASON: Final = 300
 """Maximum characters of Spark's message about a failed task that an error quotes."""
 
@@ -39,11 +39,11 @@ class SparkCluster:
     """URL of the cluster: `spark://…`, `k8s://…`, `yarn`, `local[2]`."""
     conf: Mapping[str, str] = field(default_factory=dict)
     at_once: int | None = None
-    """Maximum tasks run at once; None: the number of cores that Spark has after its start."""
+    """Maximum number of tasks run concurrently; None: the number of cores that Spark has after its start."""
 
     @contextmanager
     def executor(self, stage: str) -> Iterator[tuple[Executor, int]]:  # noqa: ARG002 - none is needed
-        """Start the workers (`Cluster.executor`)."""
+        """Start the executors (see `Cluster.executor`)."""
         # Python of the executors: their image is ours, if nobody says otherwise.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = SparkConf().setMaster(self.master).setAppName("flowdiff")
@@ -64,25 +64,25 @@ class SparkCluster:
 
 
 class _Executors(Executor):
-    """Executor whose threads each wait for a Spark job."""
+    """Executor whose threads each wait for one Spark job."""
 
     def __init__(self, context: SparkContext, at_once: int) -> None:
         self._context = context
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="spark")
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run a call as a Spark job; the future has its result."""
+        """Run a call as a Spark job; return a future with its result."""
         return self._threads.submit(self._run, fn, args, kwargs)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Wait for running tasks; after an exception cancel them."""
+        """Wait for running tasks; after an exception in the block, cancel them."""
         if kind is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._context.cancelAllJobs()
         self._threads.shutdown()
 
     def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        """Run a task as a Spark job. Raises the task's FlowdiffError; LakeError if Spark gave it up."""
+        """Run a task as a Spark job. Raises the task's FlowdiffError; LakeError if Spark gave the task up."""
         task = pickle.dumps((fn, args, kwargs))
         try:
             (done,) = self._context.parallelize([task], 1).map(_done).collect()
@@ -99,8 +99,8 @@ class _Executors(Executor):
 
 
 def _done(task: bytes) -> bytes:
-    """Run a pickled task on an executor. A FlowdiffError is returned as the result: retries would raise it
-    again."""
+    """Run a pickled task on an executor; return its pickled result. A FlowdiffError is also returned, because
+    Spark would retry a task that raises."""
     # The pool that Arrow picks by default takes a third more CPU here, in page faults.
     pa.set_memory_pool(pa.system_memory_pool())
     fn, args, kwargs = pickle.loads(task)
@@ -111,7 +111,6 @@ def _done(task: bytes) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Last line of Spark's error message, of its Python traceback if it has one, without Java stack
-    traces."""
+    """Last line of Spark's error message, or of the Python traceback in it, without Java stack traces."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
     return lines[-1].lstrip(": ").rstrip(".")[:_LONGEST_REASON]

@@ -21,24 +21,23 @@ _UP = np.uint64(0x165667B19E3779F9)
 
 @dataclass(frozen=True, slots=True)
 class SegmentGraphs:
-    """Contracted DAGs of a batch, concatenated by flow. A segment is a chain of nodes; numbers of segments
-    are local to the flow, so that flows can be copied.
-    """
+    """Contracted DAGs of a batch of flows, concatenated by flow: each vertex, a segment, is a chain of nodes.
+    `src` and `dst` count segments from the flow's first, so that a flow can be copied unchanged."""
 
     first: I8
-    """[flows + 1] offsets into the segments."""
+    """[flows + 1] index of each flow's first segment; last, the number of segments."""
     level: I8
-    """[segments] number of nodes on the longest path that ends before the segment (a chain of nodes)."""
+    """[segments] number of nodes on the longest path that ends just before the segment."""
     length: I8
     """[segments] number of nodes in the segment."""
     first_edge: I8
-    """[flows + 1] offsets into the edges."""
+    """[flows + 1] index of each flow's first edge; last, the number of edges."""
     src: I8
-    """[edges] source segment, counted from the flow's first."""
+    """[edges] source segment, as an index within its flow."""
     dst: I8
-    """[edges] destination segment, counted from the flow's first."""
+    """[edges] destination segment, as an index within its flow."""
     flow: I8 = field(init=False)
-    """[segments] index of the segment's flow; follows from `first`."""
+    """[segments] index of the segment's flow; computed from `first`."""
 
     def __post_init__(self) -> None:
         flow = np.repeat(np.arange(self.n_flows, dtype=np.int64), np.diff(self.first))
@@ -46,16 +45,18 @@ class SegmentGraphs:
 
     @property
     def n_flows(self) -> int:
-        """Number of flows."""
+        """Number of flows in the batch."""
         return len(self.first) - 1
 
     def edge_ends(self) -> tuple[I8, I8]:
-        """([edges] source, [edges] destination) as segment numbers of the batch."""
+        """([edges] source, [edges] destination) of each edge as indices into the segments of the whole
+        batch."""
         shift = np.repeat(self.first[:-1], np.diff(self.first_edge))
         return self.src + shift, self.dst + shift
 
     def take(self, flows: I8) -> tuple[SegmentGraphs, I8]:
-        """`(copies of the given flows, repeats allowed; [new segments] the segment that each copies)`."""
+        """Copy the flows with the given indices (repeats allowed): `(graphs of the copies, [new segments]
+        index of the original segment)`."""
         n_segments = np.diff(self.first)[flows]
         n_edges = np.diff(self.first_edge)[flows]
         segments = ranges(self.first[flows], n_segments)
@@ -73,8 +74,8 @@ class SegmentGraphs:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Round of a sweep: segment `into[k]` gets the sum of `count[k]` colours, from index `first[k]` of `seen`
-    on."""
+    """One round of a sweep: the colours of `seen[first[k]]` and the next `count[k] - 1` entries are summed
+    into the colour of segment `into[k]`."""
 
     seen: I8
     first: I8
@@ -83,15 +84,15 @@ class _Step:
 
 
 def stages(graphs: SegmentGraphs) -> tuple[I8, int]:
-    """`(stage, number of stages)`; stage: [segments] rank of the segment's level among all distinct levels of
-    the batch; it grows along edges.
-    """
+    """Rank segments by level: `(rank, number of distinct levels)`. rank: int64[segments] index of the
+    segment's level among the sorted distinct levels of the batch; it increases along every edge."""
     distinct, stage = np.unique(graphs.level, return_inverse=True)
     return stage.astype(np.int64), len(distinct)
 
 
 def _steps(seen: I8, into: I8, stage: I8, n_stages: int) -> list[_Step]:
-    """Rounds of a sweep along edges `seen → into`: one per stage of the segments `into`."""
+    """Rounds of a sweep along the edges `seen → into`, one for each distinct `stage` (see `stages`) of the
+    segments `into`."""
     by_segment, _ = group_stably(into, len(stage))
     by_stage, bounds = group_stably(stage[into[by_segment]], n_stages)
     ordered = by_segment[by_stage]
@@ -116,10 +117,10 @@ def _sweep(colour: U8, steps: list[_Step], salt: np.uint64) -> U8:
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Cells of segments: each holds the segments of one cluster that have one colour."""
+    """Partition of segments into cells: segments of one cluster with the same colour share a cell."""
 
     of: I8
-    """[given segments] index of each segment's cell."""
+    """[given segments] index of the segment's cell."""
     size: I8
     """[cells] number of segments in the cell."""
     per_cluster: I8
@@ -127,7 +128,7 @@ class _Cells:
 
     @classmethod
     def count(cls, cluster: I8, colour: U8, n_clusters: int) -> _Cells:
-        """Number the cells of the given segments."""
+        """Partition the given segments into cells by (cluster, colour). cluster, colour: [given segments]."""
         order = np.lexsort((colour, cluster))
         sorted_cluster = cluster[order]
         new = run_starts(sorted_cluster, colour[order])
@@ -138,13 +139,14 @@ class _Cells:
 
 
 def refine(graphs: SegmentGraphs, colour: U8) -> U8:
-    """[segments] stable colours: segments of equal colour have equal multisets of colours among their
-    predecessors and among their successors.
+    """Refine colours until stable: [segments] new colours, where segments of one colour have equal multisets
+    of predecessors' colours and of successors' colours.
 
-    Segments with a unique colour stay as they are. The others form clusters, of colours connected by edges; a
-    cluster is finished at the first pair of sweeps that splits none of its colours. So a flow's colours
-    depend on the flow alone, never on others in the batch, and a long refinement of one cluster does not
-    sweep the rest. O(sweeps × edges among unfinished clusters); two or three pairs of sweeps in practice.
+    Segments with a unique colour keep it. The others form clusters: sets of colours connected by edges. A
+    cluster is finished after the first pair of sweeps that splits none of its colours. So the colours of a
+    flow depend only on this flow, never on others in the batch, and a cluster that takes many sweeps does not
+    repeat them for the rest. O(sweeps × edges among unfinished clusters); two or three pairs of sweeps in
+    practice.
     """
     n = len(colour)
     src, dst = graphs.edge_ends()

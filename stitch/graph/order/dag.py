@@ -1,10 +1,11 @@
-"""Order labelled DAGs canonically, vectorised over a batch.
+"""Order the nodes of labelled DAGs canonically, vectorised over a batch.
 
-Steps: contract chains, find longest paths, drop transitive edges, contract again, sort segments by (level,
-labels), refine the colours of flows where that leaves ties, break the remaining ties among interchangeable
-branches by time. The order inside a flow is (level of the chain's head, colour, decisions), chains in one
-piece; it is topological. Two flows are isomorphic as labelled DAGs iff their canonical edge lists and labels
-are equal (the converse up to 64-bit hashes, and to graphs beyond the bounds of `stitch.graph.order.ties`).
+Steps: contract chains to segments, find longest paths, drop transitive edges, contract again, sort segments
+by (level, labels), refine the colours of flows in which segments are still tied, order the remaining tied
+(interchangeable) branches by time. Segments of a flow are ordered by (level of the first node, colour,
+decisions on ties), and the nodes of a segment are consecutive; this order is topological. Two flows are
+isomorphic as labelled DAGs iff their canonical edge lists and labels are equal (the converse up to 64-bit
+hash collisions, and to graphs beyond the bounds of `stitch.graph.order.ties`).
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from stitch.graph.order.transitive_reduction import redundant_edges
 
 @dataclass(frozen=True, slots=True)
 class Dags:
-    """Labelled DAGs, concatenated. Edges in any order; no edge twice, no cycle."""
+    """Labelled DAGs of a batch, concatenated. The edges are distinct, in any order, and form no cycle."""
 
     first_node: I8
-    """[dags + 1] offsets into the nodes."""
+    """[dags + 1] index of each DAG's first node; last, the number of nodes."""
     label: U8
     """[nodes] hash of the node's label."""
     src: I8
-    """[edges] source node, numbered over the batch."""
+    """[edges] source node, as an index into the nodes of the whole batch."""
     dst: I8
-    """[edges] destination node, numbered over the batch."""
+    """[edges] destination node, as an index into the nodes of the whole batch."""
 
     @property
     def node_dag(self) -> I8:
@@ -44,17 +45,19 @@ class Dags:
 
 @dataclass(frozen=True, slots=True)
 class CanonicalOrder:
-    """Order of the nodes of each member (a copy of a DAG, with times of its own), and the edges of each
-    DAG."""
+    """Canonical order of the nodes of each member, and the edges of each DAG. A member is a copy of a DAG
+    with different times."""
 
     order: I8
-    """[member nodes] member by member: the member's node (counted from its first) at each position."""
+    """[member nodes] member by member: which node of the member (0: its first) is at each canonical
+    position."""
     first_edge: I8
-    """[dags + 1] offsets into the edges."""
+    """[dags + 1] index of each DAG's first edge; last, the number of edges."""
     src: I4
-    """[edges] position of the source; edges transitively reduced, sorted by (dag, dst, src)."""
+    """[edges] canonical position of the edge's source; edges are transitively reduced, sorted by (dag, dst,
+    src)."""
     dst: I4
-    """[edges] position of the destination; src < dst."""
+    """[edges] canonical position of the edge's destination, greater than that of the source."""
 
 
 def canonical_order(
@@ -64,15 +67,15 @@ def canonical_order(
     member: I8 | None = None,
     tie: Callable[[I8], U8] | None = None,
 ) -> CanonicalOrder:
-    """Canonical order of the nodes of every member.
+    """Order the nodes of every member (a copy of a DAG with different times) canonically.
 
-    member: [members] the DAG whose labels and edges the member has, node by node; None: one member per DAG,
-    in order. Every DAG needs a member. ts_ns: [member nodes] times; interchangeable branches are ordered by
-    the times of their first nodes. tie: returns a stable hash of the given member nodes, used where such
-    times are equal; null: nodes as numbered.
+    member: [members] index of the DAG whose labels and edges the member shares; None: one member per DAG, in
+    order. Every DAG needs a member. ts_ns: [member nodes] times, ns; interchangeable branches are ordered by
+    the times of their first nodes. tie: function from indices of member nodes to stable hashes, which order
+    branches with equal times; None: by index.
 
-    Structure work is done once per DAG, so pass repeated DAGs once with many members. O(n log n) array work
-    for n nodes and edges, in as many rounds as there are distinct levels. Raises CyclicGraphError.
+    The structure is computed once per DAG, so pass repeated DAGs once with many members. O(n log n) array
+    work for n nodes and edges, in as many rounds as there are distinct levels. Raises CyclicGraphError.
     """
     if member is None:
         member = np.arange(len(dags.first_node) - 1, dtype=np.int64)
@@ -118,7 +121,8 @@ def _of_heads(tie: Callable[[I8], U8], heads: I8) -> Callable[[I8], U8]:
 
 
 def _contract_reduced(dags: Dags) -> tuple[Segments, SegmentGraphs, B1]:
-    """(Segments of the transitive reductions, graphs of the segments, [edges] True for remaining edges)."""
+    """Contract the DAGs after transitive reduction: (their segments, graphs of these segments, [edges] True
+    if the reduction keeps the edge)."""
     n = len(dags.label)
     node_dag = dags.node_dag
     keep = np.ones(len(dags.src), dtype=np.bool_)
@@ -152,8 +156,8 @@ def _contract_reduced(dags: Dags) -> tuple[Segments, SegmentGraphs, B1]:
 
 
 def _refine_some(graphs: SegmentGraphs, colour: U8, flows: B1) -> U8:
-    """[segments] colours: refined in flows where `flows` [flows] is True, starting from `colour` combined
-    with the level; else unchanged."""
+    """Refine the colours of the flows selected by `flows` [flows]: [segments] new colours, starting from a
+    hash of colour and level; colours of the other flows are unchanged."""
     part, segments = graphs.take(np.flatnonzero(flows))
     seed = mix(colour[segments] ^ mix(part.level.astype(np.uint64)))
     refined = colour.copy()
@@ -162,7 +166,8 @@ def _refine_some(graphs: SegmentGraphs, colour: U8, flows: B1) -> U8:
 
 
 def _with_edges(dags: Dags, keep: B1, member: I8, first: I8, order: I8) -> CanonicalOrder:
-    """Canonical order with the edges of each DAG, in the positions of its first member."""
+    """Build the result: `order` and the remaining edges of each DAG, in the canonical positions of its first
+    member."""
     n_dags = len(dags.first_node) - 1
     shown = np.full(n_dags, -1, dtype=np.int64)
     shown[member[::-1]] = np.arange(len(member) - 1, -1, -1)

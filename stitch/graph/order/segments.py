@@ -1,8 +1,8 @@
 """Contract chains of a DAG to segments, and find the longest paths over them.
 
 A chain is a maximal path whose inner edges are the only way out of their source and the only way into their
-destination. A strand between two splits or joins is one; contracting it makes later steps a few times smaller
-and keeps its nodes together in canonical order.
+destination. The nodes between two splits or joins are such a chain; contracting it to one segment makes later
+steps a few times faster and keeps its nodes consecutive in canonical order.
 """
 
 from __future__ import annotations
@@ -24,33 +24,32 @@ class CyclicGraphError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Chains of a batch of DAGs, numbered in ascending order of their head node."""
+    """Segments (contracted chains) of a batch of DAGs, numbered in ascending order of their first node."""
 
     nodes: I8
-    """[nodes] node indices, segment by segment, each in path order."""
+    """[nodes] node indices, segment by segment, in path order within each."""
     first: I8
-    """[segments + 1] offsets into `nodes`."""
+    """[segments + 1] index into `nodes` of each segment's first node; last, the number of nodes."""
     src: I8
-    """[segment edges] source segment; edges inside a chain are left out."""
+    """[segment edges] source segment of each edge between two segments."""
     dst: I8
-    """[segment edges] destination segment."""
+    """[segment edges] destination segment of each edge between two segments."""
     inner: B1
-    """[edges] True if the edge lies inside a chain; edges that do not are listed in `src`, `dst`, in the
-    given order.
-    """
+    """[edges] True if the edge lies inside a segment; the other edges are those of `src` and `dst`, in the
+    given order."""
 
     @property
     def head(self) -> I8:
-        """[segments] first node of each chain."""
+        """[segments] first node of each segment."""
         return self.nodes[self.first[:-1]]
 
     @property
     def length(self) -> I8:
-        """[segments] number of nodes of each chain."""
+        """[segments] number of nodes in each segment."""
         return np.diff(self.first)
 
     def hash_labels(self, label: U8) -> U8:
-        """[segments] hash of the labels along each chain, from `label` [nodes]."""
+        """[segments] hash of the labels along each segment, from `label` [nodes]."""
         with np.errstate(over="ignore"):
             rank = np.arange(len(self.nodes), dtype=np.int64) - np.repeat(self.first[:-1], self.length)
             placed = mix(label[self.nodes] ^ mix(rank.astype(np.uint64) * _RANK))
@@ -58,10 +57,10 @@ class Segments:
 
 
 def contract(n_nodes: int, src: I8, dst: I8) -> Segments:
-    """Contract all chains; `src`, `dst` [edges] are distinct node pairs without cycles.
+    """Contract all chains of a graph to segments; `src`, `dst` [edges] are distinct pairs of node indices.
 
-    O((nodes + edges) log longest chain), by pointer jumping. Raises CyclicGraphError on a cycle of inner
-    edges (other cycles are found by `longest_paths`).
+    O((nodes + edges) log longest chain), by pointer jumping. Raises CyclicGraphError for a cycle within a
+    chain; `longest_paths` finds all other cycles.
     """
     n_out = np.bincount(src, minlength=n_nodes)
     n_in = np.bincount(dst, minlength=n_nodes)
@@ -91,11 +90,12 @@ def contract(n_nodes: int, src: I8, dst: I8) -> Segments:
 
 
 def longest_paths(length: I8, src: I8, dst: I8) -> tuple[I8, I8]:
-    """Longest path to each vertex by Kahn's peeling: `(level, round)`, both [vertices].
+    """Find the longest path to each vertex by Kahn's algorithm: `(level, round)`, both [vertices].
 
-    level: nodes on the longest path before the vertex, when vertex v stands for `length[v]` nodes. round: the
-    peeling round, greater than that of every predecessor. Vertices on or after a cycle have -1 in both.
-    O(vertices + edges) array work in as many rounds as the longest path has vertices.
+    level: number of nodes on the longest path before the vertex, where vertex v counts as `length[v]` nodes.
+    round: round of the algorithm in which the vertex is removed, greater than that of every predecessor. Both
+    are -1 for vertices on or behind a cycle. O(vertices + edges) array work in as many rounds as the longest
+    path has vertices.
     """
     n = len(length)
     edge_of, first_out = group_stably(src, n)

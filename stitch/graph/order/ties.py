@@ -4,16 +4,16 @@ After refinement, segments of one flow with the same colour are *tied*. Breaking
 be wrong: two identical branches A1→A2 and B1→B2 must not come out as A1, B1, B2, A2. So ties are broken by
 *decisions*:
 
-* tied segments that hang from the same predecessors are decided among themselves, by start time;
-* every other tied segment follows the decision its predecessors lie under (the deepest one common to all of
-  its tied predecessors), and must be the only one of its colour there.
+* tied segments with the same predecessors are ordered among themselves by start time, each by a decision;
+* every other tied segment is ordered like its predecessors: it follows the deepest decision that all of its
+  tied predecessors follow, and must be the only segment of its colour that does so.
 
-Where that explains every tied segment of a flow the flow is *plain*: decisions are independent, each choice
-is an automorphism of the graph, all members of a category get equal templates. Series-parallel graphs are
-plain but for branches that start without a node of their own. The rest is *hard*: individualise the earliest
-segment of one tied colour, refine, look again. Tied colours without an edge between them have nothing to do
-with each other (segments with a colour of their own stay put under every automorphism), so each cluster of
-connected tied colours gets its own choice at every turn.
+A flow in which these rules place every tied segment is *plain*: its decisions are independent, each choice is
+an automorphism of the graph, and all flows of a category get equal templates. Series-parallel graphs are
+plain, except where branches start without a node before them. Any other flow is *hard*: individualise the
+earliest segment of one tied colour, refine the colours, try again. Tied colours without an edge between them
+are independent (every automorphism leaves segments with a unique colour in place), so each turn
+individualises one segment in every cluster of connected tied colours.
 
 Example: r splits into x1 and x2, which look alike; each splits into a y and a z, and j joins all four.
 
@@ -22,11 +22,11 @@ Example: r splits into x1 and x2, which look alike; each splits into a y and a z
          → x2 (3) → y2 (9), z2 (7) ↗
 
 1. Refinement leaves three cells of two: {x1, x2}, {y1, y2}, {z1, z2}.
-2. x1 and x2 hang from the same predecessor r: they are decided between themselves. x2 started first.
-3. y1 lies under the decision of x1, y2 under that of x2, each the only one of its colour there. They follow:
-   y2, y1, although y1 was earlier; the z likewise. So the flow is plain.
-4. Order: r x2 x1 y2 y1 z2 z1 j. By times alone it would be y1, y2: the first x would lead to the second y in
-   this flow and to the first one in others, two templates for equal graphs.
+2. x1 and x2 have the same predecessor r, so they are ordered by start time: x2, x1.
+3. y1 follows the decision on x1, y2 the one on x2, each as the only segment of its colour. So the order is
+   y2, y1, although y1 started earlier; in the same way z2, z1. All ties are broken: the flow is plain.
+4. Order: r x2 x1 y2 y1 z2 z1 j. By times alone y1 would precede y2: the first x would lead to the second y in
+   this flow and to the first y in other flows, which gives two templates for equal graphs.
 """
 
 from __future__ import annotations
@@ -42,17 +42,16 @@ from stitch.columnar.runs import connected_components, group_stably, in_long_run
 from stitch.graph.order.colour_refinement import SegmentGraphs, refine, stages
 
 TieBreak = Callable[[I8], U8]
-"""Function that returns a stable hash of segments that start at the same time, from their content only."""
+"""Function from indices of segments that start at the same time to hashes that depend on their content only:
+a stable order for them."""
 
 MAX_TURNS = 64
-"""Maximum turns of individualisation and refinement for a hard flow; k crossing identical pairs need
-k - 1.
-"""
+"""Maximum turns of individualisation and refinement for a hard flow; k crossing pairs of identical branches
+need k - 1 turns."""
 
 MAX_STAGES = 20_000
-"""Bound on the number of turns times the number of distinct levels of a flow; two turns are always allowed.
-Past the bound the remaining ties are ordered by time alone, which can split a category, never merge two.
-"""
+"""Maximum of (turns × distinct levels) for a hard flow; two turns are always allowed. Past the bound the
+remaining ties are ordered by time alone, which can split a category, never merge two."""
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -62,22 +61,23 @@ class TiedCells:
     """Segments (chains of nodes) sorted by (flow, level, colour); consecutive equal ones form a cell."""
 
     order: I8
-    """[segments] segment at each position; a topological order inside every flow."""
+    """[segments] segment index at each position, sorted by (flow, level, colour): a topological order inside
+    every flow."""
     cell: I8
-    """[segments] number, in the batch, of each segment's cell; ascending along `order`."""
+    """[segments] index of the segment's cell in the batch; it does not decrease along `order`."""
     size: I8
-    """[cells] number of segments of the cell."""
+    """[cells] number of segments in the cell; they are tied if it is 2 or more."""
 
     def tied_flows(self, graphs: SegmentGraphs) -> B1:
-        """[flows] True for flows with a cell of two or more segments."""
+        """[flows] True if the flow has a cell of two or more segments (tied segments)."""
         tied = np.zeros(graphs.n_flows, dtype=np.bool_)
         tied[graphs.flow[self.size[self.cell] > 1]] = True
         return tied
 
 
 def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
-    """Sort segments into cells of equal (flow, rank, colour); rank: level of each segment, or a coarser
-    number."""
+    """Sort segments into cells of equal (flow, rank, colour). rank: [segments] level, or any number that
+    orders segments at least as coarsely."""
     order = np.lexsort((colour, rank, graphs.flow))
     number = np.cumsum(run_starts(graphs.flow[order], rank[order], colour[order])) - 1
     cell = np.empty(len(order), dtype=np.int64)
@@ -87,27 +87,30 @@ def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
 
 @dataclass(frozen=True, slots=True)
 class TiePlan:
-    """Decisions of a batch on the order of tied segments; a decision has the number of a segment that it
-    places, counted from the flow's first one."""
+    """Order of the tied segments of a batch, as decisions. A decision places one segment among those
+    interchangeable with it and is identified by that segment's index within its flow."""
 
     path: I8
-    """[segments] decision that determines the place of a tied segment, maybe the segment's own; -1 for
-    segments without a tie."""
+    """[segments] decision that places this tied segment (possibly the segment's own decision); -1: the
+    segment is not tied."""
     above: I8
-    """[segments] for a decision: the decision that it depends on, -1: none. -1 for segments that are no
-    decision."""
+    """[segments] if the segment is a decision: the decision that it depends on, or -1 for none. -1 for other
+    segments."""
     depth: I8
-    """[segments] for a decision: its depth, 1 at the top. 0 for segments that are no decision."""
+    """[segments] if the segment is a decision: its depth, 1 for one that depends on no other. 0 for other
+    segments."""
     group: I8
-    """[segments] for a decision: the smallest segment among all that are ordered together with it. -1 for
-    segments that are no decision."""
+    """[segments] if the segment is a decision: the smallest segment index among those ordered together with
+    it. -1 for other segments."""
     hard: B1
-    """[flows] True if decisions do not explain every tie; the other fields are undefined there."""
+    """[flows] True if decisions cannot place every tied segment of the flow; `path`, `above`, `depth` and
+    `group` are then undefined."""
     culprit: B1
-    """[segments] in hard flows: True in the cells whose earliest segment is to be individualised."""
+    """[segments] True in a hard flow for the cells whose earliest segment must be individualised next."""
 
     def take(self, segments: I8) -> TiePlan:
-        """Plan for copies of plain flows (`SegmentGraphs.take`); segments: the original of each copy."""
+        """Plan for copies of plain flows made by `SegmentGraphs.take`. segments: [new segments] original of
+        each copy."""
         return TiePlan(
             self.path[segments],
             self.above[segments],
@@ -119,8 +122,8 @@ class TiePlan:
 
 
 class _Planner:
-    """Builder of a TiePlan, level by level; segments are numbered within the batch until `plan` converts the
-    numbers to local ones."""
+    """Builder of a TiePlan, one level of segments after another; it indexes segments in the batch, and `plan`
+    converts the indices to those within a flow."""
 
     def __init__(self, graphs: SegmentGraphs, cells: TiedCells) -> None:
         n = len(graphs.level)
@@ -171,9 +174,9 @@ class _Planner:
         )
 
     def _place(self, here: I8, src: I8, dst: I8) -> None:
-        """Fill `path`, `above`, `depth` and `group` (see TiePlan) of the tied segments `here` of one stage.
+        """Fill `path`, `above`, `depth` and `group` (see TiePlan) for `here`, the tied segments of one level.
 
-        src, dst: edges from tied predecessors, sorted by dst.
+        src, dst: edges that lead to `here` from tied predecessors, sorted by dst.
         """
         base, lead_size = self.base, self.size
         base[here] = -1
@@ -204,7 +207,8 @@ class _Planner:
         self.group[chosen] = leader[decides]
 
     def _common(self, src: I8, dst: I8) -> None:
-        """Set `base` of `dst` to the deepest decision common to all tied predecessors; -1: none."""
+        """Set `self.base` of each segment in `dst` to the deepest decision common to all its tied
+        predecessors, -1 for none."""
         at = self.path[src]
         first = np.flatnonzero(run_starts(dst))
         count = np.diff(first, append=len(dst))
@@ -222,9 +226,9 @@ class _Planner:
         self.base[dst[first]] = at[first]
 
     def _blame(self, odd: I8, src: I8, dst: I8) -> None:
-        """Mark the clusters of segments that contain one of `odd` as hard, and choose in each the cell that
-        is individualised first: the cell of a decided predecessor; without one, the segments' own cell.
-        """
+        """Mark as hard the clusters that contain one of the segments `odd`, and choose the cell of each
+        cluster that is individualised first: the cell of a predecessor that has a decision, else that of the
+        segment itself."""
         fresh = odd[~self.hard[self.cluster[odd]]]
         if not len(fresh):
             return
@@ -236,7 +240,8 @@ class _Planner:
 
 
 def plan_ties(graphs: SegmentGraphs, cells: TiedCells) -> TiePlan:
-    """Plan the decisions of every flow; the colours of `cells` must be stable.
+    """Decide for every flow how its tied segments are ordered; the colours behind `cells` must be stable
+    (`refine`).
 
     O(tied edges × depth of decisions).
     """
@@ -244,9 +249,10 @@ def plan_ties(graphs: SegmentGraphs, cells: TiedCells) -> TiePlan:
 
 
 def settle_plain(graphs: SegmentGraphs, cells: TiedCells, plan: TiePlan, start_ns: I8, tie: TieBreak) -> I8:
-    """[segments] canonical order of plain flows: `cells.order` with every decision taken by (start, tie).
+    """Order plain flows: [segments] `cells.order` with tied segments ordered by `plan`, every decision by
+    (start, tie).
 
-    start_ns: [segments] time of the head node.
+    start_ns: [segments] time of the segment's first node, ns.
     """
     n = len(graphs.level)
     shift = graphs.first[:-1][graphs.flow]
@@ -270,7 +276,7 @@ def settle_plain(graphs: SegmentGraphs, cells: TiedCells, plan: TiePlan, start_n
 
 
 def _earliest(segments: I8, group: I8, start_ns: I8, tie: TieBreak) -> I8:
-    """`segments` sorted by (group, start, tie)."""
+    """Sort `segments` by (group, start, tie). group: one code for each of `segments`."""
     by_time = np.lexsort((start_ns[segments], group))
     ordered, group = segments[by_time], group[by_time]
     places = np.flatnonzero(in_long_runs(run_starts(group, start_ns[ordered])))
@@ -281,10 +287,11 @@ def _earliest(segments: I8, group: I8, start_ns: I8, tie: TieBreak) -> I8:
 
 
 def settle_hard(graphs: SegmentGraphs, cells: TiedCells, start_ns: I8, tie: TieBreak) -> I8:
-    """[segments] canonical order of flows of any kind, by individualisation and refinement.
+    """Order plain or hard flows by individualisation and refinement: [segments] segments in canonical order.
 
-    Every turn hands the flows that have become plain to `settle_plain`; in the others it individualises the
-    earliest segment of one tied cell a cluster, and refines. Bounds: MAX_TURNS, MAX_STAGES.
+    Each turn passes flows that have become plain to `settle_plain`; in every cluster of the others it
+    individualises the earliest segment of one tied cell and refines the colours. Bounds: MAX_TURNS,
+    MAX_STAGES. start_ns: [segments] time of the segment's first node, ns.
     """
     result = np.empty_like(cells.order)
     origin = np.arange(len(graphs.level), dtype=np.int64)
@@ -321,12 +328,12 @@ def settle_hard(graphs: SegmentGraphs, cells: TiedCells, start_ns: I8, tie: TieB
 
 
 def _count_levels(graphs: SegmentGraphs) -> I8:
-    """[flows] number of distinct levels."""
+    """[flows] number of distinct levels among the flow's segments."""
     by = np.lexsort((graphs.level, graphs.flow))
     flow = graphs.flow[by]
     return np.bincount(flow[run_starts(flow, graphs.level[by])], minlength=graphs.n_flows)
 
 
 def _of(tie: TieBreak, origin: I8) -> TieBreak:
-    """Tie-break for copies of segments; `origin` [copies]: the copied segment."""
+    """Wrap `tie` for copies of segments. origin: [copies] index of the original segment."""
     return lambda segments: tie(origin[segments])

@@ -8,16 +8,18 @@ from schemas.arrays import B1, I8
 from stitch.columnar.runs import distinct, group_stably, offsets, rank_in_runs, run_starts
 
 _MASK_WORDS = 8 * 2**20
-"""Maximum words of reach masks in memory at a time (64 MiB); a single larger flow may exceed it."""
+"""Maximum 64-bit words of ancestor bit masks in memory at a time (64 MiB); one flow that needs more is still
+processed alone."""
 
 
 def redundant_edges(flow: I8, rounds: I8, src: I8, dst: I8) -> B1:
-    """[edges] True where the transitive reduction drops the edge; edges are distinct and acyclic.
+    """Find the edges that transitive reduction drops: [edges] True for an edge u → v if another path leads
+    from u to v. The edges must be distinct and acyclic.
 
-    flow: [vertices] ascending flow codes. rounds: [vertices] any numbering that grows along every edge.
-    Only an edge with `out(src) ≥ 2` and `in(dst) ≥ 2` can be redundant, so only such sources are tracked:
-    each gets a bit in its flow, and sets of ancestors are unions of bit masks, round by round.
-    O(edges of flows with candidates × candidates of the flow / 64).
+    flow: [vertices] index of the flow, ascending. rounds: [vertices] any numbers that increase along every
+    edge. Only an edge whose source has two or more out-edges and whose destination has two or more in-edges
+    can be redundant, so only such sources are tracked: each gets a bit within its flow, and sets of ancestors
+    are unions of bit masks, round by round. O(edges of flows with candidates × candidates of the flow / 64).
     """
     n = len(flow)
     n_out = np.bincount(src, minlength=n)
@@ -52,8 +54,8 @@ def redundant_edges(flow: I8, rounds: I8, src: I8, dst: I8) -> B1:
 
 
 def _batches(n_words: I8, n_vertices: I8) -> list[I8]:
-    """Group flows with candidates by similar mask width, so that the masks of each group fit
-    `_MASK_WORDS`."""
+    """Group flows that have candidate edges by similar mask width (`n_words`), so that the masks of a group
+    take at most `_MASK_WORDS`."""
     lots: list[I8] = []
     width = 1
     while True:
@@ -68,8 +70,8 @@ def _batches(n_words: I8, n_vertices: I8) -> list[I8]:
 
 
 def _redundant(rounds: I8, src: I8, dst: I8, bit: I8, candidate: B1, width: int) -> B1:
-    """[edges] True if redundant, for one group of flows; vertices are numbered locally, `width`: number of
-    mask words per vertex."""
+    """[edges] True if the edge is redundant, for one group of flows. src, dst: vertices as indices within the
+    group. bit: [vertices] bit of a tracked source, -1 for others. width: number of mask words per vertex."""
     n = len(rounds)
     own = np.zeros((n, width), dtype=np.uint64)
     marked = np.flatnonzero(bit >= 0)

@@ -1,9 +1,10 @@
-"""Order trees canonically: span flows before they become nodes, vectorised over a batch.
+"""Order trees of spans canonically, before spans become nodes; vectorised over a batch.
 
-Children are unordered. Siblings are sorted by (synchronous before asynchronous, hash of the labelled
-subtree, row), so the order depends on the labelled tree alone, and interchangeable siblings go by row, which
-callers number by start time. Positions are those of a depth-first walk in that order: a span's start, its
-marks, its children's subtrees, its end. All steps work on whole levels; there is no Python per span.
+Children are unordered. Siblings are sorted by (synchronous before asynchronous, hash of the labelled subtree,
+row), so the order depends on the labelled tree alone; interchangeable siblings are ordered by row, and
+callers sort rows by start time. Positions are assigned by a depth-first walk in that order: a span's start,
+its marks (span events), its children's subtrees, its end. All steps process whole levels; there is no Python
+loop over spans.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ _ASYNC = np.uint64(0xD6E8FEB86659FD93)
 
 @dataclass(frozen=True, slots=True)
 class CanonicalTree:
-    """Canonical positions of spans; fields are [spans], in the given order."""
+    """Canonical positions of the spans of a forest; each array has one element per span, in the given
+    order."""
 
     start: I8
     """[spans] position of the span's start node in its flow."""
     size: I8
-    """[spans] number of nodes in the span's subtree: starts, ends and marks; the span's end is at position
+    """[spans] number of nodes (starts, ends and marks) in the span's subtree; the span ends at position
     `start + size - 1`."""
     sync_rank: I8
-    """[spans] rank among the synchronous children of the parent; undefined for asynchronous spans and
-    roots.
-    """
+    """[spans] rank among the synchronous children of the span's parent, from 0; undefined for asynchronous
+    spans and roots."""
     n_sync: I8
     """[spans] number of the span's synchronous children."""
     deferred: B1
@@ -39,10 +40,11 @@ class CanonicalTree:
 
 
 def levels_of(parent: I8) -> tuple[I8, I8]:
-    """Rows level by level: `(rows, bounds)`, level d is `rows[bounds[d] : bounds[d + 1]]`, ascending inside.
+    """Group spans by depth: `(rows, bounds)`; level d (0: roots) is `rows[bounds[d] : bounds[d + 1]]`,
+    ascending.
 
-    `parent` [spans] is a row, or the number of spans for roots (level 0); it must be free of cycles.
-    O(spans log depth) by pointer jumping.
+    parent: [spans] row of the parent span, or the number of spans for a root; there must be no cycle. O(spans
+    log depth) by pointer jumping.
     """
     n = len(parent)
     depth = np.zeros(n + 1, dtype=np.int64)
@@ -69,11 +71,11 @@ def order_trees(
     mark_hash: U8,
     levels: tuple[I8, I8],
 ) -> CanonicalTree:
-    """Canonical positions of a forest (one tree per flow).
+    """Assign canonical positions to the spans of a forest (one tree per flow).
 
-    parent: [spans] row of the parent, the number of spans for roots. asynchronous: [spans] nothing returns to
-    the parent. n_marks, mark_hash: [spans] number of marks of the span and a commutative hash of them.
-    levels: as `levels_of(parent)`. O(spans log siblings).
+    parent: [spans] row of the parent, or the number of spans for a root. asynchronous: [spans] True if the
+    parent does not wait for the span. n_marks: [spans] number of marks (span events). mark_hash: [spans]
+    order-independent hash of the marks. levels: result of `levels_of(parent)`. O(spans log siblings).
     """
     n = len(parent)
     rows, bounds = levels
@@ -106,8 +108,8 @@ def order_trees(
 
 
 def _sibling_offsets(parent: I8, subtree: U8, size: I8, asynchronous: B1) -> tuple[I8, I8]:
-    """`([spans] nodes between the parent's start and the span's, without marks; [spans] rank among
-    siblings)`."""
+    """`([spans] number of nodes between the parent's start and the span's start, the parent's marks excluded;
+    [spans] rank among siblings)`."""
     n = len(parent)
     offset = np.ones(n, dtype=np.int64)
     rank = np.zeros(n, dtype=np.int64)

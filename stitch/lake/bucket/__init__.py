@@ -1,1 +1,1 @@
-"""Keep a lake in an S3-compatible bucket: address, credentials, failures, and the store itself."""
+"""Store a lake in an S3-compatible bucket: address, credentials, failures, and the store itself."""

@@ -29,17 +29,18 @@ from schemas.masking import masked_address
 SCHEME: Final = "s3://"
 DEFAULT_REGION: Final = "us-east-1"
 DEFAULT_TIMEOUT_S: Final = 30.0
-"""Default time limit of a request, s: a file of 100 MB at 4 MB/s takes 25 s."""
+"""Default time limit of a request, s: a file of 100 MB takes 25 s at 4 MB/s."""
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_.=/-]*")
-"""Pattern of a prefix: characters valid in a key of every store, and in a shell word without quotes."""
+"""Pattern of a prefix: only characters that are valid in a key of every store, and in a shell word without
+quotes."""
 _NOT_KEYS: Final = ("role_arn", "sso_session", "sso_start_url", "credential_process", "login_session")
-"""Keys of an AWS profile that name other sources of credentials, which are not supported."""
+"""Keys of an AWS profile that name sources of credentials which this program does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketKeys:
-    """Access keys of a bucket; `token` only with temporary keys."""
+    """Access keys of a bucket; `token` is set only for temporary keys."""
 
     access_key_id: str
     secret: SecretStr
@@ -48,7 +49,7 @@ class BucketKeys:
 
 @dataclass(frozen=True, slots=True)
 class BucketSettings:
-    """Address of one lake and access to it. Hashable: equal settings mean the same lake."""
+    """Address of one lake in a bucket, and access to it. Hashable: equal settings mean the same lake."""
 
     bucket: str
     prefix: str
@@ -59,7 +60,7 @@ class BucketSettings:
     virtual_hosted: bool = False
     anonymous: bool = False
     keys: BucketKeys | None = field(default=None, repr=False)
-    """Access keys; None: the client uses a role of the machine."""
+    """Access keys; None: the client uses a role of the machine, or no keys if `anonymous`."""
     ca_file: str | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
 
@@ -129,7 +130,7 @@ def _keys(environ: Mapping[str, str], profile: Mapping[str, str]) -> BucketKeys 
 
 
 def _has_role(environ: Mapping[str, str]) -> bool:
-    """True if the environment names a source of a role."""
+    """True if the environment names a source from which the client can get a role's credentials."""
     return (
         _first(
             environ,
@@ -169,9 +170,7 @@ def _profile(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _section(path: Path, section: str) -> dict[str, str]:
-    """Settings in one section of a file; empty where the file or the section is missing. Raises
-    ConfigError.
-    """
+    """Settings in one section of a file; empty if the file or the section is missing. Raises ConfigError."""
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(path.read_text(encoding="utf-8"))
@@ -187,7 +186,7 @@ def _section(path: Path, section: str) -> dict[str, str]:
 
 
 def _first(environ: Mapping[str, str], *names: str) -> str | None:
-    """Value of the first non-empty variable among `names`; None without one."""
+    """Value of the first non-empty variable among `names`; None if all are empty or missing."""
     return next((environ[name] for name in names if environ.get(name)), None)
 
 

@@ -1,13 +1,13 @@
-"""Keep a lake in a bucket: the store port over S3's requests.
+"""Store a lake in a bucket: implements the Store protocol with requests of S3.
 
-A put with `If-None-Match: *` decides who commits. The client reports "exists" also for 409 (two puts met, and
-perhaps none was stored) and cannot know whether a request without an answer was carried out, so it does not
-retry conditional puts. This module retries them, and reads the stored object before it reports an outcome
-(docs/internals/reliability.md, 20). Secrets go into the client only.
+A put with `If-None-Match: *` decides who commits. The client reports "exists" also for status 409 (two
+concurrent puts, of which possibly none was stored) and cannot know whether a request without an answer was
+carried out, so it does not retry conditional puts. This module retries them, and reads the stored object
+before it reports an outcome (docs/internals/reliability.md, 20). Secrets are passed only to the client.
 
 Errors of the client become OSErrors with the matching errno and one line with a remedy. The client's texts
-are many lines with a debug print, and give no cause of a lost connection. The parts used here are the status,
-S3's error code, and the kind of a transport failure; nothing else is passed on.
+have many lines, include a debug print, and give no cause for a lost connection. Only the status, S3's error
+code, and the kind of a transport failure are used.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ _OF_A_ROLE: Final = (
     "//169.254.170.2",
     "AssumeRoleWithWebIdentity",
 )
-"""Parts of error texts that show that a request for a role's credentials failed."""
+"""Parts of error texts which show that a request for a role's credentials failed."""
 _DENIED: Final = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "XAdminUserNotFound")
-"""Error codes of denied access. XAdminUserNotFound is versitygw's code for an unknown key, sent with status
-404."""
+"""Error codes that mean denied access. XAdminUserNotFound is versitygw's code for an unknown key, sent with
+status 404."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Interpretation of a failed request: exception to raise, and possible effects."""
+    """Interpretation of a failed request: which exception to raise, and what may have happened."""
 
     error: OSError
     """Exception to raise for the failed request."""
     certain: bool
-    """True if a put with this failure has certainly stored nothing."""
+    """True if a put that failed in this way has certainly stored nothing."""
     passing: bool
-    """True if repeating the request may succeed."""
+    """True if the failure is temporary, so that repeating the request may succeed."""
 
 
 def failure_of(error: BaseException, url: str) -> Failure:
-    """Interpret the client's exception for a request on `url`."""
+    """Interpret the client's exception `error` for a request on `url`."""
     text = str(error)
     status = int(match[1]) if (match := _STATUS.search(text)) else None
     code = match[1] if (match := _CODE.search(text)) else ""
@@ -107,34 +107,34 @@ def _of_connection(text: str, url: str) -> Failure:
 
 R = TypeVar("R")
 _AT_ONCE: Final = 32
-"""Maximum concurrent requests. At 20 ms each, 1,000 small files take 0.6 s."""
+"""Maximum number of concurrent requests. At 20 ms each, 1,000 small files take 0.6 s."""
 PUT_ATTEMPTS: Final = 5
-"""Maximum attempts at one conditional put; between them pauses of 0.1, 0.2, 0.4 and 0.8 s."""
+"""Maximum number of attempts at one conditional put, with pauses of 0.1, 0.2, 0.4 and 0.8 s between them."""
 FIRST_PAUSE_S: Final = 0.1
 READ_RETRIES: Final = 5
 _HEADS_AT_MOST: Final = 64
-"""Maximum names whose sizes are requested one by one; sizes of more names are taken from listings of 1,000
-names."""
+"""Maximum number of names whose sizes are requested one by one; for more names, sizes are taken from listings
+of 1,000 names each."""
 _BYTES_UNDER_WAY: Final = 128 * 2**20
-"""Maximum bytes of unfinished puts: twelve times what a line of 100 MB/s transfers in 100 ms."""
+"""Maximum total bytes of unfinished puts: twelve times what a connection of 100 MB/s transfers in 100 ms."""
 _CHUNK_BYTES: Final = 4 * 2**20
 
 
 class BucketStore:
-    """Implementation of `stitch.lake.store.RemoteStore`. A `put` runs in the background until `persist` or
-    `remove`.
+    """Implementation of `stitch.lake.store.RemoteStore` for a bucket. A `put` runs in the background until
+    `persist` or `remove`.
 
-    Errors are OSErrors whose text has a remedy. Threads may share it.
+    Errors are OSErrors whose text contains a remedy. Thread-safe.
     """
 
     concurrency: Final = _AT_ONCE
 
     def __init__(self, settings: BucketSettings) -> None:
-        """Make the clients. Sends no request; `check` does."""
+        """Create the clients. Sends no request; `check` does."""
         self.url = settings.url
         self._client = _client_of(settings, retries=READ_RETRIES)
         self._once = _client_of(settings, retries=0)
-        """Client without retries, for requests that must not be repeated blindly."""
+        """Client that never retries, for requests that must not be repeated blindly."""
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="bucket")
         self._room = Room(_BYTES_UNDER_WAY)
         self._under_way: dict[str, Future[None]] = {}
@@ -158,7 +158,7 @@ class BucketStore:
         return self._asked(name, lambda: pa.py_buffer(obstore.get(self._client, name).bytes()))
 
     def read_end(self, name: str, n_bytes: int) -> pa.Buffer:
-        """Last `n_bytes` bytes of a file, all of it if shorter. Raises FileNotFoundError."""
+        """Last `n_bytes` bytes of a file, or the whole file if it is shorter. Raises FileNotFoundError."""
         if n_bytes <= 0:
             return self.read(name).slice(0, 0)
         end: Any = {"range": {"suffix": n_bytes}}
@@ -174,15 +174,15 @@ class BucketStore:
         self._asked(name, get)
 
     def size(self, name: str) -> int | None:
-        """Size of a file in bytes; None where it is missing, and for a folder."""
+        """Size of a file in bytes; None if it does not exist, or is a folder."""
         try:
             return self._asked(name, lambda: int(obstore.head(self._client, name)["size"]))
         except FileNotFoundError:
             return None
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """Sizes of files in bytes; None where one is missing. Many names are looked up in one listing per top
-        folder, from its first to its last name."""
+        """Sizes of files in bytes, None for missing ones. Sizes of many names are taken from one listing per
+        top-level folder, from the first to the last of the names."""
         if len(names) <= _HEADS_AT_MOST:
             return [*self._pool.map(self.size, names)]
         found: dict[str, int] = {}
@@ -195,7 +195,7 @@ class BucketStore:
         return [found.get(name) for name in names]
 
     def names(self, folder: str, after: str = "") -> list[str]:
-        """Sorted names in a folder (last parts only) that sort after `after`; empty for a missing folder."""
+        """Names in a folder (last path parts) that sort after `after`, sorted; empty for a missing folder."""
         if after:
             start = f"{folder}/{after}"
             cut = len(folder) + 1
@@ -206,8 +206,8 @@ class BucketStore:
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def written(self, folder: str) -> dict[str, int]:
-        """Time at which each file in a folder was written, ns since the epoch, in whole seconds, as S3
-        reports them."""
+        """Name of each file in a folder -> time at which it was written, ns since the epoch, in whole
+        seconds, as S3 reports it."""
         listed = self._asked(folder, lambda: obstore.list_with_delimiter(self._client, folder))
         return {
             entry["path"].rpartition("/")[2]: int(entry["last_modified"].timestamp()) * 10**9
@@ -215,7 +215,7 @@ class BucketStore:
         }
 
     def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
-        """Names of all files below a folder, sorted. `is_folder` is not needed: only files are listed."""
+        """Names of all files below a folder, sorted. `is_folder` is ignored, as a bucket lists only files."""
         del is_folder
         return iter(sorted(entry.name for entry in self._entries(folder)))
 
@@ -224,9 +224,8 @@ class BucketStore:
         return sorted(self._entries(folder))
 
     def _entries(self, folder: str, after: str | None = None) -> Iterator[Listed]:
-        """Yield the entries of files below a folder in order of name bytes, page by page; only names after
-        `after`.
-        """
+        """Yield the entries of files below a folder, ordered by the bytes of their names; only names after
+        `after`."""
         pages = obstore.list(self._client, folder or None, offset=after, chunk_size=1000)
         while (page := self._asked(folder, lambda: next(pages, None))) is not None:
             for entry in page:
@@ -235,7 +234,8 @@ class BucketStore:
     # -- writing ------------------------------------------------------------------------------------
 
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
-        """Start uploading a new staged file. Waits only for room; `persist` raises errors of the upload."""
+        """Start uploading a new staged file. Waits only while too many bytes are being uploaded; `persist`
+        raises the upload's errors."""
         n_bytes = len(data) if isinstance(data, bytes) else data.size
         self._room.take(n_bytes)
         future = self._pool.submit(self._create, name, data)
@@ -244,7 +244,7 @@ class BucketStore:
             self._under_way[name] = future
 
     def persist(self, names: Sequence[str]) -> None:
-        """Wait until the uploads of `put` are done, and raise their errors."""
+        """Wait until the uploads started by `put` are done, and raise their errors."""
         wanted = {*names}
         for future in self._settled(lambda name: name in wanted):
             future.result()
@@ -253,16 +253,16 @@ class BucketStore:
                 raise FileNotFoundError(errno.ENOENT, "it was removed by another writer", name)
 
     def settle(self, folder: str) -> None:
-        """Do nothing: visible objects are durable."""
+        """Do nothing: in a bucket every visible object is durable."""
 
     def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
-        """Write a file under a free name, atomically. No draft is needed: `stage` is ignored."""
+        """Write a file atomically, if the name is free. `stage` is ignored, as no draft is needed."""
         del stage
         self._create(name, data)
 
     def publish(self, moves: Sequence[Move]) -> None:
-        """Move files to their final names: all are copied, and seen under these names, before the staged ones
-        are deleted.
+        """Move files to their final names: staged files are deleted only after all copies exist and are
+        visible under their final names.
 
         A store may answer 200 to a copy that failed, so an answer alone is no reason to delete the staged
         file.
@@ -275,23 +275,23 @@ class BucketStore:
         self._delete([move.stage for move in moves])
 
     def replace(self, name: str, data: bytes, stage: str) -> None:
-        """Replace a file's content. Putting a whole object is one step: `stage` is ignored."""
+        """Replace the content of a file. Putting an object is atomic, so `stage` is ignored."""
         del stage
         self._asked(name, lambda: obstore.put(self._client, name, data, use_multipart=False))
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder with its content. Waits for unfinished puts below the name."""
+        """Remove a file, or a folder with its content. Waits for unfinished puts of names in it."""
         for future in self._settled(lambda other: other == name or other.startswith(f"{name}/")):
             future.exception()
         self._delete([name, *(entry.name for entry in self._entries(name))])
 
     def _settled(self, mine: Callable[[str], bool]) -> list[Future[None]]:
-        """Remove and return the unfinished puts whose names `mine` accepts."""
+        """Remove the unfinished puts whose names `mine` accepts from the list, and return them."""
         with self._lock:
             return [self._under_way.pop(name) for name in [n for n in self._under_way if mine(n)]]
 
     def _create(self, name: str, data: pa.Buffer | bytes) -> None:
-        """Put a file under a free name: see `Store.put_if_absent` and the module docstring."""
+        """Put a file if the name is free: see `Store.put_if_absent` and the module docstring."""
         # The client refuses buffers whose items are signed.
         content = data if isinstance(data, bytes) else memoryview(data).cast("B")
         failure: Failure | None = None
@@ -322,9 +322,8 @@ class BucketStore:
         raise failure.error
 
     def _content(self, name: str) -> pa.Buffer | None:
-        """Content of a file; None where it is missing. Raises UncertainError where that cannot be
-        determined.
-        """
+        """Content of a file; None if it does not exist. Raises UncertainError if this cannot be
+        determined."""
         try:
             return self.read(name)
         except FileNotFoundError:
@@ -334,9 +333,8 @@ class BucketStore:
             raise UncertainError(error.errno, message, self._url(name)) from error
 
     def _copy(self, move: Move) -> None:
-        """Copy a file to its final name, even if it is there already, as copying again is harmless; skip a
-        missing file that already has its final name.
-        """
+        """Copy a file to its final name, even if a file is already there, as copying again is harmless; skip
+        a missing file whose final name exists."""
         try:
             self._asked(move.stage, lambda: obstore.copy(self._client, move.stage, move.final))
         except FileNotFoundError as error:
@@ -349,7 +347,7 @@ class BucketStore:
             self._asked(doomed[0], lambda: obstore.delete(self._client, doomed))
 
     def _asked(self, name: str, ask: Callable[[], R]) -> R:
-        """Call `ask` and return its result; errors become OSErrors about `name`."""
+        """Call `ask` and return its result; errors of the client become OSErrors that mention `name`."""
         try:
             return ask()
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
@@ -361,7 +359,8 @@ class BucketStore:
 
 
 def _client_of(settings: BucketSettings, retries: int) -> S3Store:
-    """Client of the bucket, relative to the lake's prefix. Raises ConfigError, LakeError."""
+    """Create a client of the bucket, for names relative to the lake's prefix. Raises ConfigError,
+    LakeError."""
     options: ClientConfig = {
         "timeout": timedelta(seconds=settings.timeout_s),
         "connect_timeout": timedelta(seconds=min(5.0, settings.timeout_s)),
@@ -402,7 +401,8 @@ def _certificates(path: str) -> bytes:
 
 
 class Room:
-    """Bound on bytes in use, shared by threads; a single item above the bound is admitted alone."""
+    """Limit on the number of bytes in use by several threads; an item above the limit is admitted when it is
+    alone."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
@@ -416,7 +416,7 @@ class Room:
             self._used += n_bytes
 
     def give_back(self, n_bytes: int) -> None:
-        """Release bytes of a finished or failed item."""
+        """Release the bytes of an item that is finished or failed."""
         with self._changed:
             self._used -= n_bytes
             self._changed.notify_all()

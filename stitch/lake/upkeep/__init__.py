@@ -1,1 +1,1 @@
-"""Upkeep of a lake: retire old windows, compact windows, delete files that were replaced."""
+"""Upkeep of a lake: retire old windows, compact windows, delete replaced files."""

@@ -1,4 +1,4 @@
-"""Rewrite windows as a new generation with one file a table, optionally removing or adding flows."""
+"""Rewrite windows as a new generation with one file per table, optionally removing or adding flows."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Edit:
     """Flows to remove from a window, and flows to add to it."""
 
     gone: pa.Table
-    """Flows to remove, as columns `request_id`, `kind`, `lane`."""
+    """Flows to remove, identified by the columns `request_id`, `kind`, `lane`."""
     flows: pa.Table
     """Flows (FLOWS_SCHEMA) to add."""
     structures: pa.Table
-    """Structures (STRUCTURES_SCHEMA) of at least the flows to add, each category once."""
+    """Structures (STRUCTURES_SCHEMA) that include those of the flows to add, each category once."""
     params: pa.Table
     """Parameters (PARAMS_SCHEMA) of the flows to add."""
 
@@ -49,10 +49,10 @@ _NO_EDIT = Edit(
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Row counts of a rewritten window."""
+    """Numbers of rows of a window after it was rewritten."""
 
     flows: int
-    """Number of flows in the window now."""
+    """Number of flows that the window has now."""
     flows_more: int
     """Number of flows now minus before; may be negative."""
     params_more: int
@@ -60,9 +60,8 @@ class Rewritten:
 
 
 def behind_pending(manifest: Manifest) -> set[int | None]:
-    """Starts, ns, of windows that cannot be rewritten yet, as one of their files is of a commit after the
-    lane's published head; None in the set: a file without a window.
-    """
+    """Starts, ns, of windows that cannot be rewritten yet, because one of their files is of a commit after
+    the lane's published head. The set contains None if a file without a window is of such a commit."""
     listing = manifest.listing
     heads = dict(manifest.heads)
     head = np.array([heads[lane] for lane in listing["lane"].to_pylist()], dtype=np.int64)
@@ -70,10 +69,11 @@ def behind_pending(manifest: Manifest) -> set[int | None]:
 
 
 def settle_published(store: Store) -> None:
-    """Make the visible files of every lane's last commit durable; files of earlier commits are already.
+    """Make the visible files of every lane's last commit durable; files of earlier commits are durable
+    already.
 
-    A renamed file is visible before the rename is durable; a generation that replaces the file must not
-    become durable first.
+    A renamed file is visible before the rename is durable, and a generation that replaces the file must not
+    become durable before it.
     """
     folders: set[str] = set()
     for lane in lanes(store):
@@ -142,7 +142,7 @@ def _verify(store: Store, staging: Staging, window: Window, tables: Mapping[str,
 def _without(
     before: Mapping[WindowTable, list[pa.Table]], gone: pa.Table, window: Window
 ) -> Mapping[WindowTable, list[pa.Table]]:
-    """Tables `before` without the flows `gone` and their parameters.
+    """Copy of the tables `before` without the flows `gone` and their parameters.
 
     Parameters are matched by request id and kind, as they have no lane.
     """
@@ -164,40 +164,36 @@ def _without(
 
 
 WINDOWS_A_COMMIT: Final = 128
-"""Maximum rewritten windows in a commit: bounds the record (about 1 KB a window) and the loss by an
-interruption."""
-
-
-_LOSSES_BORNE: Final = 8
-"""Maximum number of commits that a run may lose in a row to other writers."""
+"""Maximum number of windows rewritten in one commit: limits the record (about 1 KB per window) and what an
+interruption loses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Result of a run of compaction, or of a dry run."""
+    """Counts of a run of `flowdiff compact`, or of its dry run."""
 
     windows: int
     """Number of windows compacted, or to be compacted in a dry run."""
     files_before: int
-    """Number of files of these windows before compaction."""
+    """Number of files that these windows had before compaction."""
     files_after: int
-    """Number of files after compaction; 0 in a dry run, which cannot know it."""
+    """Number of files that these windows have after compaction; 0 in a dry run, which cannot know it."""
     bytes_before: int
-    """Size of the files before compaction."""
+    """Bytes of the files before compaction."""
     bytes_after: int
-    """Size of the files after compaction; 0 in a dry run."""
+    """Bytes of the files after compaction; 0 in a dry run."""
     removed: int
-    """Number of files deleted from the store, because they were replaced longer ago than the grace period."""
+    """Number of files deleted from the store, which had been replaced longer ago than the grace period."""
 
 
 def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compacted:
     """Rewrite sealed windows that have at least `least_files` files of flows, and delete files whose grace
     period is over.
 
-    New files are read back and compared with the old ones before the commit. Memory: the files of one
-    window. If another writer commits first, as a live builder may every few seconds, it goes on with smaller
-    groups of windows. Raises LakeError, CommitTakenError (others were always first: run it again), OSError;
-    windows committed before stay compacted.
+    New files are read back and compared with the old ones before the commit. Memory: the files of one window.
+    If another writer commits first, as a live builder may every few seconds, the run continues with fewer
+    windows per commit. Raises LakeError, CommitTakenError (other writers always committed first: run it
+    again), OSError; windows that were already committed stay compacted.
     """
     store, manifest = run.store, open_manifest(run.store, run.lake)
     if dry_run:
@@ -227,7 +223,7 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
                 n_windows, losses = n_windows + len(group), 0
         except (CommitTakenError, FileNotFoundError):  # lost the number, or the stage, to another writer
             losses, size = losses + 1, max(1, size // 4)  # one window takes less time than a builder's pause
-            if losses > _LOSSES_BORNE:
+            if losses > run.losses_borne:
                 raise
             continue
         removed = lane.sweep(run.sweep_ns)
@@ -235,7 +231,8 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
 
 
 def _candidates(manifest: Manifest, least_files: int, upkeep: Upkeep) -> list[Window]:
-    """Sealed windows with at least `least_files` files of flows, all of which a generation can replace."""
+    """Sealed windows that have at least `least_files` files of flows, all of which a new generation can
+    replace."""
     flows = manifest.of_table("flows")
     starts, counts = np.unique(flows["window_ns"].to_numpy(), return_counts=True)
     many = set(starts[counts >= max(2, least_files)].tolist()) - behind_pending(manifest)
@@ -244,9 +241,10 @@ def _candidates(manifest: Manifest, least_files: int, upkeep: Upkeep) -> list[Wi
 
 
 def _partly_built(flows: pa.Table, upkeep: Upkeep) -> set[int]:
-    """Starts, ns, of windows that may be rebuilt and have files of the upkeep lane and of other lanes.
+    """Starts, ns, of windows that may still be rebuilt and have files both of the upkeep lane and of other
+    lanes.
 
-    A rebuild replaces only files of the upkeep lane, so compaction must not merge the two kinds.
+    A rebuild replaces only files of the upkeep lane, so compaction must not merge them with the others.
     """
     if upkeep.rebuilds_from_ns is None:
         return set()

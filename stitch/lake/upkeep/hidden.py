@@ -1,8 +1,8 @@
-"""Determine which files of a lake upkeep has hidden: files of retired windows, replaced files, handled late
-events.
+"""Determine which files of a lake upkeep has hidden from readers: files of retired windows, replaced files,
+handled late events.
 
-Upkeep commits to a lane of its own, so it never conflicts with other lanes; readers and writers look up here
-whether it hides a file of another lane. Hidden files are deleted later (`upkeep_lane`).
+Upkeep commits to a separate lane, so it never conflicts with other lanes; readers and writers use this module
+to find out whether it hides a file of another lane. Hidden files are deleted later (`upkeep_lane`).
 """
 
 from __future__ import annotations
@@ -23,35 +23,36 @@ from stitch.lake.layout import origin
 from stitch.lake.store import Store
 
 UPKEEP_LANE: Final = 2**31 - 1
-"""Number of the upkeep lane: larger than the lane of any partition."""
+"""Number of the upkeep lane, larger than that of any partition's lane."""
 _BEFORE: Final = int(np.iinfo(np.int64).min)
-"""Time before every window, ns."""
+"""Time before the start of every window, ns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hidden:
-    """Rules, by window, lane and commit, that say which files of a lake upkeep has hidden."""
+    """Rules that say, by window, lane and commit, which files of a lake upkeep has hidden."""
 
     retired_to_ns: int | None
-    """Time, ns since the epoch: windows that end at or before it are retired; None: no window is."""
+    """Windows that end at or before this time, ns since the epoch, are retired; None: no window is."""
     length_ns: int
     """Length of the lake's windows, ns."""
     starts_ns: I8
     """[windows] starts of the rewritten windows, ns since the epoch, ascending."""
     through: I8
-    """[windows × lanes] last commit of the lane that the window's current generation replaces; 0: none."""
+    """[windows × lanes] number of the lane's last commit whose files the window's current generation
+    replaces; 0: none."""
     lanes: I8
-    """[lanes] lane numbers, ascending."""
+    """[lanes] lane numbers, ascending: columns of `through`."""
     seqs: I8
     """[windows] number of the upkeep commit that wrote the window's current generation."""
     sides: Mapping[str, Mapping[int, int]]
-    """Name of a table without windows -> lane -> number of the last commit whose files in the table are
-    hidden."""
+    """Name of a table without windows -> lane number -> number of the last commit whose files in that table
+    are hidden."""
 
     @property
     def live_seqs(self) -> I8:
-        """[commits] numbers of upkeep commits that wrote the current generation of a window that is not
-        retired, distinct, ascending."""
+        """Numbers of the upkeep commits that wrote the current generation of any window that is not retired,
+        distinct, ascending."""
         inside = self.starts_ns + self.length_ns > (
             _BEFORE if self.retired_to_ns is None else self.retired_to_ns
         )
@@ -60,7 +61,7 @@ class Hidden:
     def mask(self, window_ns: I8, lane: I8, seq: I8) -> B1:
         """[files] True if the file is hidden. O(files log windows).
 
-        window_ns, lane, seq: [files] start of the file's window, and lane and number of its commit.
+        window_ns: [files] start of the file's window, ns. lane, seq: [files] lane number and commit number.
         """
         found = np.zeros(len(window_ns), dtype=np.bool_)
         if self.retired_to_ns is not None:
@@ -74,11 +75,12 @@ class Hidden:
 
     def is_gone(self, table: str, lane: int, seq: int) -> bool:
         """True if upkeep hides a file of a table without windows (late events, repaired events, dead
-        letters), given the table's name, and the lane and number of the commit that wrote the file."""
+        letters). table: the table's name; lane, seq: lane number and number of the commit that wrote the
+        file."""
         return seq <= self.sides.get(table, {}).get(lane, 0)
 
     def visible(self, listing: pa.Table) -> pa.Table:
-        """Rows of `listing` (columns of `Listing.table`) whose file is not hidden."""
+        """Rows of `listing` (columns as in `Listing.table`) whose file is not hidden."""
         if self.retired_to_ns is None and not len(self.starts_ns) and not self.sides:
             return listing
         in_window = pc.is_valid(listing["window_ns"]).to_numpy()
@@ -93,7 +95,7 @@ class Hidden:
         return listing.filter(pa.array(~hidden))
 
     def hides(self, item: Publish) -> bool:
-        """True if the committed file `item` is hidden, so that it may be deleted already."""
+        """True if the committed file `item` is hidden, so that it may already be deleted."""
         parts = origin(item.final.rpartition("/")[2])
         if parts is None:
             return False
@@ -104,7 +106,7 @@ class Hidden:
 
 
 def upkeep_of(standing: Standing) -> Upkeep:
-    """Upkeep state in `standing`, the state of the upkeep lane; empty if it has none."""
+    """State of upkeep in `standing`, the state of the upkeep lane; an empty state if it has none."""
     return standing.upkeep or Upkeep()
 
 
@@ -116,10 +118,10 @@ def hidden_by(
     until_ns: int | None = None,
     without: Set[int] = frozenset(),
 ) -> Hidden:
-    """Rules for hidden files according to `upkeep`, the state of the upkeep lane.
+    """Derive the rules for hidden files from `upkeep`, the state of upkeep after a commit.
 
-    listing: the lane's files (rows of `Listing.table`). until_ns: consider only files hidden at or before
-    this time. without: numbers of the lane's commits to ignore.
+    listing: files of the upkeep lane (rows of `Listing.table`). until_ns: consider only files hidden at or
+    before this time. without: numbers of the lane's commits to ignore.
     """
     retired = [at.to_ns for at in upkeep.retired if until_ns is None or at.at_ns <= until_ns]
     generations = [at for at in upkeep.generations if until_ns is None or at.at_ns <= until_ns]
@@ -170,9 +172,8 @@ def hidden_by(
 def _replacing(
     upkeep: Upkeep, generations: list[int], seq: I8, until_ns: int | None, without: Set[int]
 ) -> B1:
-    """[commits] True if `seq` (numbers of upkeep commits) is in `generations`, or is a build committed by
-    `until_ns`; False for commits in `without`.
-    """
+    """[commits] True if `seq`, the number of an upkeep commit, is in `generations`, or is that of a build
+    committed by `until_ns`; False for commits in `without`."""
     found: B1 = np.isin(seq, generations)
     for at in upkeep.built:
         if until_ns is None or at.at_ns <= until_ns:
@@ -181,7 +182,7 @@ def _replacing(
 
 
 def commits_of(items: Iterable[Publish]) -> set[int]:
-    """Numbers of the commits that published `items`, all of one lane."""
+    """Numbers of the commits that published the files `items`, which are all of one lane."""
     origins = [origin(item.final.rpartition("/")[2]) for item in items]
     return {seq for _, seq, _ in (found for found in origins if found is not None)}
 
@@ -189,7 +190,7 @@ def commits_of(items: Iterable[Publish]) -> set[int]:
 def read_hidden(
     store: Store, length_ns: int, *, durable: bool = False, until_ns: int | None = None
 ) -> Hidden:
-    """Rules for files hidden by the upkeep lane's commits. Raises LakeError.
+    """Read the upkeep lane, and derive the rules for hidden files. Raises LakeError.
 
     durable: ignore the last commit, whose published files a crash of the machine might still undo. until_ns:
     consider only files hidden at or before this time.

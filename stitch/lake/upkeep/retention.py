@@ -1,9 +1,9 @@
-"""Retire windows above an age: readers stop seeing them at once, and their files are deleted after a grace
+"""Retire windows above a maximum age: readers no longer see them, and their files are deleted after a grace
 period.
 
-Late events and dead letters, which belong to no window, are retired by the time at which the store wrote
-their file, as commits and dead letters have no event time; events are older than their file. Reports are
-deleted at once, if asked for: no reader keeps one open.
+Late events and dead letters belong to no window. They are retired by the time at which the store wrote their
+file, as commits and dead letters have no event time; events are older than their file. Reports, if a maximum
+age is given, are deleted immediately, as no reader keeps one open.
 """
 
 from __future__ import annotations
@@ -12,31 +12,35 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from schemas.commits import Replaced, Retirement
-from stitch.lake.layout import REPORTS, SIDE_TABLES, SideTable, report_folders, sweep_drafts
+from schemas.commits import CommitBody, Replaced, Retirement, Standing
+from stitch.lake.chain import read_records, read_tail
+from stitch.lake.event_log import open_index, sweep_segments
+from stitch.lake.lane import FILE_LANE, Lane
+from stitch.lake.layout import REPORTS, SIDE_TABLES, LakeInfo, SideTable, report_folders, sweep_drafts
 from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
 from stitch.lake.store import Store
-from stitch.lake.upkeep.hidden import UPKEEP_LANE, read_hidden
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, read_hidden, upkeep_of
 from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun, swept
 
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """Result of a run of retention, or of a dry run."""
+    """Result of a run of `flowdiff retain`, or of its dry run."""
 
     to_ns: int | None
-    """Time, ns since the epoch: windows that end at or before it are retired; None: this run retires none."""
+    """Windows that end at or before this time, ns since the epoch, are retired by this run; None: it retires
+    none."""
     windows: tuple[WindowEntry, ...]
     """Windows retired by this run, in order of time."""
     removed: int
-    """Number of files and folders deleted from the store, because they were hidden for longer than the grace
-    period."""
+    """Number of files and folders deleted from the store, because they had been hidden for longer than the
+    grace period."""
     held_back: int
-    """Number of windows past their age that stay because they are not sealed."""
+    """Number of windows above the maximum age that stay because they are not sealed."""
     sides: tuple[AgedSide, ...] = ()
     """Late events, repaired events and dead letters hidden by this run."""
     reports: tuple[str, ...] = ()
-    """Folders of reports deleted by this run."""
+    """Names of the folders of reports that this run deleted."""
 
 
 def retire(
@@ -49,14 +53,15 @@ def retire(
 ) -> Retired:
     """Retire windows that ended `keep_ns` ago or earlier, and delete files whose grace period is over.
 
-    Windows that are not sealed stay: a live lane may still publish into them.
+    Windows that are not sealed stay, as a live lane may still publish events in them.
 
     keep_late_ns: maximum age, by time of writing, of files of late events, repaired events and dead letters;
     None: `keep_ns`. A repair that rewrites waiting late events resets their time of writing, so the next
     repair drops waiting events whose event time is past the age. keep_reports_ns: maximum age of reports;
     None: all stay. Drafts of dead writers are deleted after the grace period.
 
-    Raises LakeError, CommitTakenError (another upkeep ran: run it again), OSError.
+    If another writer commits first, as a live builder may, it tries again. Raises LakeError, CommitTakenError
+    (others were always first: run it again), OSError.
     """
     store, now_ns, manifest = run.store, run.now_ns, open_manifest(run.store, run.lake)
     wanted_ns = now_ns - keep_ns
@@ -73,7 +78,8 @@ def retire(
         return Retired(to_ns, gone, len(swept(store, hidden)), held_back, sides, reports)
     removed = 0
     said = (to_ns, late_to_ns) != (None, None) or bool(sides)
-    if said or manifest.has_upkeep:
+
+    def attempt() -> int:
         lane = UpkeepLane(run, manifest.info)
         if said:
             with lane.stage() as staging:
@@ -86,11 +92,41 @@ def retire(
                     ],
                     late_to_ns=late_to_ns,
                 )
-        removed = lane.sweep(run.sweep_ns)
+        return lane.sweep(run.sweep_ns)
+
+    if said or manifest.has_upkeep:
+        removed = run.retry(attempt)
+    removed += _release_kept_events(run, manifest.info)
     for report in reports:
         store.remove(report)
     sweep_drafts(store, run.sweep_ns)
     return Retired(to_ns, gone, removed, held_back, sides, reports)
+
+
+def _release_kept_events(run: UpkeepRun, info: LakeInfo) -> int:
+    """Delete the log segments of the oldest imports that kept their events, as far as all their windows are
+    retired and built; returns the number of segments.
+
+    A commit of the lane of files says first what is no longer retained. Raises LakeError, OSError.
+    """
+    store = run.store
+    standing = read_tail(store, FILE_LANE).standing
+    upkeep = upkeep_of(read_tail(store, UPKEEP_LANE).standing)
+    built_to = dict(upkeep.built_to).get(FILE_LANE, 0)
+    if not standing.logs or standing.kept_from is None or not upkeep.retired:
+        return 0
+    first = kept_from = standing.kept_from
+    for link in read_records(store, FILE_LANE, range(first, built_to + 1)):
+        own = [open_index(store, one) for one in link.record.standing.segments]
+        if any(opened.last_ns >= upkeep.retired[-1].to_ns for opened in own):
+            break
+        kept_from = link.record.seq + 1
+    if kept_from == first:
+        return 0
+    lane = Lane(store, info, owner=run.owner, created_by=run.created_by)
+    with lane.stage() as staging:
+        lane.commit(staging, CommitBody(kind="import", standing=Standing(kept_from=kept_from)))
+    return sweep_segments(store, FILE_LANE, kept_from - 1, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +135,8 @@ class AgedSide:
 
     table: SideTable
     through: tuple[tuple[int, int], ...]
-    """(lane, commit), ascending: files of the lane up to this commit are past the maximum age."""
+    """(lane number, commit number), ascending: the lane's files up to this commit are past the maximum
+    age."""
     files: int
     """Number of files past the maximum age."""
     rows: int
@@ -107,8 +144,8 @@ class AgedSide:
 
 
 def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSide]:
-    """Per table without windows, the files that were written at or before `limit_ns`, as were all earlier
-    files of their lane.
+    """For each table without windows, the files written at or before `limit_ns`, as far as all earlier files
+    of their lane were too.
 
     Files of commits after the lane's published head are excluded. O(files of the tables).
     """
@@ -135,12 +172,12 @@ def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSid
 
 
 def _has_waiting(manifest: Manifest) -> bool:
-    """True if the upkeep lane has files of late events: a repair rewrote the events that still wait."""
+    """True if the upkeep lane has files of late events: a repair has rewritten events that still wait."""
     return bool(pc.any(pc.equal(manifest.of_table("late")["lane"], UPKEEP_LANE)).as_py())
 
 
 def _aged_reports(store: Store, limit_ns: int) -> list[str]:
-    """Folders of reports whose files were all written at or before `limit_ns`."""
+    """Names of the folders of reports in which all files were written at or before `limit_ns`."""
     found = []
     for report in report_folders(store.names(REPORTS)):
         written = store.written(f"{REPORTS}/{report}")

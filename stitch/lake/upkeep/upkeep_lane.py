@@ -1,14 +1,15 @@
-"""Write to the upkeep lane: hide files by a commit, and delete them once no reader can use them.
+"""Commit to the upkeep lane: hide files by a commit, and delete them once no reader can still use them.
 
-Only files hidden by published commits of this lane are touched, so a sweep may stop at any instant and be
-repeated in any order.
+Only files hidden by published commits of this lane are touched, so a sweep may stop at any time, and may be
+repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from schemas.commits import (
     Upkeep,
 )
 from schemas.windows import Window
+from stitch.lake.chain import CommitTakenError, last_number, taken
 from stitch.lake.lane import Lane
 from stitch.lake.layout import ASIDE, DATA, SIDE_TABLES, WINDOW_TABLES, LakeInfo, origin
 from stitch.lake.manifest import LakeFile, Manifest
@@ -34,10 +36,12 @@ from stitch.lake.stats_files import SPANS, STATS
 from stitch.lake.store import Move, Store, map_concurrently
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden, upkeep_of
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class UpkeepRun:
-    """Parameters of one run of upkeep. On a disk the caller holds `exclusive_lock`."""
+    """Parameters of one run of upkeep. On a disk the caller must hold `exclusive_lock`."""
 
     store: Store
     lake: str
@@ -45,38 +49,53 @@ class UpkeepRun:
     now_ns: int
     """Time of the run, ns since the epoch."""
     grace_ns: int
-    """Time for which hidden files stay, for readers that opened the lake before."""
+    """Time for which hidden files are kept, ns, for readers that opened the lake before."""
     owner: str
-    """Unique name of the process, for commits."""
+    """Unique name of the process, recorded in commits."""
     created_by: str
     """Program and version, for commits."""
+    losses_borne: int = 8
+    """Maximum number of commits that a run may lose in a row to other writers, as to a live builder."""
+
+    def retry(self, attempt: Callable[[], T]) -> T:
+        """Call `attempt`, which plans and commits, until no other writer took its number or swept its stage
+        meanwhile; after `losses_borne` losses it raises CommitTakenError."""
+        for _ in range(self.losses_borne):
+            try:
+                return attempt()
+            except (CommitTakenError, FileNotFoundError):
+                continue
+        try:
+            return attempt()
+        except FileNotFoundError as error:
+            raise taken(UPKEEP_LANE, last_number(self.store, UPKEEP_LANE)) from error
 
     @property
     def sweep_ns(self) -> int:
-        """Time, ns since the epoch: files hidden at or before it are deleted by this run."""
+        """Files hidden at or before this time, ns since the epoch, are deleted by this run."""
         return self.now_ns - self.grace_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """Windows that one commit builds from a log; their files are staged for it."""
+    """Windows that one commit builds from a log; their files are staged for this commit."""
 
     build: Build
     emptied: frozenset[int]
-    """Starts, ns, of windows that lost all their flows."""
+    """Starts, ns, of windows that had flows and have none now."""
     sealed_to_ns: int | None
-    """Time, ns since the epoch: every window that ends at or before it has been built; None: none yet."""
+    """Every window that ends at or before this time, ns since the epoch, is built; None: no window is."""
     at_ns: int
     """Time of the commit, ns, by the writer's clock."""
     built_to: tuple[tuple[int, int], ...] = ()
-    """(lane, commit), ascending: as `Upkeep.built_to`, after the commit."""
+    """(lane number, commit number), ascending: value of `Upkeep.built_to` after the commit."""
     rebuilds_from_ns: int | None = None
-    """Start, ns, of the first window that may be rebuilt, after the commit; None: none may."""
+    """Start, ns, of the first window that may still be rebuilt after the commit; None: no window may."""
 
 
 class UpkeepLane:
-    """The upkeep lane of one lake, opened for writing. Opening finishes publishing its last commit. Raises
-    what `Lane` raises."""
+    """The upkeep lane of one lake, open for writing. Opening finishes publishing its last commit. Raises the
+    exceptions of `Lane`."""
 
     def __init__(self, run: UpkeepRun, info: LakeInfo) -> None:
         self._store = run.store
@@ -84,7 +103,8 @@ class UpkeepLane:
         self._length_ns = info.window_length_ns
         self._lane = Lane(run.store, info, owner=run.owner, created_by=run.created_by, lane=UPKEEP_LANE)
         self._set_aside_to = self._swept_to = 0
-        """Last commit whose windows this process looked through, for files to rename and to delete."""
+        """Number of the last commit whose windows this process has searched for files to rename and to
+        delete."""
 
     @property
     def seq(self) -> int:
@@ -98,13 +118,13 @@ class UpkeepLane:
 
     @contextmanager
     def stage(self) -> Iterator[Staging]:
-        """Context manager for the files of the next commit, as `Lane.stage`."""
+        """Context manager: staging for the files of the next commit, as `Lane.stage`."""
         with self._lane.stage() as staging:
             yield staging
 
     def all_of(self, manifest: Manifest) -> tuple[tuple[int, int], ...]:
-        """(lane, commit), ascending: the last commit of each lane in the snapshot `manifest`, and this lane's
-        last commit."""
+        """(lane number, commit number), ascending: the last commit of each lane in the snapshot `manifest`,
+        and that of this lane."""
         return tuple(sorted({**dict(manifest.heads), UPKEEP_LANE: self.seq - 1}.items()))
 
     def commit(
@@ -119,7 +139,7 @@ class UpkeepLane:
         late_to_ns: int | None = None,
         built: Built | None = None,
     ) -> CommitRecord:
-        """Commit the staged files, and hide files that they replace or that are retired.
+        """Commit the staged files, and hide the files that they replace or that are retired.
 
         generation: windows whose files the staged ones replace; replaced: files to hide of tables outside
         windows; retirement: windows to hide; late_to_ns: as `Upkeep.late_to_ns`; built: windows built from a
@@ -153,8 +173,8 @@ class UpkeepLane:
         return before.model_copy(update={"generations": (*kept, generation)})
 
     def set_aside(self, files: Iterable[LakeFile]) -> None:
-        """Rename files that the last commit hid, so that a plain glob skips them. Raises OSError; the next
-        sweep renames the rest."""
+        """Rename files that the last commit hid, so that a search for `*.parquet` skips them. Raises OSError;
+        the next sweep renames the rest."""
         _set_aside(self._store, (file.name for file in files))
 
     def sweep(self, until_ns: int) -> int:
@@ -178,7 +198,7 @@ class UpkeepLane:
 def _and_built(
     before: Upkeep, built: Built, seq: int, grace_ns: int, length_ns: int, staging: Staging
 ) -> Upkeep:
-    """Add build commit number `seq` to the upkeep state; ranges older than the grace period are merged."""
+    """Upkeep state after build commit number `seq`; ranges older than the grace period are merged."""
     # Clocks of builders differ, and ranges stay ascending.
     at_ns = max([built.at_ns, *(at.at_ns for at in before.built)])
     limit_ns = at_ns - grace_ns
@@ -210,8 +230,8 @@ def _and_retired(before: Upkeep, retirement: Retirement, grace_ns: int) -> Upkee
 
 
 def _and_replaced(before: Upkeep, latest: Replaced, grace_ns: int) -> Upkeep:
-    """Add replaced files of a table to the upkeep state; of the table's entries older than the grace period
-    only the latest stays, which includes the others."""
+    """Upkeep state after more files of a table were replaced; of the table's entries older than the grace
+    period only the latest stays, which includes the others."""
     own = [at for at in before.replaced if at.table == latest.table]
     past = [at for at in own if at.at_ns <= latest.at_ns - grace_ns]
     through = dict(own[-1].through) if own else {}
@@ -223,7 +243,8 @@ def _and_replaced(before: Upkeep, latest: Replaced, grace_ns: int) -> Upkeep:
 
 
 def swept(store: Store, hidden: Hidden, after: int = 0) -> list[str]:
-    """Names of existing files and folders that `hidden` hides and a sweep may delete; nothing is deleted.
+    """Names of existing files and folders that `hidden` hides, so that a sweep may delete them; nothing is
+    deleted here.
 
     The folder of a retired window is named as a whole, other files by their current (possibly renamed) name.
     after: skip windows that no commit after this number rewrote or built. O(windows + files of these
@@ -253,9 +274,10 @@ def swept(store: Store, hidden: Hidden, after: int = 0) -> list[str]:
 
 
 def _set_aside(store: Store, names: Iterable[str]) -> None:
-    """Rename replaced data files by appending ASIDE; missing files are skipped. Raises OSError.
+    """Rename replaced data files by appending ASIDE to their names; missing files are skipped. Raises
+    OSError.
 
-    A plain glob then no longer counts their rows, while readers that opened the lake before still find them
+    A search for `*.parquet` then no longer finds them, while readers that opened the lake before still do
     (`Manifest.read`, `encoding.still_at`).
     """
     there = [name for name in names if store.size(name) is not None]
@@ -279,7 +301,7 @@ def _replaced(store: Store, hidden: Hidden, folder: str, start_ns: int) -> list[
 
 
 def _start_ns(folder: str, length_ns: int) -> int | None:
-    """Start of the window in a folder's name (last part); None for a foreign name."""
+    """Start of the window, ns, from the last part of a folder's name; None for any other name."""
     span, _, name = folder.partition("=")
     if span not in SPANS:
         return None

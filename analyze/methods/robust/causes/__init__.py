@@ -1,1 +1,2 @@
-"""Relations between changes at call sites, by which each cause stands for its consequences."""
+"""Find the causes among the changes at call sites: relate each consequence to the change that it follows
+from."""

@@ -1,4 +1,4 @@
-"""Facts about symptoms that relations use: their order, requests, hosts, callees."""
+"""Facts about symptoms that the relations look up: order of operations, affected requests, hosts, callees."""
 
 from __future__ import annotations
 
@@ -33,21 +33,22 @@ from schemas.arrays import I8
 from schemas.report.findings import CALL_KINDS, PATH_KINDS, TIME_KINDS, ChangeKind
 
 HostOf = Mapping[str, tuple[str, str]]
-"""Component of a site, as named in activity records -> (host, component); no entry for components without a
-host."""
+"""Component as named in activity records, `host/component` -> (host, component); components without a host
+have no entry."""
 
 
 def hosts_in(graphs: Iterable[Graph]) -> dict[str, tuple[str, str]]:
-    """Find components of nodes that name a host: `host/component` -> (host, component). O(nodes)."""
+    """Components of graph nodes that name a host: `host/component` -> (host, component). O(nodes)."""
     named = {(node.host, node.component) for graph in graphs for node in graph.nodes if node.host}
     return {f"{host}/{component}": (host, component) for host, component in sorted(named)}
 
 
 def hosts_named(names: Names) -> dict[str, tuple[str, str]]:
-    """Find components of activity records that begin with a host: `host/component` -> (host, component).
+    """Components of activity records whose name begins with a host: `host/component` -> (host, component).
     O(sites).
 
-    For statistics, which have no graphs: the form of the name decides.
+    Used for stored statistics, which have no graphs: the part of the name before the first `/` is taken as
+    the host.
     """
     records = {
         names.operation(at).component for at, s in enumerate(names.sites) if s.kind is not SiteKind.CALL
@@ -58,17 +59,19 @@ def hosts_named(names: Names) -> dict[str, tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Keys of sites and changes without the host, which activity records put before the component."""
+    """Keys that identify sites and changes without their host, so that equal sites on several hosts compare
+    equal."""
 
     names: Names
     host_of: HostOf
 
     def host(self, site: int) -> str:
-        """Host of a site; empty if it names none."""
+        """Host of a site, from its component's name; empty if the component names none."""
         return self.host_of.get(self.names.operation(site).component, ("", ""))[0]
 
     def place(self, site: int) -> tuple[object, ...]:
-        """Key of a site without its host: (caller's operation or None, operation, kind)."""
+        """Key of a site that is equal on all hosts: (caller's operation or None, operation, kind of the
+        site)."""
         caller = self.names.caller(site)
         return (
             None if caller is None else self._hostless(caller),
@@ -77,7 +80,8 @@ class Hosts:
         )
 
     def what(self, change: Change) -> tuple[object, ...]:
-        """Key of a change without its host: (key of its site, family of its kind, True if the value rose)."""
+        """Key of a change that is equal on all hosts: (key of its site as in `place`, set of kinds in
+        FAMILIES that contains its kind, True if the value rose)."""
         family = next((family for family in FAMILIES if change.kind in family), change.kind)
         return (*self.place(change.site), family, change.ups)
 
@@ -90,28 +94,31 @@ _FELT = frozenset({ChangeKind.ERRORS}) | PATH_KINDS | CALL_KINDS
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Numbers of failed requests by the operation at which their first failure began; a request counts once.
+    """Number of failed requests by the operation at which the request's first failure began.
 
-    With few requests a caller's failures may be significant while the failures of each single callee are not;
-    these counts point to the callee."""
+    With few requests, a caller's failures may be significant while the failures at each of its callees are
+    not; these counts show the callee at which most of them began.
+    """
 
     n: I8
-    """int64[2]: number of requests of reference and problem."""
+    """int64[2]: number of requests in (reference, problem)."""
     failed: I8
-    """int64[operations, 2]: number of failed requests of reference and problem."""
+    """int64[operations, 2]: number of requests whose first failure began at the operation, in (reference,
+    problem)."""
 
     def more(self) -> list[int]:
-        """Operations at which the share of begun failures rose, largest rise first."""
+        """Indices of operations at which failures began in a larger share of requests than in the reference,
+        largest rise first."""
         share = self.failed / np.maximum(self.n, 1)
         rise = share[:, 1] - share[:, 0]
         order = np.argsort(-rise, kind="stable")
         return [int(at) for at in order.tolist() if rise[at] > 0]
 
     def callee(self, lead: Change, names: Names, order: Order, settings: CausesSettings) -> str:
-        """Component of the callee at which most of the failures that `lead` reports began; empty if there is
-        none, or if that component is the one of `lead`.
+        """Component of the callee at which most of the failures that the change `lead` reports began; empty
+        if none is significant, or if it is the component of `lead` itself.
 
-        Failures count that began at the operation of `lead` or below it.
+        Counts failures that began at the operation of `lead` or below it.
         """
         operation = names.sites[lead.site].operation
         if lead.kind not in _FELT or operation in order.records:
@@ -133,8 +140,8 @@ class Failures:
 
 
 def failures_begun(profile: Profile, roles: Roles) -> Failures:
-    """Count failed requests by the operation at which the failure began, from the profile's table `origins`.
-    O(rows)."""
+    """Count failed requests by the operation at which the first failure began, from the profile's table
+    `origins`. O(rows)."""
     sides = roles.reference, roles.problem
     n = [profile.responded("n", slots) for slots in sides]
     failed = [profile.at_operations("origins", "n", slots) for slots in sides]
@@ -143,7 +150,7 @@ def failures_begun(profile: Profile, roles: Roles) -> Failures:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Facts that relations look up: symptoms, names, order of operations, settings."""
+    """Data that relations look up: symptoms, names, order of operations, hosts, settings."""
 
     names: Names
     order: Order
@@ -151,14 +158,14 @@ class Context:
     settings: CausesSettings
     symptoms: tuple[Symptom, ...]
     moved: Mapping[int, Mapping[str, int]]
-    """Operation -> {component that its calls go to -> 1 if they go there more often than before, -1 if less
-    often}."""
+    """Index of an operation -> callee's component -> 1 if a larger share of the operation's requests calls
+    the component than before, -1 if a smaller share; unchanged components are left out."""
     mean_ns: float
-    """Larger of the mean response times of reference and problem, ns, at least 1."""
+    """Mean response time of the reference or the problem, whichever is larger, ns; at least 1."""
 
     def below(self, one: Symptom, other: Symptom) -> bool:
-        """True if the operation of `one` is below the operation of `other` in the calling context (activity
-        records: after it in time)."""
+        """True if the operation of `one` is called, directly or indirectly, by the operation of `other`
+        (activity records: comes after it in time)."""
         return self.order.is_above(other.operation, one.operation)
 
     def own(self, symptom: Symptom) -> str:
@@ -166,12 +173,12 @@ class Context:
         return self.names.operations[symptom.operation].component
 
     def callee(self, symptom: Symptom) -> str:
-        """Component that the symptom's operation calls; empty if it calls none."""
+        """Component that the symptom's operation calls; empty if the operation calls none."""
         return self.names.callee(symptom.operation)
 
     def came(self, change: Change) -> float:
-        """Growth factor of the traffic at a change's site: of its calls; for a loop of activity records,
-        whose calls are its iterations, of its requests."""
+        """Factor by which traffic at the change's site grew: calls per request after / before. For a loop of
+        activity records, whose iterations count as calls, requests after / before."""
         turns = change.kind in CALL_KINDS and self.names.sites[change.site].operation in self.order.records
         return change.call_ratio * change.before / change.after if turns else change.call_ratio
 
@@ -185,10 +192,11 @@ def context_of(
     begun: Failures,
     settings: CausesSettings,
 ) -> Context:
-    """Bundle significant changes into symptoms, and collect the facts that relations look up.
+    """Group significant changes into symptoms, and collect the data that relations look up.
 
-    by_load: changes that a change of load explains; those of time become symptoms too, as they may follow
-    from the changed paths that caused the load. begun: failures by the operation where they began.
+    by_load: changes that a change of load explains. Changes of time among them also become symptoms
+    (`Symptom.by_load`), since changed paths may have caused the load. begun: number of failed requests by the
+    operation where the failure began.
     """
     profile, groups = profiled
     names = profile.names
@@ -241,7 +249,7 @@ def context_of(
 
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:
-    """Larger of the mean response times of reference and problem, ns, at least 1."""
+    """Mean response time of the reference or the problem, whichever is larger, ns; at least 1."""
     means = [
         profile.responded("ns", slots) / max(profile.responded("w", slots), 1e-300)
         for slots in (roles.reference, roles.problem)

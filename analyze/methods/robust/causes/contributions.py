@@ -1,11 +1,11 @@
-"""Assign each row of the breakdown to the finding that accounts for it, so that rows and findings add up to
-the same total.
+"""Assign each row of the breakdown to the cause that accounts for it, so that the causes' parts and the rest
+add up to the change of the mean response time.
 
 A change of time accounts for the `slower` part of its sites. A change of paths, calls or errors accounts for
-the calls that come or go: for spans the `calls` and `structure` parts of everything below the site; for
-activity records, which do not nest, the `calls` parts of steps connected to the site that are taken more or
-less often. Changes that follow from the finding's cause are included. A part belongs to the first finding
-that claims it.
+calls that are added or dropped: for spans the `calls` and `structure` parts of all calling paths below the
+site; for activity records, which do not nest, the `calls` parts of connected steps that are taken more or
+less often. All changes of a cause count, also its consequences. If several causes could account for a part,
+the first one gets it.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ from schemas.report.findings import CALL_KINDS, TIME_KINDS, ChangeKind
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """Change of the mean response time divided among causes, ns; with the rest the parts add up to the whole
-    change.
-    """
+    """Change of the mean response time divided among causes, ns per request; all parts together (`of_causes`,
+    `rest`, `mix`) add up to the whole change."""
 
     of_causes: tuple[float, ...]
-    """Part of each cause, ns."""
+    """Part of the change of the mean response time that each cause accounts for, ns per request, in the order
+    of the causes."""
     rest: F8
-    """float64[rows]: part of each row of the breakdown that no cause accounts for, ns."""
+    """float64[rows]: part of each row of the breakdown that no cause accounts for, ns per request."""
     mix: F8
-    """float64[roots]: part due to the changed mix of root types, ns, which is in no row."""
+    """float64[roots]: change of the mean response time due to a changed mix of root types, ns per request; it
+    is not part of any row of the breakdown."""
     cause: I8
-    """int64[rows]: index of the cause that accounts for most of each row; -1 for none."""
+    """int64[rows]: index of the cause that accounts for the largest part of each row of the breakdown; -1 for
+    none."""
 
     def shares(self, ups: bool) -> tuple[float | None, ...]:
-        """Share of each cause in all time added (`ups`), or in all time saved, in [0, 1].
+        """Share of each cause in all time added (`ups` True) or saved (False), in [0, 1]; None for a cause
+        with the other sign.
 
-        The denominator is the sum of all parts with that sign: of causes, rests and mix. None for a cause
-        with the other sign; 0 only for a cause whose part is 0.
+        The denominator is the sum of all parts with that sign: of causes, rest and mix.
         """
         sign = 1.0 if ups else -1.0
         every = np.concatenate([np.array(self.of_causes), self.rest, self.mix]) * sign
@@ -56,11 +58,11 @@ class Contributions:
 def contributions(
     causes: Sequence[Cause], context: Context, parts: Parts, mix: F8, call_ratio: F8
 ) -> Contributions:
-    """Divide the change of the mean response time, ns, among causes; earlier causes claim rows first.
-    O(causes · rows).
+    """Divide the change of the mean response time among causes, ns per request; each part of a row goes to
+    the first cause that accounts for it. O(causes · rows).
 
-    parts: rows of the breakdown by calling path; mix: float64[roots] part of the mix of root types, ns;
-    call_ratio: float64[sites] calls per request, after over before.
+    parts: rows of the breakdown by calling path; mix: float64[roots] part due to the mix of root types, ns;
+    call_ratio: float64[sites] calls per request, after / before.
     """
     names, calls_moved = context.names, context.settings.calls_moved
     site = np.array([names.paths[place].site for place in parts.place.tolist()], dtype=np.int64)
@@ -85,9 +87,10 @@ def contributions(
 
 
 def _ways(cause: Cause, call_ratio: F8) -> F8:
-    """Set `call_ratio` to 1 at sites whose calls moved against the direction of a cause that changes calls.
+    """Copy of `call_ratio` with 1 (unchanged) at sites whose calls moved against the direction of the cause,
+    for a cause of more or fewer calls.
 
-    A loop with more iterations does not account for steps taken less often.
+    A loop with more iterations does not account for steps that are taken less often.
     """
     if cause.lead.kind not in CALL_KINDS:
         return call_ratio
@@ -95,7 +98,7 @@ def _ways(cause: Cause, call_ratio: F8) -> F8:
 
 
 def _below(operations: set[int], names: Names) -> B1:
-    """bool[paths]: True for calling paths that end at one of the operations or contain it."""
+    """bool[paths]: True for calling paths that contain one of the operations."""
     found = np.zeros(len(names.paths), dtype=np.bool_)
     for number, path in enumerate(names.paths) if operations else ():  # a path comes after the one above it
         above = path.above != NO_CALLER and bool(found[path.above])
@@ -104,8 +107,8 @@ def _below(operations: set[int], names: Names) -> B1:
 
 
 def _steps_about(operations: set[int], names: Names, call_ratio: F8, calls_moved: float) -> set[int]:
-    """Sites of steps taken more or less often (by a factor over `calls_moved`) that touch `operations`, or
-    are connected to these by steps of the same kind."""
+    """Indices of sites of steps that are taken more or less often, by a factor over `calls_moved`, and that
+    touch `operations` or are connected to them by such steps."""
     with np.errstate(divide="ignore"):
         moved = np.abs(np.log(np.maximum(call_ratio, 1e-300))) > np.log(calls_moved)
     touching: Mapping[int, list[int]] = defaultdict(list)

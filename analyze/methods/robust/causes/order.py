@@ -1,4 +1,5 @@
-"""Order of operations: depth and ancestors in the calling context; for activity records the order in time."""
+"""Order of operations: depth and ancestors in the calling context, or, for activity records, order in
+time."""
 
 from __future__ import annotations
 
@@ -16,28 +17,31 @@ from schemas.arrays import F8, I8
 
 _MOST_BACK: Final = 1 - 1e-9
 _REQUESTS: Final = 0.5
-"""Minimum difference of two counts of requests that counts as a difference."""
+"""Minimum difference of two expected numbers of requests for one to count as larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Counts, from stored statistics, of the point that precedes the first occurrence of each trace point of
-    activity records: they give the points' order in time."""
+    """For each trace point of activity records, number of requests by the trace point right before its first
+    occurrence, from stored statistics. Determines the order of trace points in time."""
 
     place: Mapping[int, int]
-    """Operation of a trace point of activity records -> its index in the arrays."""
+    """Operation of a trace point of activity records -> index of the point in `requests`, `later` and
+    `earlier`."""
     requests: F8
-    """float64[trace points]: number of requests that pass each; index as in `place`."""
+    """float64[trace points]: number of requests that pass each trace point."""
     later: I8
-    """[pairs] index of a trace point of activity records."""
+    """int64[pairs]: index (see `place`) of a trace point that a request passes."""
     earlier: I8
-    """[pairs] index of the point right before the first occurrence of `later`."""
+    """int64[pairs]: index (see `place`) of the trace point right before the first occurrence of `later`."""
     n: F8
-    """[pairs] number of requests with the pair (earlier, later)."""
+    """float64[pairs]: number of requests in which the first occurrence of `later` comes right after
+    `earlier`."""
 
     @staticmethod
     def of(profile: Profile) -> Entries:
-        """Collect the pairs (preceding point, point) of activity records from a profile. O(rows)."""
+        """Collect the pairs (preceding trace point, trace point) from a profile's stored patterns.
+        O(rows)."""
         names, table = profile.names, profile.patterns
         points = {
             site: name.operation for site, name in enumerate(names.sites) if name.kind is SiteKind.POINT
@@ -61,11 +65,11 @@ class Entries:
         return Entries(place, requests, later.astype(np.int64), earlier.astype(np.int64), n)
 
     def order(self, asked: Sequence[int]) -> dict[int, set[int]]:
-        """Find, for each operation in `asked`, the other operations in `asked` that come before it in more
-        requests than after it.
+        """For each operation in `asked`, the other operations in `asked` that come before it in more requests
+        than after it.
 
-        Follows each first occurrence back to the start of the request as a Markov chain (independent steps)
-        and solves for the expected visits.
+        Treats the steps back from a first occurrence to the start of the request as a Markov chain
+        (independent steps), and solves for the expected number of requests that pass each earlier point.
         """
         if not asked:
             return {}
@@ -89,15 +93,16 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Depth and ancestors of operations, over all calling paths."""
+    """Order of operations over all calling paths: callers before callees, activity records by time."""
 
     depth: tuple[int, ...]
-    """Depth of the deepest occurrence of each operation, by its number."""
+    """Depth of the deepest occurrence of each operation in the calling paths, by index of the operation; 0
+    for roots."""
     ancestors: tuple[frozenset[int], ...]
-    """Operations that are above each operation on any path; for activity records, the operations before it in
-    time."""
+    """Set of operations above each operation in any calling path, by index of the operation; for activity
+    records, the operations that come before it in time."""
     records: frozenset[int] = frozenset()
-    """Operations of activity records, which have an order in time instead of a depth."""
+    """Indices of the operations of activity records, which are ordered by time instead of depth."""
 
     @staticmethod
     def of(
@@ -106,8 +111,9 @@ class Order:
         asked: Collection[int] = (),
         entries: Entries | None = None,
     ) -> Order:
-        """Order operations by a profile's calling paths; the activity records in `asked` by the requests of
-        `groups`, or by `entries` if given. O(paths · depth + groups · asked²)."""
+        """Compute depth and ancestors from a profile's calling paths, and the order in time of the activity
+        records in `asked` from the requests of `groups`, or from `entries` if not None. O(paths · depth +
+        groups · asked²)."""
         depth = [0] * len(names.operations)
         above: list[set[int]] = [set() for _ in names.operations]
         trail: list[tuple[int, ...]] = []
@@ -130,20 +136,21 @@ class Order:
         return Order(tuple(depth), tuple(frozenset(a - {o}) for o, a in enumerate(above)), records)
 
     def is_above(self, operation: int, other: int) -> bool:
-        """True if `operation` is an ancestor of `other` on any path (records: before it in time)."""
+        """True if `operation` is an ancestor of `other` in any calling path (activity records: comes before
+        it in time)."""
         return operation in self.ancestors[other]
 
     def is_nearer(self, operation: int, other: int) -> bool:
-        """True if `operation` is closer than `other` to the origin of a change that the same requests show at
-        both: the callee is closer than the caller; of activity records, the earlier point."""
+        """True if `operation` is nearer than `other` to the origin of a change that the same requests show at
+        both: callees are nearer than callers, and earlier trace points nearer than later ones."""
         if operation in self.records or other in self.records:
             return self.is_above(operation, other)
         return self.is_above(other, operation) or self.depth[operation] > self.depth[other]
 
 
 def _order_in_time(names: Names, groups: Sequence[RequestGroup], asked: list[int]) -> dict[int, set[int]]:
-    """Find, for each operation in `asked`, the others in `asked` that occur first earlier than it in most
-    requests with both."""
+    """For each operation in `asked`, the other operations in `asked` whose first occurrence is earlier in
+    most requests that contain both."""
     if not asked:
         return {}
     column = {operation: place for place, operation in enumerate(asked)}

@@ -1,5 +1,5 @@
-"""Comparison of call patterns: added and dropped callees, rerouted calls, the callee after which calls are
-cut short."""
+"""Compare call patterns: operations called more or less often, rerouted calls, the callee after which a
+request is cut short."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from analyze.profile.names import CallPattern, Names
 
 
 def difference(pattern: CallPattern, other: CallPattern) -> tuple[dict[int, int], dict[int, int]]:
-    """Compare call patterns: ({operation: number of calls more in `pattern` than in `other`}, {operation:
-    number of calls fewer})."""
+    """Compare two call patterns: (operation -> number of calls by which `pattern` exceeds `other`, operation
+    -> number by which `other` exceeds `pattern`)."""
     mine, theirs = Counter[int](), Counter[int]()
     for child in pattern:
         mine[child.operation] += child.calls
@@ -26,8 +26,8 @@ def difference(pattern: CallPattern, other: CallPattern) -> tuple[dict[int, int]
 
 
 def times_called(pattern: CallPattern, other: CallPattern = ()) -> dict[int, tuple[int, int]]:
-    """Number of extra calls of each operation that `pattern` calls more often than `other`: operation ->
-    (minimum, maximum). Patterns have numbers of calls only up to a power of two."""
+    """Number of additional calls of each operation that `pattern` calls more often than `other`: operation ->
+    (minimum, maximum); a range, since patterns round numbers of calls up to powers of two."""
     least, most = Counter[int](), Counter[int]()
     for child in pattern:
         least[child.operation] += child.least
@@ -40,8 +40,8 @@ def times_called(pattern: CallPattern, other: CallPattern = ()) -> dict[int, tup
 
 
 def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
-    """Change of another pattern's share at the same site, the largest one in the opposite direction; None if
-    there is none."""
+    """Change of another call pattern's share at the same site in the opposite direction, the largest one;
+    None if there is none."""
     others = [
         other
         for other in changes
@@ -51,8 +51,8 @@ def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
 
 
 def calls_added(change: Change, changes: Sequence[Change], names: Names) -> int | None:
-    """Number of calls that a change of a path adds to a request, negative if it removes some; None without a
-    `counterpart`."""
+    """Number of calls that a path change adds to a request (negative if it removes some): pattern that became
+    more frequent minus the pattern that became less frequent; None without a `counterpart`."""
     other = counterpart(change, changes)
     if change.pattern == NO_PATTERN or other is None:
         return None
@@ -64,10 +64,10 @@ def calls_added(change: Change, changes: Sequence[Change], names: Names) -> int 
 def what_moved(
     change: Change, changes: Sequence[Change], names: Names
 ) -> tuple[frozenset[int], frozenset[int]] | None:
-    """Find (operations called more often, operations called less often) by a change of a path; None without a
-    `counterpart`, or if the two patterns call all operations equally often.
+    """(Operations called more often, operations called less often) after a path change; None without a
+    `counterpart`, or if both patterns call all operations equally often.
 
-    Operations of one component with equal results become one finding (`alike_at_component`).
+    Path changes of one component with the same result become one finding (`alike_at_component`).
     """
     other = counterpart(change, changes)
     if change.pattern == NO_PATTERN or other is None:
@@ -78,9 +78,8 @@ def what_moved(
 
 
 def calls_rerouted(changes: Sequence[Change], lead: Change, names: Names, least: float) -> dict[str, int]:
-    """Find components to which the site of `lead` sends more or fewer calls than before: component -> 1 or
-    -1. Components are left out unless the share of the site's requests changed by more than `least`.
-    """
+    """Components to which the site of `lead` sends more or fewer calls than before: component -> 1 or -1. A
+    component counts if the share of the site's requests that call it changed by more than `least`."""
     own = names.operation(lead.site).component
     share: dict[str, float] = defaultdict(float)
     for change in changes:
@@ -99,11 +98,12 @@ def calls_rerouted(changes: Sequence[Change], lead: Change, names: Names, least:
 
 
 def cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int, str]) -> str:
-    """Component of the last call before calls were cut short; empty if none were.
+    """Component of the last call that requests still make before they are cut short; empty if no requests are
+    cut short.
 
-    Calls are cut short if a pattern that became more frequent is a part of one that became less frequent.
-    last_callee: pattern -> component of its last call; statistics have no order of calls, so without an entry
-    all calls must go to one component.
+    Requests are cut short if a pattern that became more frequent is a proper part of a pattern that became
+    less frequent. last_callee: pattern -> component of its last call; without an entry (statistics do not
+    record the order of calls) the component is known only if all calls of the pattern go to it.
     """
     shorter = [
         change
@@ -136,10 +136,10 @@ def _is_part(shorter: CallPattern, longer: CallPattern) -> bool:
 def last_callees(
     population: Population, groups: Sequence[RequestGroup], patterns: Iterable[int], names: Names
 ) -> dict[int, str]:
-    """Find the component of the remote call that started last in most calls with each pattern: pattern ->
-    component, "" for none.
+    """Component of the remote call that starts last in calls with each of the `patterns`, by majority:
+    pattern -> component, "" if no remote call is made. O(groups · units), units being calls.
 
-    patterns: the few ones to look up. O(groups · units).
+    patterns: indices of the call patterns to look up, a few.
     """
     wanted = set(patterns)
     votes: dict[int, Counter[str]] = defaultdict(Counter)
@@ -158,8 +158,11 @@ def last_callees(
 
 
 def _callee(unit: int, group: RequestGroup, names: Names, last: dict[int, int]) -> str:
-    """First component other than the unit's own, following last calls downward from a unit (here: a call); ""
-    without one."""
+    """Component of the last remote call below a unit (a call): follows the last child downwards until the
+    component differs from the unit's component; "" if all components are the same.
+
+    last: unit -> its child unit that starts last.
+    """
     sites = group.sites
     own = names.operation(int(sites.site[unit])).component
     while unit in last:

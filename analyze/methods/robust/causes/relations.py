@@ -1,9 +1,9 @@
-"""Relations by which one symptom follows from another, one row each in RELATIONS.
+"""Relations by which one symptom follows from another, one row of RELATIONS each.
 
-A relation is a function (u, v, context) -> fit of "u follows from v": None for no fit, or a tuple that is
-larger for a better fit. It fits only if v explains at least as much as u: v is nearer to the origin of the
-change, or, where either could be the origin, `v.outranks(u)`. To add one: write the function and its row,
-with the case that fails without it.
+A relation is a function (u, v, context) -> how well "u follows from v" fits: None for no fit, otherwise a
+tuple that is larger for a better fit. It may fit only if v explains at least as much as u: v is nearer to the
+origin of the change or, if either could be the origin, `v.outranks(u)`. To add a relation, write the function
+and its row, with the test case that fails without it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Fit = tuple[float, ...] | None
 
 
 class Link(Enum):
-    """Relation of a symptom u to the symptom v that it follows from; the value is its text."""
+    """Way in which a symptom u relates to the symptom v that it follows from; the value is the text shown in
+    reports."""
 
     FOLLOWS = "a consequence of it"
     ELSEWHERE = "the same on another host, at another caller or operation"
@@ -31,23 +32,25 @@ class Link(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Row of RELATIONS: a way in which a symptom follows from another. The first paragraph of the docstring
-    of `fit` states its purpose."""
+    """One row of RELATIONS: a rule by which a symptom follows from another. The first paragraph of the
+    docstring of `fit` states the purpose of the rule."""
 
     name: str
     link: Link
     fit: Callable[[Symptom, Symptom, Context], Fit]
     case: str
-    """Test case that fails if the relation is left out."""
+    """Name of the test case that fails without the relation."""
     of_load: bool = False
-    """True if the relation also applies to symptoms that the load of the whole service would explain."""
+    """True if the relation also applies to symptoms that the load of the whole service would explain
+    (`Symptom.by_load`)."""
 
 
 # ------------------------------------------------ what an operation does: paths, calls, errors
 
 
 def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate u to v if the same requests show both, and v is nearer to where the change began."""
+    """Relate u to v if nearly the same requests show both, and v is nearer to the origin: the callee, or the
+    earlier trace point."""
     if u.timed or v.timed or not _may_lead(v, u, context):
         return None
     related = context.below(u, v) or context.below(v, u)
@@ -60,10 +63,10 @@ def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
 def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool:
     """True if u may follow from v, given that the same requests show both.
 
-    The symptom nearer to the cause comes first. Of records, a failing point comes before the path that leads
-    to it: the path only shows where the failure was. More iterations of a loop do not follow from a known
-    path; nor does a new path, if it is not taken by the additional requests, or if statistics do not record
-    which requests take it.
+    The symptom nearer to the origin leads. Among activity records, a failing trace point leads the path to
+    it, as the path only shows where the failure was. Additional iterations of a loop do not follow from a
+    change of a known path. Nor does a new path follow from a known path, unless the additional requests take
+    the new path and requests are recorded (statistics do not record which requests take it).
     """
     if u.operation in context.order.records and v.operation in context.order.records:
         if v.fails and not u.fails and _leads_to(u, v, context):
@@ -77,7 +80,7 @@ def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool:
 
 
 def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
-    """True if a path whose share rose (in `path`) calls the operation of `to`."""
+    """True if a call pattern that became more frequent in the symptom `path` calls the operation of `to`."""
     taken = (c.pattern for c in path.changes if c.ups and c.pattern != NO_PATTERN)
     return any(
         child.operation == to.operation for pattern in taken for child in context.names.patterns[pattern]
@@ -85,8 +88,8 @@ def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
 
 
 def _leaves_a_path(symptom: Symptom, context: Context) -> bool:
-    """True if a symptom has a path that became rare although its site gets more requests: additional requests
-    cannot make an existing path disappear."""
+    """True if the symptom has a path that became rare although its site gets more requests; additional
+    requests alone cannot make an existing path rare."""
     settings = context.settings
     return any(
         change.kind in PATH_KINDS
@@ -97,17 +100,18 @@ def _leaves_a_path(symptom: Symptom, context: Context) -> bool:
 
 
 def failing_below(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a caller that fails whenever a callee does to the failing symptom of the component where most
+    """Relate a failing caller to the failing symptom of the callee's component at which most of the caller's
     failures begin."""
     follows = u.fails and v.fails and context.below(v, u) and u.suspect == v.component
     return (u.common(v, related=True),) if follows else None
 
 
 def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a change due to other requests to the path change above that adds or removes these requests.
+    """Relate a change at an operation that gets more or fewer calls to the path change above it that adds or
+    removes these calls.
 
-    A fall of time follows only as far as the lost calls explain: the remaining requests were the faster part
-    before.
+    A fall of time follows only as far as the lost calls explain it, since the remaining requests may have
+    been the faster ones before.
     """
     if v.timed or not context.below(u, v) or u.has(ERROR_KINDS) or _leaves_a_path(u, context):
         return None
@@ -121,8 +125,8 @@ def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def rerouted_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's queue, number of calls or shares of known paths to the larger path change that
-    routes calls to it, or away from it."""
+    """Relate changes of a component's times, numbers of calls, or shares of known paths to a larger path
+    change that routes calls to that component or away from it."""
     if v.timed or (v.score < u.score and not u.by_load):
         return None
     way = context.moved[v.operation].get(context.own(u), 0)
@@ -145,8 +149,8 @@ def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate operations of one component that started the same failure, loop or additional call together:
-    they share code."""
+    """Relate operations of one component that show the same new failure, loop or additional call, since they
+    share code."""
     if u.timed or v.timed or u.component != v.component or not v.outranks(u) or _other_segments(u, v):
         return None
     what = _in_common(u, context)
@@ -154,10 +158,10 @@ def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _in_common(symptom: Symptom, context: Context) -> object:
-    """Key that symptoms at two operations of a component must share to be alike; None: the symptom is alike
-    to no other.
+    """Key that two operations of a component must share for their symptoms to be alike; None if the symptom
+    is alike to no other.
 
-    Failing calls of different callees have different causes.
+    Failures have different keys if they are failing calls of different callees.
     """
     if symptom.lead.kind in PATH_KINDS:
         return what_moved(symptom.lead, symptom.changes, context.names)
@@ -168,8 +172,8 @@ def _in_common(symptom: Symptom, context: Context) -> object:
 
 
 def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate times that rose or fell, at or above a call that fails in most of their requests, to that
-    failure: error pages, back-offs, time-outs, refusals."""
+    """Relate a change of time to a failing call, at the same operation or below it, that most of the affected
+    requests contain: error pages, retries, time-outs, refusals."""
     same = u.operation == v.operation and u.instance == v.instance
     if not (u.timed and v.fails) or not (same or context.below(v, u)):
         return None
@@ -180,15 +184,15 @@ def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate callers of one component whose waits for it changed alike; the finding counts the requests of
-    all callers."""
+    """Relate callers of one component whose waiting times for that component changed in the same direction;
+    the finding counts the requests of all callers."""
     waits = context.callee(u) == context.callee(v) == u.component
     return same_component(u, v, context) if waits else None
 
 
 def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
-    """Relate times that one component explains: it is slow itself, all its callers wait for it, or it waits
-    for all its callees."""
+    """Relate changes of time in the same direction that one component explains: it is slow itself, all its
+    callers wait for it, or it waits for all its callees."""
     if not (u.timed and v.timed) or u.lead.ups != v.lead.ups:
         return None
     same = u.component == v.component and not _other_segments(u, v)
@@ -196,8 +200,8 @@ def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
 
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's time to its paths, or to its callers' paths. The time leads, except over larger
-    loops, and over failures if the time fell."""
+    """Relate a change of a component's time and a change of its paths, or of its callers' paths. The change
+    of time leads, except over a larger loop, and except over failures if the time fell."""
     if u.timed == v.timed:
         return None
     time, path = (u, v) if u.timed else (v, u)
@@ -211,7 +215,7 @@ def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate changes of one operation that are the same on several hosts."""
+    """Relate the same change of one operation on different hosts."""
     hosts = context.hosts
     here, there = hosts.host(u.lead.site), hosts.host(v.lead.site)
     if not here or not there or here == there or not v.outranks(u):
@@ -220,8 +224,8 @@ def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a change of a component to the instance with most of the change, if the other instances hardly
-    changed."""
+    """Relate a change of a component to the instance that has most of it, if the component's other instances
+    hardly changed."""
     if v.instance is None or u.timed != v.timed or not _same_way(u, v) or context.own(u) != context.own(v):
         return None
     if u.instance is not None:
@@ -236,13 +240,13 @@ def one_instance(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _other_segments(u: Symptom, v: Symptom) -> bool:
-    """True if both u and v belong to attribute segments: changes of two segments never have one cause."""
+    """True if u and v are limited to attribute segments: changes of two segments never have one cause."""
     return u.segment is not None and v.segment is not None
 
 
 def part_of_segment(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate failures at a call site to the attribute segment that has nearly all these failures, if the
-    segment also fails elsewhere."""
+    segment also fails at other operations."""
     if u.segment is not None or v.segment is None or not _same_way(u, v) or not v.fails:
         return None
     common = u.common(v, related=False)
@@ -251,8 +255,8 @@ def part_of_segment(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def segment_of(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate an attribute segment to the call site that locates it: with most of its failing requests, or for
-    times in the same component."""
+    """Relate an attribute segment to the call site that locates its change: the site with most of its failing
+    requests or, for times, a site of the same component."""
     if u.segment is None or v.segment is not None or not _same_way(u, v):
         return None
     if u.timed:
@@ -262,7 +266,7 @@ def segment_of(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _same_way(u: Symptom, v: Symptom) -> bool:
-    """True if u and v are both slow-downs, or both rises of failures."""
+    """True if u and v are both slow-downs, or both increases of failures."""
     return u.lead.ups and v.lead.ups and u.fails == v.fails and (u.timed or u.fails)
 
 
@@ -289,5 +293,5 @@ RELATIONS: tuple[Relation, ...] = (
     Relation("times-and-paths", Link.PART, times_and_paths, "shop 16:31; Train-Ticket 15:42"),
     Relation("other-hosts", Link.ELSEWHERE, other_hosts, "8.6, F5, F13"),
 )
-"""Rows in order of how much evidence their fit needs, strongest first: the first relation that fits
-applies."""
+"""All relations, in order of the evidence that their fit requires, strongest first; for each symptom the
+first relation that fits applies."""

@@ -1,8 +1,9 @@
-"""Resolve symptoms to causes: each symptom follows from another by its strongest edge, without cycles; those
-that follow from none are causes.
+"""Resolve symptoms to causes. Each symptom follows from at most one other symptom, by the strongest relation
+that fits, without cycles; symptoms that follow from none are causes.
 
-Causes rank by score, improvements last, as they need no fix. If the mean fell significantly, improvements
-rank like the rest: they changed the mean.
+Causes are sorted by score, with improvements last, since nothing needs to be fixed there. If the mean
+response time fell significantly, improvements are sorted together with the other causes (`by_size`), since
+they changed the mean.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from analyze.profile.names import Names
 from schemas.report.findings import PATH_KINDS, ChangeKind
 
 BETTER_LAST: Final = "better-last"
-"""Name of the rule (for `without`) that ranks improvements last."""
+"""Name of the rule that sorts improvements last; listing it in the setting `without` disables the rule."""
 
 
 def causes_of(context: Context, tested: Collection[int], without: Collection[str] = ()) -> tuple[Cause, ...]:
     """Find the causes among the symptoms of `context`, most important first.
 
-    tested: indices of the sites at which some test was made; without: names of relations to ignore, or
-    BETTER_LAST.
+    tested: indices of the call sites at which at least one test was made; without: names of relations to
+    ignore, or BETTER_LAST.
     """
     chosen = _chosen(context, [relation for relation in RELATIONS if relation.name not in without])
     below: dict[Symptom, list[Symptom]] = defaultdict(list)
@@ -51,15 +52,16 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
 
 
 def by_size(causes: Sequence[Cause]) -> tuple[Cause, ...]:
-    """Sort causes by score, largest first, improvements not last."""
+    """Sort causes by score, largest first, improvements among the others."""
     return tuple(sorted(causes, key=lambda cause: (-cause.score, cause.operation)))
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
-    """Choose for each symptom the symptom it follows from, and the relation.
+    """For each symptom that follows from another one: (the symptom it follows from, the relation).
+    O(relations · symptoms²).
 
-    The first relation that fits applies, with its best fit; edges that close a cycle are skipped. O(relations
-    · symptoms²).
+    Relations are tried in order, and the best fits of a relation first; a link that would close a cycle is
+    skipped.
     """
     chosen: dict[Symptom, tuple[Symptom, Relation]] = {}
     leading = [symptom for symptom in context.symptoms if not symptom.by_load]
@@ -122,9 +124,10 @@ def _cause(
 def _hosts(
     elsewhere: Sequence[Symptom], context: Context, tested: Collection[int]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Find (hosts with the change, tested hosts without it).
+    """Hosts of a cause: (hosts that show the leading change, hosts on which its site was tested and did not
+    change).
 
-    elsewhere: the leading symptom, then the symptoms with the same change elsewhere.
+    elsewhere: the leading symptom, then symptoms with the same change elsewhere.
     """
     hosts = context.hosts
     place = hosts.place(elsewhere[0].lead.site)
@@ -142,9 +145,10 @@ _LONGER = frozenset({ChangeKind.SLOWER, ChangeKind.TAIL, ChangeKind.SERIAL, Chan
 def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
     """True if a cause is an improvement: the same work in less time, or fewer failures.
 
-    part_ns: the cause's part of the change of the mean response time, ns, without slow-downs. Failures, calls
-    cut short and requests with fewer calls are no improvement, whatever time they save: an empty answer is
-    early, too. Nor is a saving that is smaller than the cause's slow-downs.
+    part_ns: part of the change of the mean response time that the cause accounts for, slow-downs not
+    included, ns per request. Failures, calls cut short and requests with fewer calls are no improvement
+    however much time they save, since an empty answer is fast, too. A saving that is smaller than the cause's
+    slow-downs is no improvement either.
     """
     lead, follows = cause.lead.kind, {id(change) for change in cause.follows}
     own = [change for change in cause.changes if id(change) not in follows]
@@ -160,7 +164,7 @@ def is_better(cause: Cause, part_ns: float, names: Names) -> bool:
 
 
 def longer_ns(cause: Cause) -> float:
-    """Time that the slow-downs of a cause add, ns per request."""
+    """Time that the slow-downs among the cause's changes add to the mean response time, ns per request."""
     return sum(max(change.contribution_ns, 0.0) for change in cause.changes if change.kind in _LONGER)
 
 
@@ -172,11 +176,11 @@ def _may_do_less(change: Change, own: Sequence[Change], names: Names) -> bool:
 
 
 def has_effect(cause: Cause, part_ns: float, context: Context) -> bool:
-    """True if a cause costs or saves time, causes failures, or adds or removes calls.
+    """True if a cause adds or saves time, causes failures, or adds or removes calls.
 
-    part_ns: the cause's part of the change of the mean response time, ns. Only changes of known paths with as
-    many calls as before can be without effect: all other tests require a change of time, failures, or new or
-    lost calls.
+    part_ns: the cause's part of the change of the mean response time, ns per request. Only a cause of known
+    paths, whose patterns make as many calls as before, can be without effect; all other tests require a
+    change of time, failures or calls.
     """
     if abs(part_ns) >= context.settings.least_effect * context.mean_ns:
         return True

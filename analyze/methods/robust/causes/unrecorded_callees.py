@@ -1,9 +1,9 @@
 """Find the names of callees that record no spans: databases, caches, third-party services.
 
-Such a call is a span without children. Its parameters name the callee, so that calls of one database by
-several services become one finding. Parameters are read only for operations that changed. The names of sites
-that tests use do not depend on them, so that a call of a service that starts or stops recording remains the
-same site.
+A call of such a callee is a client span without children, whose parameters name the callee. With the name,
+calls of one database by several services become one finding. Parameters are read only for operations that
+changed. The site names used in tests do not include the callee's name, so that the site stays the same when a
+callee starts or stops recording spans.
 """
 
 from __future__ import annotations
@@ -31,26 +31,28 @@ KEYS: Final = (
     *("peer.service", "server.address", "net.peer.name"),
     *("db.system.name", "db.system", "messaging.system"),
 )
-"""Keys of parameters that name the callee, the most specific first (OpenTelemetry's conventions, old and
-new).
+"""Keys of parameters that name the callee, most specific first (old and new semantic conventions of
+OpenTelemetry).
 
-The last ones name only a kind of system: several callers may each have a different one of that kind, but
-rarely do two change at once.
+The keys from `db.system.name` on name only a kind of system. Several callers may each use a different system
+of that kind, but two of these systems rarely change at the same time.
 """
 _CALLED: Final = frozenset({EventKind.SPAN_SERVER, EventKind.SPAN_CONSUMER})
 _NO_NAME: Final = re.compile(r"|localhost|unknown|none|null|nan|.*[/\\].*", re.IGNORECASE)
-"""Regular expression of values that name no callee: the local machine, a path of a socket."""
+"""Regular expression of parameter values that name no callee: the local machine, a socket's path,
+placeholders."""
 
 
 @dataclass(slots=True)
 class _Calls:
-    """Calls without recorded children of one operation, in requests in which no other operation has the same
-    stored name."""
+    """Calls of one operation without recorded child calls, in requests in which no other operation has the
+    same stored name."""
 
     place: tuple[str, str]
-    """Name of the calls' operation as stored: (component, point)."""
+    """Stored name of the calls' operation: (component, point)."""
     groups: list[tuple[int, I8, int]] = field(default_factory=list)
-    """Requests with such calls, per group: (index of the category, row indices, calls per request)."""
+    """Requests with such calls, one element per group: (index of the category, int64[rows] row indices,
+    number of calls per request)."""
 
 
 def unrecorded_callees(
@@ -61,11 +63,12 @@ def unrecorded_callees(
     settings: CausesSettings,
     failing: Iterable[int] = (),
 ) -> dict[int, str]:
-    """Find the callees of operations whose callees record no spans: operation -> name of its callee.
+    """Names of callees that record no spans: operation that calls -> name of its callee. Empty without
+    requests.
 
-    Examined are operations that changed, that changed patterns call, or that are in `failing`; but not
-    operations that have recorded child calls in any request, begin a request, or are the server's side of a
-    call. Empty without requests. Reads parameters of `callee_requests` requests per operation.
+    Examines operations that changed, that a changed pattern calls, or that are in `failing`. Excluded are
+    operations that have recorded child calls in any request, that begin a request, or that are the server
+    side of a call. Reads the parameters of `callee_requests` requests per operation.
     """
     calls = _ends(population, groups, names, _wanted(names, changes, failing), settings.callee_operations)
     if not calls:
@@ -89,7 +92,8 @@ def unrecorded_callees(
 
 
 def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> list[int]:
-    """Numbers of the operations to look up, by size of their changes, descending."""
+    """Indices of the operations to examine, those with the largest contribution to the mean response time
+    first."""
     found: dict[int, None] = {}
     for change in sorted(changes, key=lambda change: -abs(change.contribution_ns)):
         if names.sites[change.site].kind is SiteKind.CALL:
@@ -105,10 +109,11 @@ def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> 
 def _ends(
     population: Population, groups: Sequence[RequestGroup], names: Names, wanted: Sequence[int], most: int
 ) -> dict[int, _Calls]:
-    """Find calls without recorded children: operation -> its calls, in the order of `wanted`, for at most
-    `most` operations.
+    """Calls without recorded children: operation -> its calls, for at most `most` operations, in the order of
+    `wanted`.
 
-    O(groups · units), units being calls or steps."""
+    O(groups · units), units being calls.
+    """
     operation_of = np.array([site.operation for site in names.sites], dtype=np.int64)
     asked = np.array(sorted(wanted), dtype=np.int64)
     found: dict[int, _Calls] = {}
@@ -140,7 +145,7 @@ def _places(graph: Graph, sites: GraphSites) -> list[tuple[str, str]]:
 
 
 def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
-    """True if a unit of a graph is a client-side call without recorded children."""
+    """True if a unit of a graph is a client-side call without recorded child calls."""
     assert graph.nesting is not None
     kind = int(graph.nesting.kind[int(sites.start[unit])])
     return not names.patterns[int(sites.pattern[unit])] and sites.above[unit] >= 0 and kind not in _CALLED
@@ -149,8 +154,8 @@ def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
 def _chosen(
     population: Population, calls: Mapping[int, _Calls], most: int
 ) -> tuple[ChosenRequests, dict[int, int]]:
-    """Choose requests whose parameters are read: (at most `most` requests per operation, evenly spaced, one
-    group per operation; operation -> number of its calls in these requests)."""
+    """Select the requests whose parameters are read: (at most `most` requests per operation, evenly spaced,
+    in one group per operation; operation -> number of its calls in these requests)."""
     groups: list[I4] = []
     categories: list[I4] = []
     rows: list[I8] = []
@@ -172,8 +177,8 @@ def _chosen(
 
 
 def _agreed(said: Counter[str], least: float) -> str:
-    """Name that at least `least` calls state; empty if there is none, or if it is only an address. said: name
-    -> number of calls that state it."""
+    """Most frequent name, if at least `least` calls state it; empty otherwise, or if it is only an address.
+    said: name -> number of calls that state it."""
     name, times = max(said.items(), key=lambda item: (item[1], item[0]), default=("", 0))
     return name if times >= least and _is_name(name) else ""
 

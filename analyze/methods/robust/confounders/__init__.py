@@ -1,1 +1,1 @@
-"""Confounders: explain significant changes by recording, names, clocks or load instead of by the service."""
+"""Confounders: significant changes that recording, names, clocks or load explain, instead of the service."""

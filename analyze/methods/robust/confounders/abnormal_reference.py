@@ -1,5 +1,4 @@
-"""Explain changes against the history that do not show against the reference: they began before the
-problem."""
+"""Explain changes that differ from the history but not from the reference: they began before the problem."""
 
 from __future__ import annotations
 
@@ -11,14 +10,15 @@ from analyze.methods.robust.confounders.port import Confounder, Explained, count
 
 
 class AbnormalReference(Confounder):
-    """Confounder that explains changes against the history that do not show against the reference."""
+    """Confounder for an abnormal reference: explains changes against the history that already show in the
+    reference."""
 
     name = "abnormal-reference"
     doc = "An incident that began before the reference is no change of the problem period."
     case = "recordings: the same incident on both sides"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain the changes with `there_before`."""
+        """Explain all changes with `Change.there_before`."""
         found = tuple(change for change in changes if change.there_before)
         if not found:
             return None

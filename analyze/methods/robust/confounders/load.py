@@ -1,8 +1,9 @@
-"""Explain slow-downs by load: with more requests, each waits longer at a busy server.
+"""Explain slow-downs by load: with more requests, each request waits longer at a busy server.
 
-Utilization is measured (Little's law: arrivals per second times seconds each), and queueing theory predicts
-the wait at the new load. An idle operation gets no slower by load, so a fault in it is still found; a nearly
-saturated one may get arbitrarily slow, so that its faults cannot be distinguished from load.
+Utilization is measured by Little's law (arrivals per second times seconds per call), and queueing theory
+predicts the wait under the new load. Load makes an idle operation hardly slower, so a fault there is still
+found. A nearly saturated operation may get arbitrarily slow, so a fault there cannot be distinguished from
+load.
 """
 
 from __future__ import annotations
@@ -30,24 +31,25 @@ _MAX_NS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LoadMet:
-    """Mean arrival rate that requests meet, requests per second, in the reference (`before`) and the problem
-    (`after`)."""
+    """Arrival rate around each request, averaged over requests, in requests per second: `before` in the
+    reference, `after` in the problem."""
 
     before: float
     after: float
 
     @property
     def ratio(self) -> float:
-        """Ratio of `after` to `before`; 1 if either is unknown."""
+        """`after` / `before`; 1 if either of them is 0 (unknown)."""
         return self.after / self.before if self.before > 0 and self.after > 0 else 1.0
 
 
 def load_met(comparison: Comparison) -> LoadMet:
-    """Compute the mean over requests of the arrival rate in the block of time around each request.
-
-    The rate of a whole period would hide bursts: twice the load in half of the time is the same number of
-    requests. A block has about `load_requests` requests; for statistics it is a time slot of the profile.
+    """Arrival rate in the time block around each request, averaged over requests, for both periods.
     O(requests).
+
+    The rate of a whole period would not show bursts: with all requests in half of the time, each meets twice
+    the load. A block has about `load_requests` requests; for stored statistics it is a time slot of the
+    profile.
     """
     population, roles = comparison.population, comparison.roles
     if not population.categories:
@@ -80,14 +82,14 @@ def _of_slots(profile: Profile, slots: B1) -> float:
 
 
 class Load(Confounder):
-    """Confounder that explains slow-downs by more requests, and speed-ups by fewer."""
+    """Confounder for load: explains slow-downs by more requests, and speed-ups by fewer."""
 
     name = "load"
     doc = "More requests wait longer where a server was busy."
     case = "tests/unit/test_confounders.py: a full place waits"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain the slow-downs that queueing under higher load predicts, or the speed-ups under lower
+        """Explain slow-downs no larger than queueing predicts under higher load, or speed-ups under lower
         load."""
         met = load_met(comparison)
         found = load_changes(changes, met, comparison)
@@ -104,7 +106,8 @@ class Load(Confounder):
 
 
 def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison) -> list[Change]:
-    """Select the changes that load explains: slow-downs under more requests, speed-ups under fewer."""
+    """Changes that load explains: slow-downs no larger than queueing predicts under higher load, or speed-ups
+    under lower load; empty if the load hardly changed."""
     settings = comparison.settings.confounders
     if 1 / settings.load_ratio < met.ratio < settings.load_ratio:
         return []
@@ -129,11 +132,12 @@ def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison
 
 
 def _factors(view: View, ratio: float) -> tuple[F8, F8]:
-    """Compute for each site (factor of the mean time that queueing predicts at its operation, factor
-    measured), both float64[sites].
+    """Factor by which mean own times change at each site: (factor that queueing predicts for the site's
+    operation if the arrival rate changes by `ratio`, measured factor), both float64[sites].
 
-    One server with random arrivals (M/M/1): t = s / (1 - rho), with rho / (1 - rho) requests present. So rho
-    follows from the number present, time slot by time slot; with rho·ratio >= 1 the factor is infinite.
+    The model is one server with random arrivals (M/M/1): time t = s / (1 - rho) with rho / (1 - rho) requests
+    present, so rho is computed from the number present, for each time slot. The factor is infinite if
+    rho·ratio >= 1.
     """
     profile, roles, votes = view.profile, view.roles, by_site(view.values(OWN_TIME))
     n_slots, n_sites = len(profile.slots), len(profile.names.sites)
@@ -168,7 +172,7 @@ def _factors(view: View, ratio: float) -> tuple[F8, F8]:
 
 
 def _mean_ns(votes: Histograms, n_places: int, n_columns: int) -> F8:
-    """Mean time, ns, float64[places, columns]; NaN without votes."""
+    """Mean own time by place and column, ns, float64[places, columns]; NaN without requests."""
     with np.errstate(divide="ignore", invalid="ignore"):
         mean: F8 = votes.sums(votes.n * value_of(votes.bin + 0.5), n_places, n_columns) / votes.sums(
             votes.n, n_places, n_columns

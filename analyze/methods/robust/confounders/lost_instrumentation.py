@@ -1,9 +1,9 @@
-"""Find components that callers call as before but that no longer record spans: lost instrumentation.
+"""Find components whose callers call them as before, but that no longer record spans (lost instrumentation).
 
-The name of the caller's side of a remote call includes the callee if the callee's span arrives. Without that
-span the same call appears under the name without callee, as often as before: callers did not stop. They also
-call a service that is down, but then calls fail or their duration changes. If neither happens, the time of
-the component's spans is now counted as its callers' own time, and the service did not change.
+The name of a remote call at the caller includes the callee if the callee's span arrives. Without that span,
+the same calls appear under the name without callee, and as often. Callers also call a service that is down,
+but then calls fail or take another time. If calls neither fail nor take another time, the service did not
+change; the time of its missing spans is only counted as its callers' own time.
 """
 
 from __future__ import annotations
@@ -33,24 +33,26 @@ from analyze.stats.proportions import exact_p
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """Component that has spans in the reference but not in the problem, though its callers still call it."""
+    """Component that has spans in the baseline but not in the problem, although its callers call it as
+    before."""
 
     component: str
     calls: tuple[Rename, ...]
-    """Renames of the calls of the component's callers: from the name with the component as callee to the name
-    without callee."""
+    """Renames of the calls to the component, one per calling operation: from the name with callee to the name
+    without."""
 
 
 @dataclass(frozen=True, slots=True)
 class SilentComponents(Noticed):
-    """State of the confounder `LostInstrumentation`: the components that stopped recording."""
+    """What the confounder `LostInstrumentation` stores: the components that stopped recording."""
 
     silent: tuple[Silent, ...]
-    """Components without spans in the problem, by name; at least one."""
+    """Components that stopped recording, sorted by name; at least one."""
 
 
 class LostInstrumentation(Confounder):
-    """Confounder that restores the names of calls to a component that stopped recording."""
+    """Confounder for lost instrumentation: restores the names of calls to components that stopped
+    recording."""
 
     name = "lost-instrumentation"
     doc = "A component that stops recording looks as if nobody called it, and its time as its callers'."
@@ -58,14 +60,15 @@ class LostInstrumentation(Confounder):
     state = SilentComponents
 
     def adjust(self, comparison: Comparison) -> Comparison:
-        """Rename the calls in the profile back to the names they had in the reference."""
+        """Rename, in the profile, the calls to components that stopped recording back to the names that they
+        have in the baseline."""
         settings = comparison.settings.confounders
         found = silent_components(comparison.profile, comparison.roles, settings)
         calls = tuple(call for one in found for call in one.calls)
         return with_old_names(comparison, calls, SilentComponents(found))
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain changes at calls of the components that stopped recording, and at their former spans."""
+        """Explain changes at calls to components that stopped recording, and changes at these components."""
         noticed = comparison.noticed_as(SilentComponents)
         if noticed is None:
             return None
@@ -91,8 +94,8 @@ class LostInstrumentation(Confounder):
 
 
 def silent_components(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tuple[Silent, ...]:
-    """Find components of the baseline without spans in the problem whose callers call them as before; by
-    name. O(sites)."""
+    """Components with spans in the baseline but none in the problem, whose callers call them as before;
+    sorted by name. O(sites)."""
     before, after = (uses_of(profile, slots) for slots in (roles.ordinary, roles.problem))
     names = profile.names.operations
     number = {name: place for place, name in enumerate(names)}
@@ -119,8 +122,11 @@ def silent_components(profile: Profile, roles: Roles, settings: ConfounderSettin
 
 
 def _as_often(before: Uses, after: Uses, named: int, nameless: int, settings: ConfounderSettings) -> bool:
-    """True if calls under the name with callee are gone, and equally many under the name without callee
-    appeared."""
+    """True if calls under the name with callee stopped, and about as many calls under the name without callee
+    appeared.
+
+    named, nameless: indices of the operations with and without callee; `nameless` is -1 if there is none.
+    """
     if nameless < 0 or after.n[named] > 0 or after.n[nameless] < settings.rename_requests:
         return False
     return bool(before.n[nameless] < settings.nameless_share * after.n[nameless]) and as_often(
@@ -129,7 +135,8 @@ def _as_often(before: Uses, after: Uses, named: int, nameless: int, settings: Co
 
 
 def _alike(before: Uses, named: int, after: Uses, nameless: int, settings: ConfounderSettings) -> bool:
-    """True if calls take about as long, and fail about as often, as before."""
+    """True if calls under the name without callee take about as long, and fail about as often, as those under
+    the name with callee did. named, nameless: indices of the two operations."""
     calls = float(before.calls[named]), float(after.calls[nameless])
     if not all(calls):
         return False

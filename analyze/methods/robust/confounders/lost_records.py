@@ -1,9 +1,9 @@
 """Explain changes by events of one period that were lost in transit.
 
-If three of a hundred events are lost, only four in ten requests of thirty events arrive whole. Some losses
-are visible (a missing end, a parent without an activity record), most are not: a step is skipped. But random
-loss has the same rate everywhere, so the median share of missing calls measures it, and a site where more
-calls are missing has changed.
+If 3 % of the events are lost, only 40 % of the requests with thirty events arrive complete. Some losses are
+visible (a missing end, a parent without an activity record), but most are not: a step seems to be skipped.
+Random loss has the same rate everywhere, so it is measured by the median share of missing calls over call
+sites; a site that misses more calls than that has changed.
 """
 
 from __future__ import annotations
@@ -33,27 +33,31 @@ from stitch.graph.placed import is_made_up
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Loss of events in transit in one period, compared with the other."""
+    """Events of one period lost in transit, in excess of those lost in the other period."""
 
     in_problem: bool
-    """True if the problem lost events, False if the reference did."""
+    """True if the problem lost more events, False if the reference did."""
     rate: float
-    """Share of the period's events that were lost, in [0, 1], in addition to losses in the other period."""
+    """Share of the period's events that were lost, in [0, 1], in excess of the share lost in the other
+    period."""
     missing: tuple[float, float]
-    """Shares of flows that are visibly incomplete, in [0, 1]: (reference, problem)."""
+    """Share of flows with visibly missing events, in [0, 1], in (reference, problem)."""
     places: int
-    """Number of calls from which `rate` is estimated; 0 if it is estimated from `missing`."""
+    """Number of (call site, callee) pairs from which `rate` is estimated; 0 if it is estimated from
+    `missing`."""
 
 
 class LostRecords(Confounder):
-    """Confounder that explains changes of paths, and of times of steps, by lost events."""
+    """Confounder for lost events: explains changes of paths, and of times of steps, that the loss can
+    produce."""
 
     name = "lost-records"
     doc = "Events that never arrived look like calls that are not made."
     case = "tests/integration/test_simulated_negatives.py: records that are lost"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain the changes that the loss can bring about, by kind and size."""
+        """Explain changes of paths and of times of steps that are no larger than the loss of events can
+        produce."""
         settings = comparison.settings.confounders
         loss = loss_of(comparison.profile, comparison.roles, comparison.population.incomplete, settings)
         if loss is None:
@@ -71,10 +75,10 @@ class LostRecords(Confounder):
 def loss_of(
     profile: Profile, roles: Roles, incomplete: Sequence[tuple[int, int]], settings: ConfounderSettings
 ) -> Loss | None:
-    """Estimate the loss of events if the shares of incomplete flows differ between the periods; None if they
-    do not.
+    """Estimate the loss of events, if the share of incomplete flows differs significantly between the
+    periods; None otherwise.
 
-    incomplete: see `Population.incomplete`.
+    incomplete: (number of incomplete flows, number of flows) per period, see `Population.incomplete`.
     """
     if len(incomplete) < 2 or not all(every for _, every in incomplete[:2]):
         return None
@@ -92,10 +96,10 @@ def loss_of(
 
 
 def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings) -> F8:
-    """For each call that nearly every request at a site makes, the share of these requests that lack it in
-    the lossy period, relative to the other period; one float64 per such call.
+    """Share of requests that lack a call in the lossy period, relative to the other period; float64[calls],
+    one element per call that nearly all requests at a site make.
 
-    whole, lossy: bool[slots] masks of the two periods.
+    whole, lossy: bool[slots], masks of the time slots of the period without and with loss.
     """
     patterns = _Patterns.of(profile, whole, lossy)
     present: dict[tuple[int, int], F8] = defaultdict(lambda: np.zeros(2))
@@ -116,16 +120,18 @@ def _lacks(profile: Profile, whole: B1, lossy: B1, settings: ConfounderSettings)
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Votes by site and call pattern in two periods."""
+    """Weighted number of requests by call site and call pattern in two periods; one row per pair of site and
+    pattern."""
 
     site: I8
-    """Index of the call site, int64[rows]."""
+    """int64[rows]: index of the call site of each row."""
     pattern: I8
-    """Index of the call pattern, int64[rows]."""
+    """int64[rows]: index of the call pattern of each row."""
     votes: F8
-    """Weighted votes for the pattern in either period, float64[rows, 2]."""
+    """float64[rows, 2]: weighted number of requests with the pattern at the site in either period; a request
+    is divided among the patterns of its calls there."""
     total: F8
-    """Weighted votes at each site in either period, float64[sites, 2]."""
+    """float64[sites, 2]: weighted number of requests at each site in either period."""
 
     @staticmethod
     def of(profile: Profile, first: B1, second: B1) -> _Patterns:
@@ -140,7 +146,7 @@ class _Patterns:
 
 
 def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison) -> list[Change]:
-    """Select the changes that the loss explains, by kind and size."""
+    """Changes that the loss of events can produce, judged by kind and size."""
     if loss.rate <= 0:
         return []
     profile, settings = comparison.profile, comparison.settings.confounders
@@ -151,10 +157,12 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
     over_lost = _steps_over_lost(profile, comparison.view, loss, settings)
 
     def explained(change: Change) -> bool:
-        """True if a path changed by no more than the loss allows, towards patterns that arise by loss.
+        """True if a path changed by no more than the loss allows, towards patterns that arise by dropping
+        events.
 
-        Own times are compared within a pattern, which includes the calls made: so loss changes paths, and no
-        times except those of steps over lost activity records."""
+        Own times are compared within a call pattern, and therefore not changed by loss, except times of steps
+        over lost activity records (`_steps_over_lost`).
+        """
         if change.kind in TIME_KINDS:
             return bool(over_lost[change.site])
         if change.kind not in PATH_KINDS or change.pattern == NO_PATTERN:
@@ -175,7 +183,7 @@ def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison)
 
 def _steps_over_lost(profile: Profile, sums: View, loss: Loss, settings: ConfounderSettings) -> B1:
     """bool[sites]: True for steps A→B that appear because records of A→…→B were lost: no more frequent and no
-    slower than the loss predicts. Such a step's time is not that of a direct step."""
+    slower than the loss predicts. The time of such a step is not that of a direct step from A to B."""
     whole, lossy = (sums.before, sums.after) if loss.in_problem else (sums.after, sums.before)
     steps = {
         (name.caller, name.operation): at
@@ -206,7 +214,8 @@ def _steps_over_lost(profile: Profile, sums: View, loss: Loss, settings: Confoun
 
 
 def _incomplete_part(profile: Profile, patterns: _Patterns, rate: float) -> F8:
-    """Share of calls at each site that lose at least one of their child calls, float64[sites]."""
+    """float64[sites]: expected share of the calls at each site that lose at least one of their child calls,
+    at a loss of `rate`."""
     made = np.array(
         [sum(child.calls for child in pattern) for pattern in profile.names.patterns], dtype=np.float64
     )
@@ -217,11 +226,12 @@ def _incomplete_part(profile: Profile, patterns: _Patterns, rate: float) -> F8:
 
 
 def _below(profile: Profile, sums: View, in_problem: bool) -> tuple[list[int], dict[int, set[int]]]:
-    """Find (index of each operation's name without callee, {index: set of indices of operations that may
-    follow it after a loss}).
+    """(For each operation the index of its name without callee; index of a name -> indices of names that may
+    seem to follow it after a loss).
 
-    Operations that may follow are all successors, at any distance, in the period without loss, and those at
-    distance two or more in the lossy one. A call whose callee's span is lost has no callee in its name.
+    A name may follow another if it succeeds the other in the period without loss, at any distance, or at
+    distance two or more in the lossy one. Callees are left out of names, since a call whose callee's span is
+    lost has none.
     """
     bases = Numbering[tuple[str, str]]()
     base = [bases[name[:2]] for name in profile.names.operations]

@@ -1,4 +1,5 @@
-"""Explain changes of times between hosts whose clocks moved. Times on one host are unaffected."""
+"""Explain changes of times measured between hosts whose clock offsets changed; times on one host are
+unaffected."""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ _US = 1e-3
 
 
 class MovedClocks(Confounder):
-    """Confounder that explains changes of times between hosts whose clocks moved against each other."""
+    """Confounder for changed clock offsets between hosts: explains changes of times measured between them."""
 
     name = "moved-clocks"
     doc = "Times between hosts whose clocks moved are no evidence; times on one host are."
     case = "tests/unit/test_record_clocks.py: a clock that was set"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain changes whose times are mostly between hosts whose clocks moved, if they are no larger than
-        the clock move."""
+        """Explain changes of times that are mostly measured between hosts whose clock offset changed, if they
+        are no larger than the change of the offset."""
         by_us = _by_codes(comparison.population)
         found = [
             change
@@ -44,7 +45,7 @@ class MovedClocks(Confounder):
 
 
 def _by_codes(population: Population) -> dict[tuple[int, int], float]:
-    """Moves of clocks between hosts: (lower, higher host code) -> size of the move, µs; inf if unknown."""
+    """Changes of clock offsets between hosts: (lower, higher host index) -> size, µs; inf if unknown."""
     code = {host: number for number, host in enumerate(population.hosts)}
     found = {}
     for move in population.clock_moves:
@@ -55,8 +56,11 @@ def _by_codes(population: Population) -> dict[tuple[int, int], float]:
 
 
 def _between(change: Change, moves: dict[tuple[int, int], float], comparison: Comparison) -> bool:
-    """True if most times of a change are between hosts in `moves`, and the change is no larger than the move
-    of their clocks. O(requests at the site)."""
+    """True if most times at the change's site are measured between pairs of hosts in `moves`, and the change
+    is no larger than the change of their clock offsets. O(requests at the site).
+
+    moves: (lower, higher host index) -> change of the clock offset, µs.
+    """
     n = crossing = 0
     largest, settings = 0.0, comparison.settings.confounders
     for group in comparison.profiled.groups:

@@ -1,4 +1,4 @@
-"""Exclude windows of the baseline that differ from all others: they had an incident."""
+"""Exclude outlying windows from the baseline: windows that differ from all others, as during an incident."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ _MOST_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class LeftOut(Noticed):
-    """State of the confounder `OutlyingWindows`: the windows excluded from the baseline."""
+    """What the confounder `OutlyingWindows` stores: the windows excluded from the baseline."""
 
     texts: tuple[str, ...]
-    """Text per excluded window: its time, and the values in which it differs from the others."""
+    """One text per excluded window: when it was, and the values by which it differs from the other
+    windows."""
     of: int
-    """Number of windows that were tested."""
+    """Number of windows tested for being outliers, the excluded ones included."""
     where: str
-    """Baseline that the windows belong to: "history" or "reference"."""
+    """Part of the baseline that the windows belong to: "history" or "reference"."""
 
 
 class OutlyingWindows(Confounder):
-    """Confounder that excludes windows with an incident from the history, or from the noise blocks of a long
-    reference."""
+    """Confounder for incidents in the baseline: excludes outlying windows of the history, or of a long
+    reference without history."""
 
     name = "outlying-windows"
     doc = "One window of the history with an incident must not hide the same as ordinary."
@@ -49,7 +50,7 @@ class OutlyingWindows(Confounder):
     state = LeftOut
 
     def adjust(self, comparison: Comparison) -> Comparison:
-        """Exclude outlying blocks from the baseline; the reference remains the period before."""
+        """Remove outlying windows from the baseline and its blocks; `Roles.reference` keeps them."""
         roles = comparison.roles
         candidate = np.ones(roles.n_noise, dtype=np.bool_)
         has_history = len(roles.history) > 0
@@ -76,7 +77,7 @@ class OutlyingWindows(Confounder):
         return adjusted.with_noticed(left_out)
 
     def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Report the excluded windows; explains no change."""
+        """Report the excluded windows; explains no changes."""
         found = comparison.noticed_as(LeftOut)
         if found is None:
             return None
@@ -91,10 +92,12 @@ class OutlyingWindows(Confounder):
 
 
 def _outlying(blocks: PeriodBlocks, candidate: B1, comparison: Comparison) -> B1:
-    """[blocks] True for candidates whose mean response time or share of failures differs from all other
+    """bool[blocks]: True for candidates whose mean response time or share of failures differs from all other
     blocks.
 
-    All False if many candidates differ, or if too few blocks would remain: frequent values are normal."""
+    All False if more than `outlying_most` of the candidates differ, since frequent values are normal, or if
+    too few blocks would remain. candidate: bool[blocks] blocks to test.
+    """
     settings, found = comparison.settings, np.zeros(len(candidate), dtype=np.bool_)
     verdict = settings.verdict
     for value, variance, assumed in _levels(blocks, verdict.assumed_tau, settings.outlying_share_tau):
@@ -110,10 +113,10 @@ def _outlying(blocks: PeriodBlocks, candidate: B1, comparison: Comparison) -> B1
 
 
 def _levels(blocks: PeriodBlocks, time_tau: float, share_tau: float) -> Iterator[tuple[F8, F8, float]]:
-    """Yield ([blocks] value, [blocks] sampling variance, assumed standard deviation between windows) for each
-    measure of a window.
+    """Yield (float64[blocks] value, float64[blocks] sampling variance, assumed standard deviation between
+    windows) for the mean response time and for each share of failures.
 
-    Times are logarithms of means; shares are angles (arcsine of the root), whose variance is 1 / 4n.
+    The time is the logarithm of the mean; a share is an angle (arcsine of the root), with variance 1 / 4n.
     """
     value, variance = blocks.response_times().log_means()
     yield value[0], variance[0], time_tau
@@ -129,8 +132,8 @@ def _when(slots: Sequence[Slot]) -> str:
 
 
 def _why(blocks: PeriodBlocks, block: int, others: B1) -> str:
-    """Text of the difference between a block and the others: `mean 20.5 ms, others 1.4 to 1.6 ms; 33 % of its
-    requests with a failing call, others at most 1 %`."""
+    """Text of how a block differs from others, e.g. `mean 20.5 ms, others 1.4 to 1.6 ms; 33 % of its requests
+    with a failing call, others at most 1 %`. others: bool[blocks] blocks to compare with."""
     weight = np.maximum(blocks.weight.sum(axis=1), 1e-300)
     mean = blocks.time_us.sum(axis=1) / weight
     said = []

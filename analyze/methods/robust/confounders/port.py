@@ -1,7 +1,7 @@
-"""Interface of a confounder: a possible cause of changes other than the service.
+"""Interface of a confounder: a possible cause of changes other than the service itself.
 
-To add one: a class in a file of its own, and a row in `registry.CONFOUNDERS`; its `case` names the test that
-fails without it.
+To add one, write a class in a file of its own and add an instance to `registry.CONFOUNDERS`; the attribute
+`case` names the test that fails without it.
 """
 
 from __future__ import annotations
@@ -19,43 +19,45 @@ Kind = Literal["quality", "skew", "load", "labels", "history"]
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Significant changes that a confounder explains, and that therefore do not become findings."""
+    """Significant changes that a confounder explains, so that they do not become findings, and a text about
+    it."""
 
     kind: Kind
-    """Kind of the report's row under data quality."""
+    """Kind of the row under data quality in which the report shows the text."""
     text: str
-    """Sentences for the report, one or two, with the size of the effect."""
+    """One or two sentences for the report, with the size of the confounder's effect."""
     changes: tuple[Change, ...] = ()
     severe: bool = False
-    """True if findings may be missing because of the confounder."""
+    """True if findings may be missing because of the confounder; the report then puts its row first."""
     hidden_paths: float = 0.0
-    """Largest change of a path's share, in [0, 1], that the confounder could hide."""
+    """Largest change of the share of a call pattern, in [0, 1], that the confounder could hide."""
 
 
 class Confounder(ABC):
-    """A possible cause of changes other than the service; instances are rows of `registry.CONFOUNDERS`."""
+    """Possible cause of changes other than the service; instances are elements of `registry.CONFOUNDERS`."""
 
     name: str
     doc: str
-    """Description of the confounder in one sentence, for documentation."""
+    """Description of the confounder in one sentence, for the table of rules."""
     case: str
-    """Test case that fails without the confounder."""
+    """Name of the test case that fails without the confounder."""
     state: ClassVar[type[Noticed] | None] = None
-    """Class of the state that `adjust` stores in the comparison; None if the confounder adjusts nothing."""
+    """Class of the object that `adjust` stores in `Comparison.noticed`; None if the confounder adjusts
+    nothing."""
 
     def adjust(self, comparison: Comparison) -> Comparison:
-        """Remove the confounder's effect from the comparison where possible; the default returns it
+        """Remove the confounder's effect from the comparison where possible; by default returns it
         unchanged."""
         return comparison
 
     @abstractmethod
     def explains(self, changes: Sequence[Change], comparison: Comparison, /) -> Explained | None:
-        """Find the changes that the confounder explains; None if the confounder does not occur in the
-        comparison."""
+        """Select the changes that the confounder explains, with a text for the report; None if the confounder
+        is not present in the comparison."""
 
 
 def counted_changes(changes: Sequence[Change]) -> str:
-    """Number of changes as text: `3 changes at 2 call sites`."""
+    """Number of changes and call sites as text, e.g. `3 changes at 2 call sites`."""
     sites = len({change.site for change in changes})
     noun = "change" if len(changes) == 1 else "changes"
     where = "call site" if sites == 1 else "call sites"

@@ -1,5 +1,5 @@
-"""Confounders in the order in which they apply: data quality, then load. The first that explains a change
-counts."""
+"""Registry of confounders, in order of application: recording first, load last. A change explained by one is
+not offered to later ones."""
 
 from __future__ import annotations
 
@@ -31,36 +31,38 @@ CONFOUNDERS: Final[tuple[Confounder, ...]] = (
 )
 
 _REAL: Final = (AbnormalReference.name, Load.name)
-"""Names of confounders that explain real changes of the service, not of the recording."""
+"""Names of the confounders whose changes are changes of the service, and not of its recording."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confounded:
-    """Significant changes, divided into changes that become findings and changes explained by a
-    confounder."""
+    """Significant changes, divided into those that become findings and those that a confounder explains."""
 
     kept: tuple[Change, ...]
     """Changes that no confounder explains; they become findings."""
     explained: Mapping[str, Explained]
-    """Name of a confounder -> changes that it explains, with its sentence for the report."""
+    """Name of a confounder -> the changes that it explains, with its text for the report; confounders that
+    are not present have no entry."""
 
     def text(self, name: str) -> str:
-        """Text of the confounder `name` for the report; empty if it does not occur."""
+        """Text of the named confounder for the report; empty if it is not present."""
         return self.explained[name].text if name in self.explained else ""
 
     def changes(self, name: str) -> tuple[Change, ...]:
-        """Changes that the confounder `name` explains; empty if it does not occur."""
+        """Changes that the named confounder explains; empty if it is not present."""
         return self.explained[name].changes if name in self.explained else ()
 
     @property
     def hidden_paths(self) -> float:
-        """Largest change of a path's share, in [0, 1], that some confounder could hide; 0 for none."""
+        """Largest change of the share of a call pattern, in [0, 1], that any of the confounders could hide; 0
+        if none could."""
         return max((one.hidden_paths for one in self.explained.values()), default=0.0)
 
     def given_up(self, name: str, taken: Collection[int], comparison: Comparison) -> Confounded:
-        """Move changes out of the ones that the confounder `name` explains, because findings claim them.
+        """Copy in which the named confounder no longer explains the changes in `taken`, since they belong to
+        a finding.
 
-        taken: Python ids of the changes to move.
+        taken: `id()` of each such change.
         """
         left = [change for change in self.changes(name) if id(change) not in taken]
         if len(left) == len(self.changes(name)):
@@ -73,15 +75,15 @@ class Confounded:
 
 
 def adjusted(comparison: Comparison) -> Comparison:
-    """Comparison after each confounder in use, in turn, has adjusted it."""
+    """Comparison after adjustment by each enabled confounder in turn."""
     for confounder in _used(comparison):
         comparison = confounder.adjust(comparison)
     return comparison
 
 
 def confounded(changes: Sequence[Change], comparison: Comparison) -> Confounded:
-    """Divide changes into kept and explained ones; each confounder in turn is asked about the changes that
-    earlier ones left."""
+    """Divide changes into explained ones and others; each enabled confounder in turn gets the changes that
+    earlier ones did not explain."""
     left = list(changes)
     explained = {}
     for confounder in _used(comparison):
@@ -94,8 +96,8 @@ def confounded(changes: Sequence[Change], comparison: Comparison) -> Confounded:
 
 
 def recorded_changes(changes: Sequence[Change], comparison: Comparison) -> list[Change]:
-    """Drop changes that arise from recording alone. Changes explained by load, or that began before the
-    problem, remain: a gate must not pass because of them."""
+    """Changes without those that recording, names or clocks explain. Changes that load explains, or that
+    began before the problem, are kept: a gate must not pass because of these."""
     found = confounded(changes, comparison)
     kept = [*found.kept, *(change for name in _REAL for change in found.changes(name))]
     wanted = {id(change) for change in kept}

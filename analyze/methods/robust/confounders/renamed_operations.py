@@ -1,9 +1,10 @@
-"""Find renamed operations: a name vanished and another one appeared, at the same call sites.
+"""Find renamed operations: one name disappeared and another one appeared at the same call sites.
 
-A deploy that renames a label makes every path through it new. The place remains: the new name has the old
-one's neighbours, in as many requests. The problem is then tested under the old names, so that other changes
-there are still found. A name makes no work shorter: an operation of the same component that takes far less
-time, and fails no more often, is another operation, and its calls moved there.
+A deployment that renames an operation makes every path through it new. Its position remains: the new name has
+the same neighbours as the old one, in as many requests. The problem is therefore tested under the old names,
+so that other changes of the operation are still found. Renaming makes nothing faster: an operation of the
+same component that takes far less time, and fails no more often, is a different operation to which the calls
+moved.
 """
 
 from __future__ import annotations
@@ -31,47 +32,50 @@ from schemas.arrays import B1, F8
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Operation that has another name in the problem than in the reference."""
+    """Operation that has one name in the baseline and another name in the problem."""
 
     old: OperationName
     new: OperationName
     requests: float
-    """Number of recorded requests of the problem that pass the operation."""
+    """Number of recorded requests in the problem that pass the operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renames(Noticed):
-    """State of the confounder `RenamedOperations`: the operations renamed in the problem."""
+    """What the confounder `RenamedOperations` stores: the operations renamed in the problem."""
 
     renamed: tuple[Rename, ...]
-    """Renames, ordered by old name; at least one."""
+    """Renamed operations, sorted by old name; at least one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """Use of operations in one period; arrays are float64[operations]."""
+    """How often each operation is used in one period, and with which result; arrays are
+    float64[operations]."""
 
     n: F8
-    """Number of recorded requests that pass the operation, summed over its call sites: the sample size."""
+    """Number of recorded requests that pass the operation, summed over its call sites, unweighted; the sample
+    size."""
     share: F8
-    """Share of the period's requests that pass the operation, both weighted: its frequency."""
+    """Share of the period's requests that pass the operation, by sampling weight, summed over its call
+    sites."""
     failing: F8
-    """Number of recorded requests with a failing call of the operation."""
+    """Number of recorded requests with a failing call of the operation, summed over its call sites."""
     calls: F8
-    """Number of calls."""
+    """Number of calls of the operation."""
     inclusive_ns: F8
-    """Sum of the calls' durations with child calls, ns."""
+    """Sum of the durations, child calls included, of the operation's calls, ns."""
     requests: float
-    """Number of recorded requests of the period."""
+    """Number of recorded requests of the whole period."""
 
 
 Ways = Mapping[int, Mapping[tuple[str, int], float]]
-"""Neighbours of operations: operation -> ("from" or "to", neighbour) -> share of all calls from and to the
-operation that have this direction and neighbour."""
+"""Neighbours of each operation: index of the operation -> ("from" for a caller or "to" for a callee, index of
+the neighbour) -> share of all requests at the operation's incoming and outgoing calls."""
 
 
 class RenamedOperations(Confounder):
-    """Confounder that compares renamed operations under their old names."""
+    """Confounder for renamed operations: compares them under their old names."""
 
     name = "renamed-operations"
     doc = "A deployment that renames an operation makes every path through it new."
@@ -79,18 +83,20 @@ class RenamedOperations(Confounder):
     state = Renames
 
     def adjust(self, comparison: Comparison) -> Comparison:
-        """Rename operations in the profile back to their old names."""
+        """Rename operations in the profile back to their names in the baseline."""
         found = renames(comparison.profile, comparison.roles, comparison.settings.confounders)
         return with_old_names(comparison, found, Renames(found))
 
     def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Report the renames; explains no change, as the names were restored before the tests."""
+        """Report the renamed operations; explains no changes, since old names were restored before the
+        tests."""
         found = comparison.noticed_as(Renames)
         return None if found is None else Explained("labels", rename_text(found.renamed))
 
 
 def with_old_names(comparison: Comparison, renamed: tuple[Rename, ...], noticed: Noticed) -> Comparison:
-    """Comparison under the old names, with the confounder's state `noticed`; unchanged without renames."""
+    """Comparison with renamed operations under their old names, and with `noticed` stored; unchanged if
+    `renamed` is empty."""
     if not renamed:
         return comparison
     adjusted = replace(comparison, profiled=under_old_names(comparison.profiled, renamed))
@@ -98,8 +104,7 @@ def with_old_names(comparison: Comparison, renamed: tuple[Rename, ...], noticed:
 
 
 def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tuple[Rename, ...]:
-    """Find operations of the baseline that have another name in the problem; ordered by old name.
-    O(sites)."""
+    """Operations of the baseline that have another name in the problem, sorted by old name. O(sites)."""
     names = profile.names.operations
     sides = roles.ordinary, roles.problem
     n0, n1 = (profile.at_operations("visits", "n", slots) for slots in sides)
@@ -133,20 +138,21 @@ def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tup
 
 
 def _half_moved(gone: list[OperationName], found: Mapping[OperationName, OperationName]) -> set[str]:
-    """Components of which only some operations seem renamed while others are gone: such a component was not
+    """Components of which some operations seem renamed while others disappeared; such a component was not
     renamed.
 
-    gone: operations without requests in the problem; found: old name -> new name.
+    gone: operations that do not occur in the problem; found: old name -> new name.
     """
     renamed = {old.component for old, new in found.items() if old.component != new.component}
     return {old.component for old in gone if old.component in renamed and old not in found}
 
 
 def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[str]]) -> bool:
-    """True if two names may belong to one operation: they differ in the point only, or the point is equal and
-    the old component or callee is gone, the new one new. Otherwise the new name is another route.
+    """True if two names may belong to one operation: only the point differs, or the point is equal and, where
+    component or callee differ, the old one disappeared and the new one appeared. Otherwise the new name is
+    another route.
 
-    moved: (components gone in the problem, components new in it).
+    moved: (components that disappeared, components that appeared in the problem).
     """
 
     def same(one: str, other: str) -> bool:
@@ -160,7 +166,7 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
 
 
 def uses_of(profile: Profile, slots: B1) -> Uses:
-    """Sum the use of operations in the time slots with mask `slots`. O(sites)."""
+    """Use of each operation in the time slots of the mask `slots`. O(sites)."""
     return Uses(
         n=profile.at_operations("visits", "n", slots),
         share=profile.at_operations("visits", "w", slots) / max(profile.responded("w", slots), 1e-300),
@@ -172,7 +178,7 @@ def uses_of(profile: Profile, slots: B1) -> Uses:
 
 
 def _ways(profile: Profile, slots: B1) -> Ways:
-    """Find the neighbours of operations in the time slots with mask `slots`. O(sites)."""
+    """Neighbours of each operation in the time slots of the mask `slots`. O(sites)."""
     weight = profile.at_sites("visits", "w", slots)
     ways: dict[int, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
     for site, passed in zip(profile.names.sites, weight.tolist(), strict=True):
@@ -188,8 +194,8 @@ def _ways(profile: Profile, slots: B1) -> Ways:
 
 
 def as_often(before: Uses, after: Uses, old: int, new: int, settings: ConfounderSettings) -> bool:
-    """True if, up to chance, the share of requests that pass `new` in the problem equals the share that
-    passed `old` before. old, new: numbers of operations."""
+    """True if, up to chance, as large a share of requests passes the operation `new` in the problem as passed
+    `old` in the baseline. old, new: indices of operations."""
     share0, share1 = float(before.share[old]), float(after.share[new])
     requests = before.requests + after.requests
     pooled = (share0 * before.requests + share1 * after.requests) / requests
@@ -198,9 +204,11 @@ def as_often(before: Uses, after: Uses, old: int, new: int, settings: Confounder
 
 
 def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], come: list[int]) -> float:
-    """Overlap, in [0, 1], of the neighbours of operation `old` before and the neighbours of `new` after.
+    """Overlap, in [0, 1], of the callers and callees of the operation `old` in the baseline and of `new` in
+    the problem.
 
-    Neighbours in `gone` and in `come` count as equal, as they may be renamed, too.
+    Neighbours in `gone` (disappeared) and in `come` (appeared) count as equal, since they may be renamed,
+    too.
     """
 
     def merged_ways(ways: Ways, operation: int, unsure: list[int]) -> dict[tuple[str, int], float]:
@@ -218,8 +226,11 @@ def _likeness(before: Ways, after: Ways, old: int, new: int, gone: list[int], co
 def _shorter(
     profile: Profile, roles: Roles, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
 ) -> set[tuple[int, int]]:
-    """Find pairs (old, new) in one component for which the own time of `new` is so much shorter that the
-    response time changes noticeably: these are two different operations."""
+    """Pairs (old, new) in one component where `new` takes so much less own time that response times change
+    noticeably: two different operations.
+
+    options: candidate pairs as (overlap of neighbours, old, new).
+    """
     names = profile.names.operations
     inside_one = {
         (old, new)
@@ -249,7 +260,8 @@ def _shorter(
 def _failing_more(
     before: Uses, after: Uses, options: Sequence[tuple[float, int, int]], settings: ConfounderSettings
 ) -> set[tuple[int, int]]:
-    """Find pairs (old, new) for which `new` fails more often than chance explains: failures may end early."""
+    """Pairs (old, new) where `new` fails more often than chance explains; it may take less time because it
+    fails."""
     failing0, n0, failing1, n1 = before.failing, before.n, after.failing, after.n
     found = set()
     for _, old, new in options:
@@ -261,8 +273,8 @@ def _failing_more(
 
 
 def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
-    """Rename operations in a profile back to their old names, and renumber the groups of requests. O(rows log
-    rows)."""
+    """Rename operations in a profile back to their old names, and renumber the groups of requests
+    accordingly. O(rows log rows)."""
     names = _old_names(profiled.profile.names, found)
     # `joined` numbers names in order of appearance, as `RunNames` does.
     codes = RunNames().taken_in(name_columns(names))
@@ -295,7 +307,7 @@ def _renumbered(group: RequestGroup, codes: Recoding) -> RequestGroup:
 
 
 def rename_text(found: tuple[Rename, ...], most: int = 3) -> str:
-    """Sentence on the renames for the report; lists at most `most` renames."""
+    """Sentence on the renamed operations for the report, which names at most `most` of them."""
 
     def called(rename: Rename) -> str:
         inside = rename.new._replace(point="") == rename.old._replace(point="")

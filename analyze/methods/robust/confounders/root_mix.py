@@ -1,4 +1,4 @@
-"""Explain path changes by another mix of root types, if requests of each root type take their paths as
+"""Explain path changes by a changed mix of root types, if requests of each root type take the same paths as
 before."""
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from schemas.report.findings import ChangeKind
 
 
 class RootMix(Confounder):
-    """Confounder that explains changes between known paths at call sites that several root types have in
-    common."""
+    """Confounder for a changed mix of root types: explains changes between known paths at sites that several
+    root types pass."""
 
     name = "root-mix"
     doc = "Fewer requests of one type pass a shared point: no request takes another path."
     case = "tests/unit/test_root_mix.py"
 
     def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
-        """Explain path changes that vanish, or become less than half as large, within root types."""
+        """Explain path changes that disappear, or are less than half as large, if requests of one root type
+        are compared."""
         floor = comparison.settings.pattern_floor
         found = []
         for change in changes:
@@ -44,8 +45,8 @@ class RootMix(Confounder):
 
 
 def _moved(change: Change, comparison: Comparison) -> tuple[float, float]:
-    """Change of the share of a path from reference to problem: (among all requests, within root types); inf
-    for the second if fewer than two root types pass the site."""
+    """Change of the share of a call pattern from reference to problem: (among all requests, within root
+    types); the second is inf if fewer than two root types pass the site."""
     roles, population = comparison.roles, comparison.population
     touching: dict[str, F8] = {}
     taking: dict[str, F8] = {}

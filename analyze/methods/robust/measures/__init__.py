@@ -1,1 +1,2 @@
-"""Measures at call sites, one row each in `registry`; large ones have separate files."""
+"""Quantities tested at call sites: `registry` lists all measures, the other modules compute the large
+ones."""

@@ -1,10 +1,11 @@
-"""Find few calls that take far longer than any baseline call: a second of back-off in 1 % of reads.
+"""Find the few calls that take far longer than any baseline call, e.g. a retry after 1 s in 1 % of reads.
 
-Ranks are weak evidence: the five largest values lie in one period by chance once in 32 times. Their distance
-is stronger evidence. Beyond the largest baseline time the tail is continued by Pareto's law of index 1,
-heavier than any whose mean exists: ten times as long is then ten times as rare. A rare separate mode (a
-checkpoint that holds a lock now and then) does not belong to that tail: so several such calls are required,
-not in one burst, unlikely by rank as well, that take much of the time.
+A rank test is too weak for them: the five largest values lie in one of two periods by chance once in 32
+times. Their distance from the baseline is stronger evidence. Beyond the largest baseline time the tail is
+extrapolated by Pareto's law of index 1, heavier than any tail with a finite mean: a time ten times as long is
+ten times as rare. A rare separate mode (e.g. a checkpoint that sometimes holds a lock) does not belong to
+that tail. So several such calls are required, in different time blocks, also unlikely by rank, and with much
+of the response time.
 """
 
 from __future__ import annotations
@@ -25,18 +26,19 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class FarCalls:
-    """Calls of the problem that are far slower than all baseline calls; arrays are [sites]."""
+    """Calls of the problem that take far longer than all baseline calls; arrays are [sites]."""
 
     threshold: I8
-    """int64: highest bin (`bin_of`, ns) of own time that is not far slower."""
+    """int64: highest histogram bin (`bin_of`, ns) of own times that are not far slower; far slower calls lie
+    above."""
     n: F8
-    """float64: number of the problem's requests above the threshold."""
+    """float64: number of requests in the problem with an own time above the threshold."""
     p: F8
-    """p of at least as many far slower calls at the site, or in a set of sites that it belongs to, if the
-    tails of before continue; 1 if there are none."""
+    """float64: probability of at least as many far slower calls, at the site or in a set of sites that
+    contains it, if the baseline's tail continues; 1 without far slower calls."""
     passes: B1
     excess_ns: F8
-    """Mean time above the threshold, ns per call of the problem."""
+    """float64: time above the threshold, ns, averaged over all calls of the site in the problem."""
 
 
 def far_calls(
@@ -46,13 +48,15 @@ def far_calls(
     visited: VisitSums,
     settings: RobustSettings,
 ) -> FarCalls:
-    """Find far slower calls; every site is tested together with each set of sites that it belongs to, as it
-    does not matter who makes a slow call, or what follows a slow step.
+    """Find calls of the problem that are far slower than all baseline calls. O(rows).
 
-    values: own times given their patterns, by site and period (column 1 the problem, others baseline).
-    by_block: function from bool[sites], the wanted sites, to their times in the problem by block. alike:
-    partitions of the sites, each int64[sites] numbers of sets. visited: sums of the problem. Each site has
-    its own threshold; numbers are summed over a set. O(rows).
+    Each site has its own threshold. Sites are tested together in sets, since the cause is the same whoever
+    makes the slow call, or whatever follows the slow step; numbers are summed over a set.
+
+    values: own times scaled by call pattern, by site and period (column 1: problem, other columns: baseline).
+    by_block: function from bool[sites] to these sites' times in the problem, by time block. alike: partitions
+    of the sites into sets, each int64[sites] with the number of the site's set. visited: sums over the
+    problem's requests.
     """
     n_sites = len(alike[0])
     ordinary = values.column != 1
@@ -86,15 +90,15 @@ def far_calls(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Far slower calls, and sums by site, float64[sites]; 0 for sites that the baseline does not know."""
+    """Far slower calls by site; arrays are float64[sites], 0 for sites with too few baseline requests."""
 
     blocks: Histograms
-    """Far slower calls by block of the problem."""
+    """Own times of the far slower calls, by site and time block of the problem."""
     n: F8
     n0: F8
     n1: F8
     beyond: F8
-    """Probability that the largest baseline call is at least as far away as the nearest far slower call."""
+    """Probability that a call slower than all baseline calls is as slow as the nearest far slower call."""
     excess_ns: F8
 
 
@@ -102,7 +106,8 @@ def _tested(seen: _Seen, sets: I8, visited: VisitSums, settings: RobustSettings)
     """Test each set of sites for more far slower calls than expected: (float64[sites] p of the site's set,
     bool[sites] True if the set also meets the bounds in `settings`).
 
-    sets: int64[sites] number of each site's set."""
+    sets: int64[sites] number of the set that each site belongs to.
+    """
     found, sets = np.unique(sets, return_inverse=True)
     n_sets = len(found)
     expected = totals(sets, seen.n1 * seen.beyond / (seen.n0 + 1), n_sets)

@@ -1,8 +1,9 @@
 """Compare each instance of a component, and each version or zone, with its siblings in the problem.
 
-An instance has become slower if its times grew relative to its siblings', whatever else changed; one that was
-always slower has not. Own times are divided by the reference's median at their call site and pattern, so that
-those of a whole component can be pooled. A request counts once.
+Siblings are the component's other instances, versions or zones. An instance got slower if its times grew
+relative to its siblings' times, whatever else changed; an instance that was always slower did not. Own times
+are divided by the reference's median at the same call site and pattern, so that times of a whole component
+can be pooled. A request counts once.
 """
 
 from __future__ import annotations
@@ -27,41 +28,46 @@ from schemas.arrays import B1, F8, I8
 from stitch.columnar.runs import group_stably
 
 _MIDDLE: Final = 4096
-"""Bin of a relative own time of 1."""
+"""Histogram bin of an own time equal to the reference's median (ratio 1)."""
 _MEDIAN_OF_MEAN: Final = 1.57
-"""Ratio of the variance of a weighted median to that of the mean (for two values the median is the mean)."""
+"""Variance of a weighted median divided by the variance of the weighted mean, for three or more values; the
+median of one or two values is the mean."""
 
 
 class _Row(NamedTuple):
-    """Instance (or version, zone) at a site or component, compared with its siblings."""
+    """One instance, version or zone at a site or component, compared with its siblings."""
 
     site: int
     level: Level
     value: F8
-    """Levels of log time (or numbers of failures) of the pooled siblings, of the instance, then of each
-    sibling."""
+    """float64[2 + siblings]: natural logarithm of the own time (for failures: number of failing requests) of
+    the pooled siblings, of the instance, and of each sibling."""
     scale: F8
-    """Variances of `value`; for failures, the numbers of requests."""
+    """float64[2 + siblings]: variance of each element of `value`; for failures, the number of requests of
+    each."""
     requests: float
     requests_before: float
-    """Number of requests that the instance is compared with: its own in the reference if there are enough;
-    otherwise, and for failures, its siblings' in the problem."""
+    """Number of requests that the instance is compared with: its requests in the reference if there are
+    enough; otherwise, and for failures, the siblings' requests in the problem."""
     siblings: float
-    """Change of the siblings against the reference, as log ratio; for failures, the siblings' share of
-    failing requests in the problem."""
+    """Log ratio of the siblings' times, problem to reference; for failures, share of the siblings' requests
+    in the problem that fail."""
     rank_p: float = 1.0
     past: float = np.nan
-    """Share of the instance's requests that failed before, in [0, 1]; NaN if unknown."""
+    """Share of the instance's requests in the reference that failed, in [0, 1]; NaN with too few requests."""
     added_ns: float = 0.0
-    """Critical time that the instance's calls add, ns."""
+    """Time that the instance's calls spend on the critical path in the problem, ns, summed over all
+    requests."""
     tau: float = 0.0
-    """Assumed standard deviation between instances."""
+    """Lower bound of the standard deviation of log times between instances."""
     known: tuple[float, float] = (np.inf, np.inf)
-    """Degrees of freedom of the first two variances in `scale`."""
+    """Degrees of freedom of the variance of (the pooled siblings, the instance); inf if the variance is
+    exact."""
 
 
 def _columns(rows: Sequence[_Row], fill: float) -> tuple[F8, F8]:
-    """Pad `value` and `scale` of all rows to equal length with `fill`; two arrays float64[rows, columns]."""
+    """Stack `value` and `scale` of all rows, shorter ones padded with `fill`: two arrays float64[rows,
+    columns]."""
     width = max(len(row.value) for row in rows)
     values, scales = (
         np.stack([np.pad(one, (0, width - len(one)), constant_values=fill) for one in column])
@@ -73,8 +79,11 @@ def _columns(rows: Sequence[_Row], fill: float) -> tuple[F8, F8]:
 def _observed(
     view: View, rows: Sequence[_Row], e: Estimate, floor: float, matters: B1, added_ns: F8
 ) -> Observed:
-    """Make observations of the rows from their estimate `e`. added_ns: [rows] critical time that each adds to
-    the problem, ns."""
+    """Combine the rows and their estimate `e` into the observations of a measure.
+
+    floor: smallest change that counts, in the unit of `e`; matters: bool[rows] True for rows that meet the
+    measure's further conditions; added_ns: [rows] critical time that the row adds to the problem, ns.
+    """
     site = np.array([row.site for row in rows])
     requests, is_share = max(view.after.requests, 1e-300), e.unit == "share"
     return Observed(
@@ -95,8 +104,9 @@ def _observed(
 
 
 def slower_instance(view: View) -> Observed | None:
-    """Observe own times of calls on one instance, version or zone: the increase over the reference in excess
-    of its siblings' increase."""
+    """Observe the own time of calls on one instance, version or zone: by how much its rise over the reference
+    exceeds the siblings' rise. Instances without enough requests in the reference are compared with the
+    siblings' times."""
     found, after, settings = view.by_instance, view.after, view.settings
     if found is None:
         return None
@@ -171,9 +181,10 @@ def slower_instance(view: View) -> Observed | None:
 
 
 def _scoped(calls: Calls) -> tuple[Calls, I8, I8]:
-    """Collect calls by site, and a second time by component if it has several sites; each is one scope.
+    """List calls by call site, and again by component for components with several sites. Each site and each
+    such component is a scope, in which instances are compared.
 
-    Returns (calls, [scopes] component, [calls] scope).
+    Returns (calls, int64[scopes] component of each scope, int64[calls] scope of each call).
     """
     sites, code = np.unique(calls.site, return_inverse=True)
     component = np.zeros(len(sites), dtype=np.int64)
@@ -194,10 +205,12 @@ def _numbers(levels: Sequence[Level]) -> dict[tuple[int, ...], int]:
 def _levels_by_period(
     calls: Calls, groups: Mapping[tuple[int, ...], int], *, one_site: bool, trim: float
 ) -> tuple[LogMedians, F8]:
-    """Compute levels of log times, and numbers of requests, both [groups, (reference, problem)].
+    """Log time of each group of hosts in reference and problem, with sampling variances, and number of
+    requests; both [groups, (reference, problem)].
 
-    For one call site a trimmed mean, which needs fewest requests. For a whole component the median: most of
-    its calls must be slower; a single slow operation is reported by itself.
+    groups: host indices -> number of the group. one_site: True for calls of one site, summarized by a mean
+    without the share `trim` of the extremes, which needs fewest requests; False for calls of a component,
+    summarized by the median: most calls must be slower, as a single slow operation is reported by itself.
     """
     parts = [(number, np.flatnonzero(np.isin(calls.host, hosts))) for hosts, number in groups.items()]
     rows = np.concatenate([mine for _, mine in parts])
@@ -209,8 +222,8 @@ def _levels_by_period(
 
 
 def _most_of_it(calls: Calls, mine: B1) -> tuple[int, float]:
-    """Find the site with most of the time of the calls in mask `mine`: (site, log of the median own time of
-    these calls at the site, ns)."""
+    """Site at which the calls in the mask `mine` spend most time: (index of the site, natural logarithm of
+    the median own time, ns, of these calls at the site)."""
     sites, code = np.unique(calls.site[mine], return_inverse=True)
     best = int(totals(code, calls.own_ns[mine], len(sites)).argmax())
     here = np.flatnonzero(mine)[code == best]
@@ -222,15 +235,19 @@ def _most_of_it(calls: Calls, mine: B1) -> tuple[int, float]:
 
 
 def _rank_p(calls: Calls, own: B1, usual: float) -> float:
-    """Rank-sum p of one instance's times against all others', after subtracting its usual offset (log)."""
+    """p of a rank-sum test of one instance's times against the times of all other instances, after
+    subtracting its usual difference.
+
+    own: mask of the instance's calls; usual: log ratio of its times to the others' in the reference.
+    """
     bins = calls.bin - own * round(usual / BIN_LOG)
     return float(Histograms.of(np.zeros_like(bins), own.astype(np.int64), bins, calls.n).rank_p(1)[0])
 
 
 def _weighted_median(value: F8, sampling: F8, between: float) -> tuple[float, float]:
-    """Weighted median with weights 1 / (sampling + between), and its sampling variance.
+    """Weighted median with weights 1 / (sampling + between): (median, its sampling variance).
 
-    value, sampling: [values] and their sampling variances; between: variance between instances.
+    value: [values]; sampling: [values] sampling variance of each value; between: variance between instances.
     """
     order = np.argsort(value)
     weight = 1 / (sampling[order] + between)
@@ -241,8 +258,8 @@ def _weighted_median(value: F8, sampling: F8, between: float) -> tuple[float, fl
 
 
 def _relative(calls: Calls, least: int) -> Calls:
-    """Divide own times by the reference's median at their site and pattern; calls with fewer than `least`
-    requests there are dropped."""
+    """Divide own times by the reference's median at the same site and call pattern. Calls are dropped if the
+    reference has fewer than `least` requests there."""
     code, first = numbered((calls.site, calls.pattern))
     before = calls.late == 0
     table = Histograms.of(
@@ -256,8 +273,8 @@ def _relative(calls: Calls, least: int) -> Calls:
 
 
 def failing_instance(view: View) -> Observed | None:
-    """Observe the share of failing calls on one instance, version or zone: above its siblings' and its own
-    earlier share."""
+    """Observe the share of requests that fail on one instance, version or zone, compared with the siblings'
+    share in the problem, and with the instance's share in the reference if known."""
     found, settings = view.by_instance, view.settings
     if found is None:
         return None
@@ -303,8 +320,8 @@ def failing_instance(view: View) -> Observed | None:
 
 
 def _rises_from(past: F8, e: Estimate, settings: RobustSettings) -> B1:
-    """bool[rows]: True where the share after exceeds the earlier share `past` by the floor and by more than
-    chance; True if `past` is NaN (unknown)."""
+    """bool[rows]: True where the share in the problem exceeds the share `past` in the reference by the floor
+    and by more than chance; True if `past` is NaN (unknown)."""
     x = np.maximum(e.after * e.n1, 0.0)
     with np.errstate(invalid="ignore"):
         # Probability of at least x of n1 at the share of the past.
@@ -316,8 +333,8 @@ def _rises_from(past: F8, e: Estimate, settings: RobustSettings) -> B1:
 
 
 def _alone(e: Estimate) -> Estimate:
-    """Drop the baseline's blocks from an estimate: siblings are not blocks of time, and p includes their
-    scatter."""
+    """Remove the block values from an estimate: its blocks are siblings, not time blocks that define a normal
+    range; their scatter is included in p instead."""
     n = len(e.p)
     return replace(
         e,

@@ -1,4 +1,5 @@
-"""Observations of a measure: the input of the tests."""
+"""Observations of a measure: an estimate for each call site and the conditions under which its change
+counts."""
 
 from __future__ import annotations
 
@@ -12,48 +13,53 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Observations of one measure; arrays are [rows], a row is a site (with a pattern or instance)."""
+    """Observations of one measure; arrays are [rows], a row is one site, or one call pattern or instance at a
+    site."""
 
     site: I8
     estimate: Estimate
     """Tested change of each row."""
     tested: B1
-    """True for rows that are tested: both periods have enough requests, and the value can have changed."""
+    """True for rows to test: both periods have enough requests, and the value is one that can change."""
     floor: F8 | float
     """Smallest change that counts, in the unit of `estimate`."""
     matters: B1
-    """True for rows for which the measure's further conditions hold, e.g. responses waited for the change, or
-    several requests show it."""
+    """True for rows that meet the measure's further conditions, e.g. that the change lies on the critical
+    path, or that several requests show it."""
     gain_ns: F8
-    """Part of the change of the mean response time due to the row's change, ns per request of the period."""
+    """Part of the change of the mean response time that is due to the row's change, ns per request."""
     weight: F8
-    """Share of requests that changed, in [0, 1], by which a change without much time is ranked."""
+    """Share of requests that changed, in [0, 1]; ranks changes that cost little time."""
     call_ratio: F8
-    """Ratio of calls of the site per request, after to before."""
+    """Calls of the site per request in the problem, divided by those in the baseline; inf if the baseline has
+    none."""
     pattern: I8 | None = None
-    """Index of the call pattern that each row is about; None for measures without patterns."""
+    """Index of the call pattern of each row; None for measures that do not distinguish patterns."""
     reference: Estimate | None = None
-    """Estimate of the change from the reference alone; None without a history."""
+    """Estimate of the change from the reference to the problem; None without a history, where `estimate` is
+    that change."""
     plain: Estimate | None = None
-    """Estimate of the change from the reference alone by limits taken from the reference; None: use
-    `reference`, or `estimate` without a history."""
+    """Estimate of the change from the reference to the problem with thresholds (for very slow calls) taken
+    from the reference only; None: `reference` is used instead, or `estimate` without a history."""
     plain_matters: B1 | None = None
-    """[rows] True for a change large enough to count, by the floors of the test against the reference alone;
-    None: `matters` holds for that test as well."""
+    """True for rows that meet the measure's further conditions in the test against the reference alone; None:
+    `matters` is used for that test, too."""
     threshold_us: F8 | None = None
-    """Threshold of very slow calls, µs: calls that take this time or longer; None for other measures."""
+    """Time from which a call counts as very slow, µs; None for measures other than very slow calls."""
     instance: Sequence[Instance] | None = None
-    """Instance to which each row's change is limited; None for measures that do not distinguish instances."""
+    """Instance, version or zone that each row is about; None for measures that do not distinguish
+    instances."""
     of_calls: B1 | None = None
-    """True for rows whose share is a share of the calls that a request makes at the site (some requests make
-    several), False for a share of requests; None: all are shares of requests."""
+    """True for rows whose value is the share of a request's calls at the site, averaged over requests (where
+    requests make several calls), False for a share of requests; None: all rows are shares of requests."""
 
     by_p_alone: bool = False
-    """True if the estimate has no standard error, so that only p and `matters` decide."""
+    """True if the estimate has no usable standard error, so that the test uses only p and `matters`."""
 
     @property
     def against_reference(self) -> Estimate:
-        """Estimate of the change from reference to problem, without the history."""
+        """Estimate of the change from the reference to the problem, without the history: `plain`, `reference`
+        or `estimate`, the first that is not None."""
         if self.plain is not None:
             return self.plain
         return self.estimate if self.reference is None else self.reference

@@ -1,14 +1,14 @@
-"""Quantities that are tested at call sites, one row each in MEASURES.
+"""Registry of measures: the quantities that are tested at call sites, one row of MEASURES each.
 
-To add a measure: write a function from a `View` to its `Observed` (an `Estimate` of every place, and further
-conditions) and add its row to MEASURES with the case that fails without it. A new kind of change needs a
-member of `ChangeKind` and a row in `kind_words`. All p of first looks (see `Look`) are corrected for multiple
-testing together, those of each second look separately, and every row must pass the same tests: significant by
-q, `min_z` standard errors including the noise of the baseline, above the floor, outside of the envelope
-(`testing`).
+To add a measure, write a function from a `View` to an `Observed` (an `Estimate` for each call site, and
+further conditions), and add a row to MEASURES that names a test case which fails without it. A new kind of
+change needs a member of `ChangeKind` and a row in `kind_words`. The p of all first looks (see `Look`) are
+corrected for multiple testing together, the p of each second look separately. A change counts if q is
+significant, the change exceeds `min_z` standard errors that include the noise of the baseline, exceeds the
+floor, and lies outside of the baseline's normal range (see `testing`).
 
-A request counts once: several calls of a site in one request are not independent, so what is compared is one
-value per request (a mean of its calls, a number of calls, a share of them).
+A request counts once: several calls at a site in one request are not independent, so tests compare one value
+per request (the mean over its calls, their number, or a share of them).
 """
 
 from __future__ import annotations
@@ -36,56 +36,58 @@ from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind, Unit
 
 _ONE_CALL: Final = int(np.log2(RATIO_SCALE) * BINS_PER_OCTAVE)
-"""Bin of the number 1 of calls, as numbers of calls are binned after multiplication by RATIO_SCALE."""
+"""Histogram bin of one call per request; numbers of calls are multiplied by RATIO_SCALE before binning."""
 
 
 class Look(StrEnum):
-    """Order in which measures are tested. All first looks are corrected for multiple testing together, each
-    second look separately."""
+    """Round of tests that a measure belongs to. First looks are all corrected for multiple testing together;
+    each second look is corrected by itself."""
 
     FIRST = "first"
     SECOND = "second"
-    """Second look at every call site, for changes that no first look can detect."""
+    """Second look at every call site, for changes that no measure of the first look can detect."""
     WHERE_SILENT = "where-silent"
-    """Second look at the call sites where the measure `Measure.of` is not significant."""
+    """Second look at call sites where the measure named in `Measure.of` found no significant change."""
     WHERE_FOUND = "where-found"
-    """Second look at the call sites where the measure `Measure.of` is significant: locates the instance,
-    tested at the level `instance_q`."""
+    """Second look at call sites where the measure named in `Measure.of` found a significant change, to find
+    the instance with the change; significance level `instance_q`."""
     WITHOUT_STRUCTURE = "without-structure"
-    """Second look at operations without another change of structure, neither there nor at their callers."""
+    """Second look at call sites where neither the operation nor its caller has a significant change of paths,
+    calls or errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Quantity tested at call sites: a row of MEASURES."""
+    """Quantity that is tested at call sites; one row of MEASURES."""
 
     name: str
     doc: str
     """Description of the measure in one sentence, for documentation."""
     case: str
-    """Test case that fails without the measure (docs/internals/evaluation.md)."""
+    """Name of a test case that fails without the measure (docs/internals/evaluation.md)."""
     observe: Callable[[View], Observed | None]
-    """Function from a view to the estimates of the measure at all places; None: it cannot be measured
-    there."""
+    """Function that computes the observations from a view, for all call sites; it returns None if the view
+    has no data for the measure."""
     kinds: tuple[ChangeKind, ChangeKind | None]
-    """Kinds of change: (rise, fall); None: a fall is not a change. New and gone patterns become `NEW_PATH`
-    and `LOST_PATH`."""
+    """Kind of change reported for a (rise, fall) of the value; a fall with kind None is not reported. New and
+    gone call patterns are reported as `NEW_PATH` and `LOST_PATH` instead."""
     unit: Unit
-    """Unit of the values before and after."""
+    """Unit in which a report shows the values before and after."""
     look: Look = Look.FIRST
     of: str = ""
-    """Name of a measure of the first look, whose significance at a call site decides whether this measure is
-    tested there (`Look.WHERE_SILENT`, `Look.WHERE_FOUND`); empty: it is tested at every site."""
+    """Name of the measure of the first look whose result at a call site decides if this measure is tested
+    there (for `Look.WHERE_SILENT`, `Look.WHERE_FOUND`); empty for other looks."""
 
 
 # ---------------------------------------------------------------- times
 
 
 def own_time(view: View) -> Observed:
-    """Observe the own time of a call given its pattern; responses must have waited for the change.
+    """Observe the median own time of calls, call patterns held constant; a change counts only if it lies on
+    the critical path of responses.
 
-    For a large change that is significant in many requests, a smaller part of the response time suffices: 100
-    µs of 20 ms (NSDI §8.6).
+    If a large change is significant in many requests, a smaller part of the response time suffices: 100 µs of
+    20 ms (NSDI §8.6).
     """
     settings, (found, alone) = view.settings, view.own_time_change
     floor = np.log1p(settings.time_floor)
@@ -96,8 +98,8 @@ def own_time(view: View) -> Observed:
 
 
 def _felt(view: View, found: Estimate, before: VisitSums) -> B1:
-    """bool[sites]: True where responses waited for the change of own times from `before` (sums of a
-    period)."""
+    """bool[sites]: True where the change of own times lies on the critical path and is a large enough part of
+    the response time. before: sums over the requests of the period before."""
     settings = view.settings
     with np.errstate(invalid="ignore", over="ignore"):
         plain = (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
@@ -109,14 +111,14 @@ def _felt(view: View, found: Estimate, before: VisitSums) -> B1:
 
 
 def slow_calls(view: View) -> Observed:
-    """Observe the share of calls slower than a limit: max(98th percentile, 3 × median) of the baseline.
+    """Observe the share of very slow calls: slower than max(98th percentile, 3 × median) of the baseline.
 
-    If half of the reference's calls are slower than that, the limit is taken from the reference alone, and
-    the history is not used: there such calls are no tail, and the history does not tell how frequent they
-    were.
+    If over half of the reference's calls exceed that limit, the limit is taken from the reference alone, and
+    the history is ignored: such calls are no tail in the reference, and the history does not show how
+    frequent they were.
 
-    A rise below the floor counts if very slow calls take much of the response time. Without a history a rise
-    must also show without the problem's worst block: a burst is one event of unknown frequency.
+    A rise below the floor counts if very slow calls take much of the response time. Without a history, a rise
+    must remain without the problem's worst time block, since one burst does not show how often bursts occur.
     """
     values, settings, roles = view.own_times, view.settings, view.roles
     limit, slow_before = _slow_from(view)
@@ -158,11 +160,11 @@ def slow_calls(view: View) -> Observed:
 
 
 def _slow_against_reference(view: View) -> tuple[Estimate, B1]:
-    """Change of the share of very slow calls against the reference alone: (estimate by chance alone,
-    bool[sites] True where responses waited for these calls).
+    """Change of the share of very slow calls from the reference to the problem, history ignored: (estimate
+    with sampling error only, bool[sites] True where very slow calls lie on the critical path).
 
-    Calls are very slow by the reference's limit: a history with an incident would raise the limit so far that
-    no call is very slow.
+    The limit for very slow calls is taken from the reference: an incident in the history would raise the
+    limit so far that no call exceeds it.
     """
     settings, values = view.settings, view.own_by_period
     times = round(np.log2(settings.slow_times) * BINS_PER_OCTAVE)
@@ -185,8 +187,8 @@ def _slow_against_reference(view: View) -> tuple[Estimate, B1]:
 
 
 def _slow_from(view: View) -> tuple[I8, B1]:
-    """Limit of slow calls: (int64[sites] highest bin that is not very slow, 0 without a baseline; bool[sites]
-    True where the limit is taken from the reference alone)."""
+    """Limit for very slow calls: (int64[sites] highest histogram bin that is not very slow, 0 without
+    baseline calls; bool[sites] True where the limit is taken from the reference alone)."""
     times = round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE)
     limit = np.zeros(view.n_sites, dtype=np.int64)
     ordinary, reference = (view.own_by_period.pooled(np.array(part)) for part in ([0, -1, 0], [0, -1, -1]))
@@ -201,9 +203,11 @@ def _slow_from(view: View) -> tuple[I8, B1]:
 
 
 def _without_worst_block(view: View, values: Histograms, over: B1, found: Estimate) -> B1:
-    """bool[sites]: True where a rise remains without the block of the problem that has most very slow calls.
+    """bool[sites]: True where the share of very slow calls still rises significantly without the problem's
+    time block with most very slow calls, or where the problem has too few blocks to tell.
 
-    over: mask of the very slow rows of `values`.
+    values: own times by site and time slot; over: mask of the rows of `values` that are very slow; found:
+    estimate of the share's change.
     """
     slots = np.flatnonzero(view.roles.problem)
     mine = view.roles.problem[values.column]
@@ -222,8 +226,8 @@ def _without_worst_block(view: View, values: Histograms, over: B1, found: Estima
 
 
 def far_slower_calls(view: View) -> Observed:
-    """Observe the share of calls far slower than any baseline call; p is computed from their distance, not
-    from ranks."""
+    """Observe the share of calls far slower than any baseline call; p is computed from how far they are, not
+    from ranks (see `far_calls`)."""
     settings = view.settings
     far = far_calls(view.own_by_period, view.own_times_after, _alike(view.names), view.after, settings)
     n = view.own_requests
@@ -243,8 +247,9 @@ def far_slower_calls(view: View) -> Observed:
 
 
 def _alike(names: Names) -> tuple[I8, I8]:
-    """(int64[sites], int64[sites]) set numbers of two partitions of the sites: by operation; by operation,
-    except that steps between activity records are grouped by their first point."""
+    """Two partitions of the sites into sets, each int64[sites] with the number of the site's set: by
+    operation; and by operation except that steps between trace points are grouped by the point at which they
+    begin."""
     operation = np.array([site.operation for site in names.sites], dtype=np.int64)
     first = len(names.operations)
     begins = [first + site.caller if site.kind is SiteKind.STEP else site.operation for site in names.sites]
@@ -252,10 +257,10 @@ def _alike(names: Names) -> tuple[I8, I8]:
 
 
 def overlap(view: View) -> Observed | None:
-    """Observe the mean number of concurrent children of a call.
+    """Observe the mean number of child calls that run concurrently in a call.
 
-    It also falls if only one child gets slower while all still start together. So children count as
-    sequential only if their total duration grew relative to the longest child's.
+    This number also falls if a single child gets slower while all still start together. So child calls count
+    as sequential only if their total duration grew relative to the longest child's duration.
     """
     values = view.values(OVERLAP)
     if not len(values.bin):
@@ -279,20 +284,20 @@ def overlap(view: View) -> Observed | None:
 
 
 def steps(view: View) -> Observed | None:
-    """Observe how many times a request takes a step between two trace points of activity records: only this
-    shows a loop."""
+    """Observe how often a request takes each step between two trace points of activity records. This measure
+    alone detects more iterations of a loop in activity records."""
     return _calls(view, SiteKind.STEP)
 
 
 def calls(view: View) -> Observed | None:
-    """Observe the number of calls per request among requests that call: the call pattern does not distinguish
-    5 calls from 8."""
+    """Observe the number of calls at a site per request that calls there; call patterns round numbers of
+    calls up to powers of two, and do not distinguish 5 calls from 8."""
     return _calls(view, SiteKind.CALL)
 
 
 def _calls(view: View, kind: SiteKind) -> Observed | None:
-    """Observe mean numbers of calls at sites of one kind. Medians would not show a loop, as most requests
-    call once."""
+    """Observe the mean number of calls per request at sites of one kind. Means, not medians: most requests
+    call once, so a median would not show a loop."""
     settings, n_sites = view.settings, view.n_sites
     chosen = np.array([s.kind is kind and s.caller != NO_CALLER for s in view.names.sites], dtype=np.bool_)
     if not chosen.any():
@@ -326,7 +331,7 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
 
 
 def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
-    """Compute (logarithms of mean numbers of calls with sampling variance, number of requests), each [places,
+    """Log of the mean number of calls, with its sampling variance, and number of requests; both [places,
     columns]."""
     # Numbers were stored in bins of ratios; rounding restores small ones exactly.
     number = np.rint(value_of(values.bin + 0.5) / RATIO_SCALE)
@@ -338,20 +343,20 @@ def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMe
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Sums for pairs of a call site and a call pattern; arrays are float64[pairs, columns], with the columns
-    of an `Estimate`: before, after, then baseline blocks.
-    """
+    """Sums for each pair of a call site and a call pattern; arrays are float64[pairs, columns], columns as in
+    `Estimate`: before, after, then the baseline blocks."""
 
     site: I8
     pattern: I8
     votes: F8
-    """Sum of requests' weights, each divided among the patterns of its calls at the site."""
+    """Sum of the requests' weights; the weight of a request is divided among the patterns of its calls at the
+    site."""
     requests: F8
-    """Number of requests with the pattern at the site."""
+    """Number of requests with at least one call of the pattern at the site."""
     calls: F8
-    """Number of calls."""
+    """Number of calls at the site with the pattern."""
     inclusive_ns: F8
-    """Sum of the calls' durations with child calls, ns."""
+    """Sum of the durations, child calls included, of the calls with the pattern, ns."""
 
     @staticmethod
     def of(view: View) -> _Patterns:
@@ -366,7 +371,8 @@ class _Patterns:
 
 
 def call_pattern(view: View) -> Observed:
-    """Observe, for each call pattern of a site, the share of the site's requests that take it."""
+    """Observe, for each call pattern at a site, the share of the site's requests whose calls have that
+    pattern."""
     patterns = _Patterns.of(view)
     at = patterns.site
     # Contribution by the nested account: additional calls of a pattern, times its excess duration. Records do
@@ -392,17 +398,18 @@ def call_pattern(view: View) -> Observed:
 
 
 def failing_calls(view: View) -> Observed:
-    """Observe the share of a request's calls at a site that fail, averaged over requests."""
+    """Observe the share of a request's calls at a site that fail, averaged over the requests that touch the
+    site."""
     failing, requests = view.visits("failing"), view.visits("failing_n")
     found = _shares(view, np.arange(view.n_sites), view.failing_change, requests)
     return replace(found, tested=found.tested & (failing.sum(axis=1) > 0), call_ratio=view.call_ratio)
 
 
 def failing_requests(view: View) -> Observed:
-    """Observe the share of requests with at least one failing call at a site, where requests make several
-    calls.
+    """Observe the share of requests with at least one failing call at a site, for sites that requests call
+    several times.
 
-    The share of failing calls would dilute one failure among twelve calls.
+    The share of failing calls (`failing_calls`) would hide one failure among twelve calls.
     """
     n, calls = view.visits("n"), view.before.calls + view.after.calls
     several = calls > view.settings.several_calls * (view.before.w + view.after.w)
@@ -421,11 +428,12 @@ def failing_requests(view: View) -> Observed:
 
 
 def new_failing(view: View) -> Observed | None:
-    """Observe root types that are absent from the baseline and fail: they have no earlier value that could
+    """Observe root types that do not occur in the baseline and fail: they have no value before that could
     have changed.
 
-    p is the probability that the baseline has no such request by chance, given their number in the problem.
-    The estimate is the share of the root type's requests that fail, with the error of a count.
+    The estimate is the share of the root type's requests that fail, with the standard error of a count. p is
+    the probability that all requests of the root type lie in the problem by chance, given the numbers of
+    requests of both periods.
     """
     settings, names = view.settings, view.names
     roots = np.array([s.kind is SiteKind.CALL and s.caller == NO_CALLER for s in names.sites], dtype=np.bool_)
@@ -464,10 +472,11 @@ def new_failing(view: View) -> Observed | None:
 
 
 def _shares(view: View, at: I8, change: tuple[Estimate, Estimate | None], requests: F8) -> Observed:
-    """Make observations of weighted shares of the requests that touch sites; a site may have several rows.
+    """Build the observations for weighted shares of the requests that touch a site; a site may have several
+    rows.
 
-    at: [rows] site of each row; change: (estimate, estimate against the reference alone); requests: [rows,
-    columns] number of requests with the outcome.
+    at: [rows] site of each row; change: (estimate against the baseline, estimate against the reference
+    alone); requests: [rows, columns] number of requests with the outcome.
     """
     settings = view.settings
     found, alone = change
@@ -487,7 +496,8 @@ def _shares(view: View, at: I8, change: tuple[Estimate, Estimate | None], reques
 
 
 def _at_sites(view: View, found: Estimate, floor: F8 | float, matters: B1, gain_ns: F8) -> Observed:
-    """Make observations of an estimate that has one row per site."""
+    """Build the observations for an estimate with one row per site, tested where both periods have
+    `min_requests`."""
     return Observed(
         np.arange(view.n_sites),
         found,

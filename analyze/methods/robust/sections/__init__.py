@@ -1,1 +1,1 @@
-"""Sections of the report of robust mode: filled from a run, and converted to blocks for display."""
+"""Sections of robust mode's report: each is filled from a run, and converted to blocks for display."""

@@ -1,5 +1,5 @@
-"""Exact breakdown of the change of each measure by call site, and its display: a waterfall per measure, then
-load and root types."""
+"""Breakdown of the change of each measure by call site, with parts that add up exactly. Displayed as one
+waterfall chart per measure, then load and root types."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _US = 1e-3
 
 
 def exact_breakdown(run: RobustRun, measure: AccountedMeasure) -> ExactAccount:
-    """Break a measure down by call site.
+    """Break the change of a measure down into parts of call sites that add up exactly.
 
-    The mean (ns); for "tail" the share of requests over the run's threshold, by where their time went; for
-    "errors" the share of requests with a failing call, by the site at which the failure began.
+    "mean": mean response time in ns; "tail": share of requests over the run's threshold, by where they spend
+    their time; "errors": share of requests with a failing call, by the site at which the failure began.
     """
     periods = (run.roles.reference, run.roles.problem)
     if measure == "errors":
@@ -46,10 +46,11 @@ def exact_breakdown(run: RobustRun, measure: AccountedMeasure) -> ExactAccount:
 
 
 def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
-    """Rows of the breakdown of the share of failed requests, by root type and site.
+    """Rows of the breakdown of the share of requests with a failing call, one per root type and call site
+    where failures began.
 
-    reference, problem: bool[slots]. A request counts as one call of the site at which its failure began, so
-    that no part is due to more calls.
+    reference, problem: bool[slots], masks of time slots. Each request counts as one call of the site, so that
+    no part of the change is due to the number of calls.
     """
     requests = root_requests(profile, reference, problem)
     origins = profile.origins
@@ -61,8 +62,8 @@ def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
 
 
 def accounted_rows(exact: ExactAccount, found: Contributions) -> dict[tuple[int, int], int]:
-    """Assign rows of the breakdown of the mean to findings: (root, path) -> rank of the finding that accounts
-    for most of the row."""
+    """Finding of each row in the breakdown of the mean: (root type, calling path) -> rank of the finding that
+    accounts for most of the row; rows without a finding have no entry."""
     parts, number = exact.parts, found.cause
     return {
         (int(parts.root[at]), int(parts.place[at])): int(number[at]) + 1
@@ -71,8 +72,8 @@ def accounted_rows(exact: ExactAccount, found: Contributions) -> dict[tuple[int,
 
 
 def failed_rows(exact: ExactAccount, run: RobustRun) -> dict[tuple[int, int], int]:
-    """Assign rows of the breakdown of errors to findings: (root, site) -> rank of the first finding with a
-    change at the operation where the failures began."""
+    """Finding of each row in the breakdown of errors: (root type, call site) -> rank of the first finding
+    with a change at the site's operation; rows without a finding have no entry."""
     sites = run.profile.names.sites
     first: dict[int, int] = {}
     for rank, cause in enumerate(run.causes, 1):
@@ -83,7 +84,8 @@ def failed_rows(exact: ExactAccount, run: RobustRun) -> dict[tuple[int, int], in
 
 
 def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportLimits) -> AccountSection:
-    """Fill the section of the breakdown: all measures, root types and load."""
+    """Fill the section: breakdowns of all measures, load, and number of requests, load, mean and errors of
+    each root type."""
     profile, roles = run.profile, run.roles
     table = profile.responses
     root, slot = table["root"].to_numpy(), table["slot"].to_numpy()
@@ -133,10 +135,10 @@ def account_of(
     accounted: Mapping[tuple[int, int], int],
     limits: ReportLimits,
 ) -> Account:
-    """Convert an exact breakdown to the model of the report.
+    """Convert a breakdown to the model of the report, cut to the report's limits.
 
-    interval: (low, high, changed significantly) of the change; accounted: (root, path or site) -> rank of the
-    finding that accounts for the row.
+    interval: (low, high) confidence interval of the change, and True if the change is significant; accounted:
+    (root type, calling path or call site) -> rank of the finding that accounts for the row.
     """
     names = run.profile.names
     scale = _US if measure == "mean" else 1.0
@@ -202,15 +204,16 @@ def _path_site(path: int, names: Names) -> Site:
 
 # Display of a breakdown. Not settings: a stored report has all rows and is displayed alike everywhere.
 PLACES: Final = 10
-"""Maximum number of call sites that are listed as separate rows of a waterfall on a page."""
+"""Maximum number of call sites with a row of their own in a waterfall on a page."""
 PRINTED: Final = 3
-"""Maximum number of call sites that are listed as separate rows of a waterfall on a terminal."""
+"""Maximum number of call sites with a row of their own in a waterfall on a terminal."""
 MATERIAL: Final = 0.01
-"""Minimum share of the gross change, in [0, 1], for a call site to be listed as a separate row."""
+"""Minimum share of a call site in the gross change, in [0, 1], for a row of its own in a waterfall."""
 PART: Final = 0.02
-"""Minimum share of the gross change, in [0, 1], for a kind of change to be named."""
+"""Minimum share of a kind of part (calls, paths, times, mix) in the gross change, in [0, 1], for being named
+in the text."""
 LOAD_MOVED: Final = 1.1
-"""Factor up to which two arrival rates are called about the same."""
+"""Factor between two arrival rates up to which the text calls them about the same."""
 
 _ROOTS: Final = (
     b.Column("root", "Root type", "name"),
@@ -223,23 +226,24 @@ _ROOTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class WaterfallRow:
-    """Row of a waterfall: a call site, the workload mix, or all other call sites together."""
+    """Row of a waterfall chart: a call site, the mix of root types, all other call sites, or the value before
+    or after."""
 
     row: AccountRow | None
-    """Row of the call site in the report; None for the mix or the rest."""
+    """Row of the breakdown for a call site; None for a row that is no call site."""
     text: str
-    """Label of a row that is not a call site; empty otherwise."""
+    """Label of a row that is no call site, e.g. `Workload mix`; empty for a call site."""
     calls: float
-    """Part of `total` due to the number of calls, in the measure's unit (ns, or a share)."""
+    """Part of `total` due to more or fewer calls, in the measure's unit (µs, or a share)."""
     structure: float
-    """Part of `total` due to other paths, in the measure's unit (ns, or a share)."""
+    """Part of `total` due to other call patterns, in the measure's unit (µs, or a share)."""
     slower: float
-    """Part of `total` due to longer calls, in the measure's unit (ns, or a share)."""
+    """Part of `total` due to slower or faster (or failing) calls, in the measure's unit (µs, or a share)."""
     total: float
 
 
 def breakdown_blocks(section: AccountSection) -> b.Blocks:
-    """Display of the section as blocks: a waterfall per measure, then load and root types."""
+    """Display of the section: a waterfall chart per measure, then load and root types."""
     changed = [account for account in section.accounts if account.changed]
     first = changed[0] if changed else None
     # Rows of measures without a significant change are noise, but remain available to readers.
@@ -286,7 +290,8 @@ def _mix(account: Account) -> b.Details:
 
 
 def _waterfall(account: Account, most: int) -> b.Grid:
-    """Grid of rows from the value before to the value after, each with a bar; at most `most` call sites."""
+    """Waterfall chart as a table from the value before to the value after, with a bar in each row; at most
+    `most` call sites have a row of their own."""
     found = lines(account, most)
     fall = waterfall(account.before, [line.total for line in found], account.low, account.high)
     bars = {id(line): stretch for line, stretch in zip(found, fall.parts, strict=True)}
@@ -328,8 +333,8 @@ def _waterfall(account: Account, most: int) -> b.Grid:
 
 
 def _place(line: WaterfallRow, named: Counter[str]) -> b.Words:
-    """Name of a row's call site; with its caller if several rows have the same name (`named`: name -> number
-    of rows)."""
+    """Name of a row's call site, with the caller if several rows have the same name. named: name of a call
+    site -> number of rows with that name."""
     if line.row is None:
         return line.text
     site = line.row.site
@@ -352,7 +357,7 @@ def _tone(line: WaterfallRow) -> str:
 
 
 def title(account: Account) -> str:
-    """Title of the measure of a breakdown: `Mean response time`."""
+    """Name of the breakdown's measure, e.g. `Mean response time`."""
     if account.measure == "mean":
         return "Mean response time"
     if account.measure == "errors":
@@ -362,26 +367,26 @@ def title(account: Account) -> str:
 
 
 def moved(account: Account) -> str:
-    """Text of the measure's value before and after: `86.2 ms → 205 ms`."""
+    """Values of the measure before and after as text, e.g. `86.2 ms → 205 ms`."""
     return measures.moved(account.unit, account.before, account.after)
 
 
 def interval(account: Account) -> str:
-    """Text of the 95 % interval of the change: `+110 to +124 ms`."""
+    """95 % confidence interval of the change as text, e.g. `+110 to +124 ms`."""
     if account.low is None or account.high is None:
         return measures.NO_INTERVAL
     return measures.span(account.unit, Interval(low=account.low, high=account.high))
 
 
 def verdict(account: Account) -> str:
-    """Text on the significance of the change: `changed`, `not significant` or `not testable`."""
+    """Significance of the change as text: `changed`, `not significant` or `not testable`."""
     if account.changed:
         return "changed"
     return "not testable" if account.low is None or account.high is None else "not significant"
 
 
 def parts(account: Account) -> str:
-    """Text of the parts of the change by kind, largest first: `Slower calls +101 ms, more calls +18 ms,
+    """Parts of the change by kind as text, largest first, e.g. `Slower calls +101 ms, more calls +18 ms,
     workload mix +540 µs.`"""
     named = (
         ("slower calls" if account.slower > 0 else "faster calls", account.slower),
@@ -401,9 +406,10 @@ def parts(account: Account) -> str:
 
 
 def lines(account: Account, most: int) -> tuple[WaterfallRow, ...]:
-    """Rows of the waterfall: the mix, at most `most` call sites, the largest first, and the rest.
+    """Rows of the waterfall chart, which add up to the change: the mix of root types, at most `most` call
+    sites, largest first, and all other call sites together.
 
-    They add up to the change. Call sites below MATERIAL are part of the rest.
+    Call sites below MATERIAL have no row of their own.
     """
     least = MATERIAL * max(account.gross_up - account.gross_down, 0.0)
     shown = [row for row in account.rows[:most] if row.total and abs(row.total) >= least]
@@ -424,13 +430,13 @@ def _rest(account: Account, places: Sequence[WaterfallRow]) -> tuple[WaterfallRo
 
 
 def part(account: Account, amount: float) -> str:
-    """Text of a part of the change: `+99.2 ms`, `+3.4 points`; empty if it is 0 or rounds to 0."""
+    """Part of the change as text, e.g. `+99.2 ms` or `+3.4 points`; empty if it is 0 or rounds to 0."""
     text = measures.shift(account.unit, amount)
     return "" if not amount or text[:1] not in "+−" else text
 
 
 def load(section: AccountSection) -> str:
-    """Sentence on the arrival rate before and after."""
+    """Sentence on the load: arrival rates of all requests before and after."""
     before, after = section.rate0, section.rate1
     rates = wording.significant(before), wording.significant(after)
     if not before or not after:

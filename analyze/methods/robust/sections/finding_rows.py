@@ -1,4 +1,4 @@
-"""Fill the findings of the report: each cause with its numbers, evidence and example requests."""
+"""Fill the findings of the report: for each cause its numbers, evidence and example requests."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ from schemas.report.parts import Histogram, NodeName, StepAccount, TrainSchedule
 
 _MOST_EXAMPLES = 3
 _MOST_LOOKED_AT = 500
-"""Maximum number of requests of a category, evenly spaced, among which an example is chosen: it need not be
-the exact median."""
+"""Maximum number of requests per category, evenly spaced, among which an example is chosen; the example need
+not be the exact median."""
 _CHAIN = 5
 
 
@@ -70,10 +70,11 @@ def findings_of(
     claims_ns: Sequence[float],
     shares: Sequence[float | None],
 ) -> tuple[list[Finding], list[AffectedRequests]]:
-    """Make the findings, the most important first, and the affected requests of each.
+    """Findings of a run, most important first, and for each the requests that show it.
 
-    claims_ns: part of each cause in the change of the mean, ns; shares: share of each cause in all time added
-    (or saved), None if the mean did not change significantly.
+    claims_ns: for each cause the part of the change of the mean response time that it accounts for, ns;
+    shares: for each cause its share of all time added (or saved), in [0, 1]; None if the mean did not change
+    significantly.
     """
     found, affected = [], []
     explained = foremost(claims_ns, run.settings.explained)
@@ -96,8 +97,8 @@ def evidence_of(
 ) -> Evidence:
     """Convert a change to a row of evidence in the report.
 
-    relation: name of the relation by which it belongs to the finding; consequence_of: index of the row it
-    follows from.
+    relation: name of the relation that connects the change to the finding's leading change; consequence_of:
+    index of the row that the change follows from, None if it is no consequence.
     """
     what = pattern_words(names.patterns[change.pattern], names) if change.pattern != NO_PATTERN else ""
     what = change.segment.text if change.segment is not None else what
@@ -122,7 +123,7 @@ def evidence_of(
 
 
 def site_of(site: int, names: Names) -> Site:
-    """Convert a call site (its index) to the model of the report."""
+    """Convert a call site to the model of the report. site: index of the call site."""
     name, caller = names.operation(site), names.caller(site)
     operation = f"{name.point} -> {name.callee}" if name.callee else name.point
     return Site(
@@ -205,21 +206,23 @@ def _finding(
 
 
 def _interval(change: Change) -> Interval:
-    """Confidence interval of after - before for the report; cut to [-1, 1] for shares."""
+    """Confidence interval of value after minus value before, for the report; limited to [-1, 1] for
+    shares."""
     most = 1.0 if change.unit == "share" else np.inf
     return Interval(low=max(change.low, -most), high=min(change.high, most))
 
 
 def _share_interval(share: float, lead: Change) -> Interval:
-    """Interval of a finding's share of the change, in [0, 1], as wide in proportion as the interval of the
-    leading change."""
+    """Confidence interval of a finding's share of the change of the mean, in [0, 1], with the relative width
+    of the leading change's interval."""
     effect = abs(lead.after - lead.before)
     spread = abs(lead.high - lead.low) / 2 / effect if effect else 1.0
     return Interval(low=max(share * (1 - min(spread, 1.0)), 0.0), high=min(share * (1 + spread), 1.0))
 
 
 def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
-    """Titles of the consequences of a cause, one per site: failures first, then the largest changes."""
+    """Titles of a cause's consequences, at most one per call site: failures first, then the largest changes.
+    changes: all changes of the cause."""
     seen = {cause.lead.site}
     chain = []
     for change in sorted(cause.follows, key=lambda c: (c.kind not in ERROR_KINDS, -abs(c.after - c.before))):
@@ -231,11 +234,11 @@ def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
 
 
 def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Example]:
-    """Choose example requests: from the reference the one at the median; from the affected requests of the
-    problem one at the median and one in the tail.
+    """Example requests: a reference request with the median response time, and affected requests of the
+    problem with the median and with a high (95th percentile) response time.
 
-    The example of the reference has the same root type as the problem's example at the median, if possible:
-    the two are shown side by side.
+    The reference request has the same root type as the median problem request if possible, since they are
+    shown side by side.
     """
     categories = run.population.categories
     problem = _by_response(run, selected(at, PROBLEM, hit=True) or selected(at, PROBLEM, hit=None))
@@ -267,12 +270,12 @@ def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Exam
 
 
 _Timed = tuple[int, int, int]
-"""Request by response time: (response time in ns, index of the category, row index)."""
+"""Sort key of a request: (response time in ns, index of its category, index of its row)."""
 
 
 def _by_response(run: RobustRun, rows: Mapping[int, I8]) -> list[_Timed]:
-    """Requests (row indices by category) sorted by response time; of each category at most `_MOST_LOOKED_AT`,
-    evenly spaced."""
+    """Requests sorted by response time; at most `_MOST_LOOKED_AT` per category, evenly spaced. rows: index of
+    a category -> row indices of its requests."""
     return sorted(
         (int(run.population.categories[category].response_ns[row]), category, int(row))
         for category, mine in rows.items()
@@ -285,7 +288,7 @@ def _at_quantile(flat: Sequence[_Timed], place: float) -> _Timed:
 
 
 def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
-    """Drawing of the schedule of one request: its steps along time."""
+    """Drawing of a request's schedule: its steps along a time axis."""
     source = run.population.categories[category]
     sites = next(group.sites for group in run.profiled.groups if group.category == category)
     return train_schedule(
@@ -313,8 +316,8 @@ def _members(run: RobustRun, at: Sequence[AtSite]) -> list[Member]:
 
 
 def _counts(at: Sequence[AtSite]) -> dict[tuple[int, bool], list[int]]:
-    """Count requests: (category, True for requests that show the change) -> [in the reference, in the
-    problem]."""
+    """Number of requests: (index of the category, True for requests that show the change) -> [in the
+    reference, in the problem]."""
     counts: dict[tuple[int, bool], list[int]] = {}
     for found in at:
         for hit in (False, True):
@@ -337,8 +340,8 @@ def _first_window(run: RobustRun, at: Sequence[AtSite], lead: Change) -> int | N
 
 
 def difference_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Difference | None:
-    """Sample the requests whose difference is to be explained: affected ones and others that touch the site;
-    None without requests, or for an attribute segment, which is an explanation itself."""
+    """Groups of requests to compare in order to explain a finding: affected requests, and others that touch
+    the same site. None without requests, or for an attribute segment, which is an explanation itself."""
     settings, reached = run.settings, selected(at, PROBLEM, hit=None)
     before = selected(at, REFERENCE, hit=None)
     if not reached or not before or lead.segment is not None:  # a segment explains itself
@@ -364,8 +367,8 @@ def difference_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> Differe
 
 
 def factors_of(run: RobustRun, lead: Change) -> tuple[Factor, ...]:
-    """Factors to which a change is limited: the attribute values of its segment or instance, each with the
-    effect elsewhere; empty if it is not limited."""
+    """Attribute values to which a change is limited, of its attribute segment or instance, each with the
+    change elsewhere; empty if the change is not limited."""
     if (segment := lead.segment) is not None:
         return tuple(
             Factor(
@@ -397,12 +400,12 @@ def factors_of(run: RobustRun, lead: Change) -> tuple[Factor, ...]:
 
 
 _STEPS = 200
-"""Maximum number of steps drawn of a request; the drawing states how many it omits."""
+"""Maximum number of steps drawn for a request; the drawing states how many are left out."""
 
 
 def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: ReportLimits) -> Histogram | None:
-    """Histogram of the own time per request of the site's calls, µs, before and after; None if all own times
-    are 0."""
+    """Histogram of requests by mean own time at the site, µs, before and after; None if all own times are
+    0."""
     before, after = own_times_of(at, REFERENCE), own_times_of(at, PROBLEM)
     if not before.any() and not after.any():
         return None
@@ -411,8 +414,8 @@ def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: Repor
 
 
 def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAccount | None:
-    """Compare the steps of two paths: a changed path with the path it replaced; otherwise the path with most
-    affected requests, before and after. None without requests."""
+    """Comparison of the steps of two paths: for a path change, the new path and the one that it replaced;
+    otherwise the path with most affected requests, before and after. None without requests."""
     if not at:
         return None
     counts = _counts(at)
@@ -444,10 +447,10 @@ def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAcco
 
 
 def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
-    """Find begin and end of a change from the start times of the requests at a site, and from which requests
-    show the change.
+    """When a change began and ended within the problem, from the start times of the requests at the site, and
+    which of them show the change; None if unknown.
 
-    If no request of the reference touches the site or instance, all requests of the same root types are
+    If no request of the reference touches the site (or the instance), all requests of the same root types are
     counted.
     """
     hits = [found.hit[(found.sample == REFERENCE) & found.inside] for found in at]
@@ -466,16 +469,16 @@ def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
 
 
 def _elsewhere(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, B1]]:
-    """Yield (start times, all False) of the problem's requests that touch the site on other instances
-    only."""
+    """Yield (int64[requests] start times, ns; bool[requests] all False) of the problem's requests that touch
+    the site, but not on the change's instance."""
     for found in at:
         rows = found.rows[(found.sample == PROBLEM) & ~found.inside]
         yield population.categories[found.category].start_ns[rows], np.zeros(len(rows), dtype=np.bool_)
 
 
 def _others(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, B1]]:
-    """Yield (start times, all False) of the problem's requests with the same root types that do not touch the
-    site."""
+    """Yield (int64[requests] start times, ns; bool[requests] all False) of the problem's requests of the same
+    root types that do not touch the site."""
     touching: dict[int, list[I8]] = {}
     for found in at:  # a category may have several groups
         touching.setdefault(found.category, []).append(found.rows)
@@ -488,10 +491,10 @@ def _others(population: Population, at: Sequence[AtSite]) -> Iterator[tuple[I8, 
 
 
 def finding_tables(findings: Sequence[Finding], accounts: Iterable[Account]) -> dict[str, pa.Table]:
-    """Make the tables `findings`, `evidence` and `account`, complete: only the page is cut.
+    """Tables `findings`, `evidence` and `account` with all rows; only their display on a page is limited.
 
-    Findings come by rank, each with all its evidence; of each account first the call sites, then the root
-    types' parts of the mix.
+    Findings are in order of rank, evidence in the order of each finding. In `account`, rows of call sites
+    come before the root types' parts of the mix, for each measure.
     """
     tests = [
         EvidenceRow(finding.rank, place, evidence)

@@ -1,4 +1,4 @@
-"""Display of findings as cards: the essentials first, evidence folded."""
+"""Display of findings as cards: the most important facts first, evidence folded."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from schemas.report.findings import (
 )
 
 INDEXED: Final = 3
-"""Number of findings above which an index precedes the cards."""
+"""Number of findings above which a page shows an index before the cards."""
 PRINTED: Final = 5
-"""Maximum number of findings shown on a terminal."""
+"""Maximum number of findings printed on a terminal."""
 CHAIN: Final = 2
-"""Maximum number of consequences of a finding in one line."""
+"""Maximum number of consequences named in a card's line; the others are folded."""
 _MOST_Q: Final = 1e-12
-"""Bound below which q-values are shown as `< 1e-12`."""
+"""q-value below which a text shows `< 1e-12` instead of the value."""
 
 _EVIDENCE: Final = (
     b.Column("", "Call site", "text", lambda row: _follows(row.evidence)),
@@ -76,10 +76,11 @@ _ATTRIBUTES: Final = (
 
 
 def foremost(parts: Sequence[float], most: int) -> list[int]:
-    """Choose indices to show: the first `most` parts; if the largest |part| comes later, it replaces the last
-    one.
+    """Indices of the findings to show: the first `most`; the finding with the largest absolute part takes the
+    last place if it comes later.
 
-    Improvements rank last, and may account for most of the change of the mean.
+    Improvements rank last, but may account for most of the change of the mean. parts: part of the change of
+    each finding.
     """
     largest = max(range(len(parts)), key=lambda at: abs(parts[at]), default=0)
     if not most or largest < most:
@@ -88,7 +89,7 @@ def foremost(parts: Sequence[float], most: int) -> list[int]:
 
 
 def findings_blocks(section: FindingsSection) -> b.Blocks:
-    """Display of the section as blocks: an index if there are many findings, then the cards."""
+    """Display of the section: an index if there are more than INDEXED findings, then one card per finding."""
     found = tuple(f for f in section.findings if not (section.only == "worse" and f.is_better))
     better = section.better_total if section.only == "worse" else 0
     total = section.findings_total - better
@@ -131,12 +132,13 @@ def findings_blocks(section: FindingsSection) -> b.Blocks:
 
 
 def alone(finding: Finding, section: FindingsSection) -> tuple[b.Blocks, b.Blocks]:
-    """Display of a single finding without frame and title: (essentials, folded details)."""
+    """Display of one finding without card and title: (most important facts, folded details)."""
     return _glance(finding, part_unknown(finding, section.insignificant_mean)), tuple(_details(finding))
 
 
 def _card(finding: Finding, unknown: str) -> b.Part:
-    """Card of a finding; unknown: reason why its share of the change of the mean is not known, or empty."""
+    """Card of a finding. unknown: reason why the finding has no share of the change of the mean; empty if it
+    has one."""
     return b.Part(
         (f"{finding.rank}. ", b.finding_link(finding.title, finding.rank)),
         (*_glance(finding, unknown), *_details(finding)),
@@ -146,7 +148,8 @@ def _card(finding: Finding, unknown: str) -> b.Part:
 
 
 def _glance(finding: Finding, unknown: str) -> b.Blocks:
-    """Display of a finding's essentials for a person on call; unknown: as in `_card`."""
+    """Most important facts of a finding, for a person on call. unknown: reason why the finding has no share
+    of the change of the mean; empty if it has one."""
     glance: list[b.Block] = [_numbers(finding, unknown)]
     if finding.histogram is not None:
         glance.append(histogram(finding.histogram))
@@ -160,7 +163,7 @@ def _glance(finding: Finding, unknown: str) -> b.Blocks:
 
 
 def _where(kind: ChangeKind, site: Site) -> b.Words:
-    """Text of a kind of change and its call site."""
+    """Label of a kind of change, and the name of its call site."""
     return (kind_tag(kind), " ", b.strong(site.component), f"/{site.operation}", b.dim(whence(site)))
 
 
@@ -198,7 +201,7 @@ def _numbers(finding: Finding, unknown: str) -> b.Facts:
 
 
 def _printed(finding: Finding, unknown: str) -> Iterator[b.Block]:
-    """Yield the numbers of a finding as shown on a terminal."""
+    """Yield a finding's numbers as printed on a terminal."""
     part = f": {share}" if (share := share_sentence(finding)) else f"; {unknown}" if unknown else ""
     yield b.Text(f"{moved(finding)} ({interval(finding)}), {amount(finding)}{part}")
     after = counted(finding.affected1, "request")
@@ -207,7 +210,7 @@ def _printed(finding: Finding, unknown: str) -> Iterator[b.Block]:
 
 
 def _facts(finding: Finding) -> Iterator[b.Fact]:
-    """Yield the facts of a finding that are shown on terminals, in Markdown and on pages."""
+    """Yield a finding's facts that are shown everywhere: on terminals, in Markdown and on pages."""
     f = finding
     if f.explanation is not None:
         yield b.Fact("what differs", differs(f.explanation), "strong" if f.explanation.reliable else "dim")
@@ -227,7 +230,7 @@ def _facts(finding: Finding) -> Iterator[b.Fact]:
 
 
 def _more_facts(finding: Finding) -> Iterator[b.Fact]:
-    """Yield the facts of a finding that are shown on pages only."""
+    """Yield a finding's facts that are shown on pages only."""
     f = finding
     first = next((e for e in f.examples if e.sample == "problem"), None)
     if others := [(f"{e.sample} ", _example(e)) for e in f.examples if e is not first]:
@@ -324,38 +327,40 @@ def _follows(evidence: Evidence) -> b.Words:
 
 
 def kind_tag(kind: ChangeKind) -> b.Styled:
-    """Label of a kind of change, coloured."""
+    """Coloured label of a kind of change."""
     words = KIND_WORDS[kind]
     return b.tag(words.tag, words.tone)
 
 
 def whence(site: Site) -> str:
-    """Text `, from …` with the caller of a site, or the point at which a step begins; empty for a root."""
+    """Phrase for a site's caller, or for the trace point where a step begins, e.g. `, from cart/GET /cart`;
+    empty for a root."""
     if site.caller is not None:
         return f", from {site.caller.text}"
     return f", from {count(site.callers)} callers" if site.callers > 1 else ""
 
 
 def moved(thing: Finding | Evidence) -> str:
-    """Text of the value before and after: `12.1 ms → 264 ms`."""
+    """Values before and after as text, e.g. `12.1 ms → 264 ms`."""
     return measures.moved(thing.unit, thing.before, thing.after)
 
 
 def interval(thing: Finding | Evidence) -> str:
-    """Text of the 95 % interval of the change: `+238 to +266 ms`."""
+    """95 % confidence interval of the change as text, e.g. `+238 to +266 ms`."""
     return measures.span(thing.unit, thing.change)
 
 
 def amount(finding: Finding) -> str:
-    """Text of a finding's part in the change of the mean: `+99.2 ms on the mean`."""
+    """Part of the change of the mean response time as text, e.g. `+99.2 ms on the mean`."""
     return f"{measures.shift('us', finding.contribution_us)} on the mean"
 
 
 def share_sentence(finding: Finding) -> str:
-    """Sentence like `82 % (78 to 86 %) of all that got slower`.
+    """Phrase for a finding's share of all time added or saved, e.g. `82 % (78 to 86 %) of all that got
+    slower`.
 
-    Empty if the mean did not change or changed in the other direction, or if requests end early because they
-    fail.
+    Empty if the mean did not change significantly or changed in the opposite direction, or if requests end
+    early because they fail.
     """
     fails_early = finding.kind is ChangeKind.ERRORS and finding.contribution_us < 0
     if finding.share_of_change is None or not finding.contribution_us or fails_early:
@@ -367,8 +372,8 @@ def share_sentence(finding: Finding) -> str:
 
 
 def part_unknown(finding: Finding, mean: Interval | None) -> str:
-    """Reason why a finding has no share of the change of the mean: the change is not significant. Empty if
-    the finding has a share. mean: interval of the change of the mean, None if significant."""
+    """Reason why a finding has no share of the change of the mean; empty if it has one. mean: confidence
+    interval of the change of the mean if that is not significant, otherwise None."""
     if mean is None or not moves(finding.contribution_us):
         return ""
     sure = mean.low > 0 or mean.high < 0  # at 95 %; significance demands more
@@ -376,13 +381,14 @@ def part_unknown(finding: Finding, mean: Interval | None) -> str:
 
 
 def part_sentence(finding: Finding) -> str:
-    """Sentence on a finding's part in the change of the mean: `share_sentence`, or `amount` if that is
-    empty."""
+    """Phrase for a finding's part of the change of the mean: its share (`share_sentence`) or, if that is
+    empty, its `amount`."""
     return share_sentence(finding) or amount(finding)
 
 
 def sureness(finding: Finding) -> str:
-    """Text on the strength of a finding's leading evidence: `41 × ordinary variation (q < 1e-12)`."""
+    """Strength of the evidence for a finding's leading change as text, e.g. `41 × ordinary variation (q <
+    1e-12)`."""
     value = "< 1e-12" if finding.q < _MOST_Q else f"= {p_value(finding.q)}"
     if not finding.evidence:
         return f"q {value}"
@@ -390,15 +396,16 @@ def sureness(finding: Finding) -> str:
 
 
 def factor_sentence(found: Factor) -> str:
-    """Sentence on a factor: `service.version = v2: +252 ms; elsewhere: +0.3 ms.`"""
+    """Sentence on an attribute value to which a change is limited, e.g. `service.version = v2: +252 ms;
+    elsewhere: +0.3 ms.`"""
     here = measures.shift(found.unit, found.effect_here)
     elsewhere = measures.shift(found.unit, found.effect_elsewhere)
     return f"{found.attribute} = {found.value}: {here}; elsewhere: {elsewhere}."
 
 
 def differs(explanation: Explanation) -> str:
-    """Sentence on attributes that distinguish affected requests reliably, or changed with the period; if
-    there are none, on the reason."""
+    """Sentence on attributes that reliably distinguish affected requests, or that changed with the period; if
+    there are none, why."""
     if explanation.reliable or explanation.identifiers:
         sentence = explanation.sentence.strip()
         return sentence if not sentence or sentence[-1] in ".!?" else f"{sentence}."
@@ -412,8 +419,8 @@ def differs(explanation: Explanation) -> str:
 
 
 def further(views: Sequence[FurtherView]) -> b.Blocks:
-    """Display of further views of a finding: the command of the first one on a separate line, the names of
-    the others."""
+    """Further analyses of a finding on a terminal: the command of the first one, and the names of the
+    others."""
     others = ", ".join(view.method for view in views[1:])
     there = f" ({others}: on the page)" if others else ""
     return (b.Text(f"Look further{there}:", "dim"), b.Text(views[0].command, "pre"))

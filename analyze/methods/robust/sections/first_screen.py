@@ -1,5 +1,4 @@
-"""First screen of a comparison, ten lines: verdict, since when, cause, affected requests, and the next
-step."""
+"""First screen of a comparison, about ten lines: verdict, onset, cause, affected requests, next step."""
 
 from __future__ import annotations
 
@@ -27,9 +26,9 @@ from schemas.report.suspects import SuspectsSection
 from schemas.windows import NS_PER_SECOND
 
 _MOST_OTHERS: Final = 2
-"""Maximum number of findings listed after the first."""
+"""Maximum number of findings listed below the headline's finding."""
 _MOST_ROOTS: Final = 3
-"""Maximum number of root types named as affected, and as not affected."""
+"""Maximum number of root types named, for affected and for unaffected ones each."""
 _MOST_REASONS: Final = 3
 _MOST_CHANGED_WITH: Final = 2
 
@@ -39,7 +38,7 @@ _MARK: Final = {"unchanged": "✓", "cannot-tell": "?", "not-explained": "?"}
 
 
 def first_screen(report: Report) -> FirstScreen:
-    """Make the first screen of a report of robust mode."""
+    """Build the first screen of a report of robust mode."""
     verdict, account = report.section(VerdictSection), report.section(AccountSection)
     found = report.section(FindingsSection)
     shown = [f for f in found.findings if not (found.only == "worse" and f.is_better)]
@@ -64,8 +63,8 @@ def first_screen(report: Report) -> FirstScreen:
 
 
 def direction(verdict: VerdictSection, accounts: Accounts, findings: Sequence[Finding]) -> tuple[str, b.Tone]:
-    """Verdict word and its tone: by failures if they rose, otherwise by the mean, otherwise by slow requests,
-    otherwise by the first finding."""
+    """Verdict as a word in capitals, e.g. `SLOWER`, and its colour: about failures if their share rose,
+    otherwise about the mean, otherwise about slow requests, otherwise about the first finding."""
     if verdict.outcome == "unchanged":
         return "UNCHANGED", "better"
     if verdict.outcome == "cannot-tell":
@@ -93,13 +92,13 @@ def direction(verdict: VerdictSection, accounts: Accounts, findings: Sequence[Fi
 def headline_finding(
     verdict: VerdictSection, account: AccountSection, findings: Sequence[Finding]
 ) -> Finding | None:
-    """First finding that can be the cause of the verdict word; None if there is none."""
+    """First finding that can be the cause of the verdict's word, e.g. of `SLOWER`; None if no finding can."""
     word, _ = direction(verdict, {one.measure: one for one in account.accounts}, findings)
     return next((one for one in findings if _agrees(one, word)), None)
 
 
 def _agrees(finding: Finding, word: str) -> bool:
-    """True if a finding can be the cause of the verdict word `word`, e.g. SLOWER."""
+    """True if a finding can be the cause of the verdict's word, e.g. of `SLOWER`."""
     kinds = {finding.kind, *(evidence.kind for evidence in finding.evidence)}
     if word == "FAILING":
         return ChangeKind.ERRORS in kinds
@@ -130,7 +129,7 @@ def _headline(
 
 
 def _without_finding(report: Report, verdict: VerdictSection) -> str:
-    """Headline of a report without a headline finding: the reason."""
+    """Headline of a report without a finding for the headline: the reason."""
     section = report.section(FindingsSection)
     if section.only == "worse" and section.findings and all(one.is_better for one in section.findings):
         return "all findings are for the better, and not shown (--only worse)"
@@ -148,8 +147,8 @@ def _onset_ns(lead: Finding | None) -> int | None:
 
 
 def since_words(finding: Finding, period: SampleSummary) -> str:
-    """Text of the begin of a finding: `since 20:38:02Z`, `since 20:38:00Z or before`, `from 20:38:02Z until
-    20:40:10Z`; if unknown, `in the period from 20:38:00Z`."""
+    """When a finding began (and ended) as text: `since 20:38:02Z`, `since 20:38:00Z or before`, `from
+    20:38:02Z until 20:40:10Z`, or `in the period from 20:38:00Z` if unknown."""
     day = f"{_instant(period.start_ns):%Y-%m-%d}"
     when, first = finding.when, finding.first_window_ns
     start = _clock(period.start_ns, day)
@@ -173,7 +172,7 @@ def _clock(ns: int, day: str) -> str:
 
 
 def _numbers(report: Report, accounts: Accounts) -> b.Words:
-    """Text of mean, 99th percentile, failing requests and load, before and after."""
+    """Line with mean, 99th percentile, share of failing requests and load, before and after."""
     before, after = report.samples
     mean, errors = accounts["mean"], accounts["errors"]
     by = f" ({percent(mean.after / mean.before - 1, sign=True)})" if mean.before > 0 else ""
@@ -201,17 +200,16 @@ def _numbers(report: Report, accounts: Accounts) -> b.Words:
 
 
 RECORDED_WHOLLY: Final = 0.9
-"""Minimum share of a period's length, in [0, 1], that is recorded for the period to count as completely
-recorded."""
+"""Minimum share of a period's length that was recorded, in [0, 1], for the period to count as recorded
+completely."""
 _RANGE: Final = re.compile(r"(?<=[0-9Z])/(?=[0-9])")
-"""Pattern of the slash between two instants in the text of a period."""
+"""Regular expression of the slash between the two instants in the text of a period."""
 _CHANCE: Final = " (may be chance)"
-"""Note beside two numbers that do not differ significantly."""
+"""Text after two values that do not differ significantly."""
 
 
 def _who(finding: Finding, account: AccountSection) -> b.Words:
-    """Text of the share of affected requests, with their root types, and of root types that are not
-    affected."""
+    """Line with the share of affected requests, their root types, and root types that are not affected."""
     hit: dict[str, int] = {}
     for member in finding.members:
         hit[member.root] = hit.get(member.root, 0) + member.requests1
@@ -238,8 +236,8 @@ def _facts(
     accounts: Accounts,
     word: str,
 ) -> Iterator[b.Fact]:
-    """Yield the lines below the headline: about the headline's finding, further findings, or the reason why
-    there is no finding."""
+    """Yield the lines below the headline: facts about its finding and other findings or, without findings,
+    the reasons and suspects."""
     verdict, mean = report.section(VerdictSection), accounts["mean"]
     if found:
         others = [one for one in found if one is not lead][: _MOST_OTHERS + (lead is None)]
@@ -290,8 +288,8 @@ def _of_finding(finding: Finding, accounts: Accounts, word: str) -> Iterator[b.F
 
 
 def _explains_failing(finding: Finding, errors: Account) -> str:
-    """Text of a finding's share in the rise of failing requests; empty if their share did not rise
-    significantly."""
+    """Share of a finding in the rise of requests with a failing call, as text; empty if that share did not
+    rise significantly."""
     whole, part = errors.after - errors.before, finding.share1 - finding.share0
     if not errors.changed or whole <= 0 or part <= 0:
         return ""
@@ -300,7 +298,7 @@ def _explains_failing(finding: Finding, errors: Account) -> str:
 
 
 def _explains(finding: Finding, mean: Account) -> str:
-    """Text of a finding's share in the change of the mean, rounded so that readers can check it by hand."""
+    """Part of a finding in the change of the mean as text, with numbers that readers can check by hand."""
     part, whole = finding.contribution_us, mean.after - mean.before
     if not mean.changed or not whole:
         return f"{wording.change(part)} on the mean; what the whole mean did may be chance"
@@ -314,7 +312,7 @@ def _explains(finding: Finding, mean: Account) -> str:
 
 
 def _only(explanation: Explanation) -> b.Words:
-    """Text of the rule that covers most of the affected requests and fewest of the others."""
+    """Rule that selects most of the affected requests and fewest of the others, as text with both shares."""
     contrast = explanation.contrast
 
     def shares(rule: Rule) -> tuple[float, float]:
@@ -332,10 +330,10 @@ def _only(explanation: Explanation) -> b.Words:
 
 
 def _changed_with(identifiers: Sequence[ChangedIdentifier]) -> list[tuple[ChangedIdentifier, str]]:
-    """Identifiers that changed with the period, each with the name of its operation or component; identifiers
-    whose two values are most similar come first, as versions are.
+    """Identifiers (e.g. versions) that changed with the period, each with the operation or component that has
+    it. Identifiers whose values before and after are most similar come first, since versions are similar.
 
-    Identifiers with several values, such as ids that are new at every start, are listed only if there are no
+    Identifiers with several values, e.g. ids that are new after every start, are listed only if there are no
     others.
     """
     places: dict[tuple[str, str, str], list[ChangedIdentifier]] = {}
@@ -356,8 +354,8 @@ def _changed_with(identifiers: Sequence[ChangedIdentifier]) -> list[tuple[Change
 
 
 def _see(finding: Finding) -> Iterator[b.Fact]:
-    """Yield a fact with the command that draws an affected request, and a request of the reference to compare
-    it with."""
+    """Yield a line with the command that draws an affected request, and a reference request to compare it
+    with."""
     after = next((e for e in finding.examples if e.sample == "problem"), None)
     if after is None:
         return
@@ -374,10 +372,8 @@ def _request(example: Example) -> b.Words:
 
 
 def _periods(samples: Sequence[SampleSummary], rates: Sequence[float]) -> b.Words:
-    """Text of both periods with numbers of requests and rates; the ratio of the rates is the load.
-
-    The denominator of a rate is the recorded time; the text says so if that is not the whole period.
-    """
+    """Line with both periods: time, number of requests, and requests per second of recorded time; it says so
+    if a period was not recorded completely."""
     parts = []
     for name, sample, rate in zip(("before", "after"), samples, rates, strict=True):
         where = f" where {sample.where}" if sample.where else ""

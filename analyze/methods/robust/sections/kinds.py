@@ -1,4 +1,4 @@
-"""Section on root types and operations that are new, or gone."""
+"""Section on root types and operations that occur in only one of the periods: new and gone ones."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from schemas.windows import NS_PER_US
 from stitch.graph.placed import NO_COMPONENT
 
 SHOWN: Final = 20
-"""Maximum number of rows in the section; the table has all."""
+"""Maximum number of rows shown in the section; the table `kinds` has all rows."""
 _RULE_OF_THREE: Final = 3.0
 
 
 def kinds_section(run: RobustRun) -> tuple[KindsSection, pa.Table]:
-    """Fill the section: (section with the first SHOWN rows, table of all rows)."""
+    """Fill the section: (section with at most SHOWN rows, table of all rows)."""
     rows = sorted(
         _rows(run), key=lambda row: (row.state != "new", -row.failing * row.requests, -row.requests, row.name)
     )
@@ -34,8 +34,8 @@ def kinds_section(run: RobustRun) -> tuple[KindsSection, pa.Table]:
 
 
 def _rows(run: RobustRun) -> Iterator[KindRow]:
-    """Yield a row for each root type and operation that occurs in one period only; an operation only if its
-    caller occurs in both."""
+    """Yield a row for each root type and operation that occurs in only one period; an operation whose caller
+    also occurs in only one is left out."""
     names, profile, roles = run.profile.names, run.profile, run.roles
     calls = np.array([site.kind is SiteKind.CALL for site in names.sites], dtype=np.bool_)
     root = calls & np.array([site.caller == NO_CALLER for site in names.sites], dtype=np.bool_)
@@ -74,8 +74,12 @@ def _rows(run: RobustRun) -> Iterator[KindRow]:
 
 
 def _by_chance(n: Sequence[F8], requests: Sequence[float]) -> F8:
-    """float64[operations]: p of "all requests with the operation lie in one period only by chance". n:
-    numbers of requests with the operation, requests: numbers of all requests, each of (baseline, problem)."""
+    """float64[operations]: probability that all requests with the operation lie in one period by chance
+    (Fisher's exact test).
+
+    n: number of requests with each operation, in (baseline, problem); requests: number of all requests in
+    (baseline, problem).
+    """
     counts = [np.rint(np.minimum(mine, of)).astype(np.int64) for mine, of in zip(n, requests, strict=True)]
     of = [np.full_like(mine, round(total)) for mine, total in zip(counts, requests, strict=True)]
     return fisher(counts[0], of[0], counts[1], of[1]).p
@@ -85,7 +89,7 @@ _COLUMNS: Final = (*columns_of(KindRow, "state", "name", "requests", "failing", 
 
 
 def kinds_blocks(section: KindsSection) -> b.Blocks:
-    """Display of the section as blocks; empty without rows."""
+    """Display of the section; empty if there are no rows."""
     if not section.kinds:
         return ()
     return (

@@ -1,4 +1,5 @@
-"""Section on changes of whole paths: at the end of the page, in one line on a terminal."""
+"""Section on changes of whole paths (call graphs of requests): at the end of a page, one line on a
+terminal."""
 
 from __future__ import annotations
 
@@ -44,17 +45,18 @@ from schemas.report.paths import (
 )
 
 _NAMES = 12
-"""Maximum number of steps named in a group of moves."""
+"""Maximum number of steps listed for a group of moves."""
 _ROOTS = 8
-"""Maximum number of root types named in a group of moves."""
+"""Maximum number of root types listed for a group of moves."""
 
 
 def paths_section(
     population: Population, history: Population | None, settings: PathSettings, limits: ReportLimits
 ) -> PathsSection:
-    """Compare whole paths of samples 0 and 1 and fill the section. Deterministic.
+    """Compare the whole paths of requests in samples 0 (reference) and 1 (problem), and fill the section. The
+    result is deterministic.
 
-    history: samples of normal times for the noise; None without a history.
+    history: samples of normal periods, from which the noise is estimated; None without a history.
     """
     found = path_changes(population, history, settings)
     times = _time_rows(found)
@@ -166,7 +168,8 @@ def _difference_row(before: Graph, after: Graph, line: DifferenceLine) -> Differ
 
 
 def _time_rows(found: PathChanges) -> list[PathTimeRow]:
-    """Rows of the paths whose times changed significantly, by |contribution|, largest first."""
+    """Rows of the paths whose times changed significantly, largest absolute contribution to the mean response
+    time first."""
     part, table, times = found.account.timing_us, found.table, found.times
     changed = np.flatnonzero(times.changed)
     order = changed[np.lexsort((changed, -np.abs(part[changed])))]
@@ -204,7 +207,7 @@ def _rare_rows(found: PathChanges) -> tuple[RarePathsRow, ...]:
 
 
 TIMES_SHOWN: Final = 50
-"""Maximum number of paths with changed times listed; the others are counted."""
+"""Maximum number of paths with changed times that are listed; of the others only the number is shown."""
 
 _BREAKDOWN: Final = (
     b.Column("what", "Mean response time", value=lambda row: row[0]),
@@ -241,15 +244,15 @@ _TIMES: Final = (
 
 
 def paths_blocks(section: PathsSection) -> b.Blocks:
-    """Display of the section as blocks: one line for a terminal; for the page the breakdown over paths,
-    moves, repeats, rare paths, times."""
+    """Display of the section: one line on a terminal; on a page the breakdown over paths, moves, repeats,
+    rare paths and times."""
     line = one_line(section)
     printed = (b.Text((b.strong("Paths: "), line)),) if line else ()
     return (b.Only("terminal", printed), b.Details("Whole paths", tuple(_page(section, line))))
 
 
 def whole_paths(section: PathsSection) -> b.Blocks:
-    """Display of the whole section as blocks, for a separate page."""
+    """Display of the complete section, for a page of its own."""
     return tuple(_page(section, one_line(section)))
 
 
@@ -346,7 +349,7 @@ def _rare(row: RarePathsRow) -> b.Words:
 
 
 _NAMED = 2
-"""Maximum number of steps named in a sentence."""
+"""Maximum number of steps named in a title."""
 
 
 def move_title(
@@ -359,9 +362,10 @@ def move_title(
     new: bool,
     lost: bool,
 ) -> str:
-    """Title of a group of moves: "write now goes to sn-data instead of sn-meta".
+    """Title of a group of moves, e.g. "write now goes to sn-data instead of sn-meta".
 
-    anchor: last step before the difference; new, lost: True if the path is new (gone).
+    anchor: last common step before the paths differ; inserted, removed, replaced: steps that differ; new,
+    lost: True if the path is new, or gone.
     """
     after = f" after {anchor.text}" if anchor is not None else ""
     against = " (against the usual path)" if new or lost else ""
@@ -389,13 +393,13 @@ def move_title(
 
 
 def repeats_title(row: RepeatsRow) -> str:
-    """Title of a change of repeats: `read: 3.1 → 7.9 times a request`."""
+    """Title of a change of how often an operation repeats, e.g. `read: 3.1 → 7.9 times a request`."""
     numbers = f"{wording.significant(row.before)} → {wording.significant(row.after)} times a request"
     return f"{row.operation.text}{_more(row.operations - 1)}: {numbers}"
 
 
 def one_line(section: PathsSection) -> str:
-    """Text of the section in one line, for a terminal; empty if no path changed."""
+    """Summary of the section in one line, for a terminal; empty if no path changed."""
     parts = []
     if section.groups_total:
         share = sum(group.share for group in section.groups)

@@ -1,8 +1,9 @@
-"""Picture of a comparison: the calls around its first findings as one graph, and response times.
+"""Drawing of the picture of a comparison: the calls around its first findings as one graph, beside a
+histogram of response times.
 
-The graph is a column: each box is below its caller's box, indented; a step of activity records is below the
-step before it. So it fits a phone, and no arrow crosses another. A changed call has a sign and a word beside
-its colour.
+The graph is a column of boxes: each box is below its caller's box and indented; for activity records, a step
+is below the step before it. It therefore fits a phone, and arrows do not cross. A changed call is marked by a
+sign and a word, not only by colour.
 """
 
 from __future__ import annotations
@@ -27,22 +28,23 @@ from schemas.report.picture import FlowPicture, FlowStep
 WIDTH: Final = 430
 _LANE: Final = 18
 _GAP: Final = 10
-"""Vertical gap between two boxes, px."""
+"""Vertical gap between two boxes, in px."""
 _LINE: Final = 16
 _ROOTS: Final = 2
-"""Maximum number of root types named in a caption."""
+"""Maximum number of root types named in the caption."""
 _PLAIN_PX: Final = 6.9
-"""Mean width of a letter of 12 px, px."""
+"""Mean width of a character in normal 12 px type, in px."""
 _BOLD_PX: Final = 7.2
-"""Mean width of a bold letter of 12 px, digits and spaces included, px."""
+"""Mean width of a character in bold 12 px type, in px; digits and spaces included."""
 _ONCE: Final = 0.05
-"""Maximum distance from 1 of a number of calls that is not written."""
+"""Largest difference of a number of calls from 1 at which the number is left out."""
 
 _ONLY: Final = {"after": ("+", "new", "gained"), "before": ("−", "gone", "lost")}
 
 
 def picture_blocks(picture: FlowPicture) -> b.Blocks:
-    """Display of the picture as blocks: the graph, and beside it the distribution of response times."""
+    """Display of the picture: the graph, and beside it the histogram of response times; empty if there are no
+    steps."""
     if not picture.steps:
         return ()
     roots = _roots(picture)
@@ -66,7 +68,7 @@ def _roots(picture: FlowPicture) -> str:
 
 
 def _legend(picture: FlowPicture) -> b.Words:
-    """Legend of the signs that occur in the picture."""
+    """Legend of the signs that the picture contains."""
     signs: dict[str, None] = {}
     for step in picture.steps:
         if sign := _sign(step):
@@ -89,30 +91,30 @@ def _word(step: FlowStep) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Row of the picture: the box of a step, or a line of text about steps that are not drawn."""
+    """Row of the picture: a step's box, or a line of text in place of steps that are not drawn."""
 
     step: FlowStep | None
     lane: int
-    """Indentation level."""
+    """Indentation level, from 0."""
     lines: tuple[str, ...]
-    """Lines of text in the box."""
+    """Lines of text in the row, from top to bottom."""
     right: str = ""
-    """Text at the right end of the first line; empty for none."""
+    """Text at the right end of the first line; empty if there is none."""
     above: int | None = None
-    """Index of the row from which an arrow leads here; None without an arrow."""
+    """Index of the row from which an arrow leads to this row; None if there is no arrow."""
     straight: bool = False
-    """True if the arrow enters the box from above, False if from the side."""
+    """True if the arrow enters the box from above, False if it enters from the left side."""
     top: float = 0.0
-    """y of the upper edge, px."""
+    """y coordinate of the row's upper edge, in px."""
 
     @property
     def height(self) -> float:
-        """Height of the row, px."""
+        """Height of the row, in px."""
         return 18.0 if self.step is None else 10.0 + _LINE * len(self.lines)
 
 
 def _rows(picture: FlowPicture) -> list[_Row]:
-    """Rows of the picture from top to bottom, with their places."""
+    """Rows of the picture from top to bottom, with their coordinates."""
     steps = picture.steps
     last = {step.above: at for at, step in enumerate(steps)}
     rows: list[_Row] = []
@@ -149,8 +151,8 @@ def _rows(picture: FlowPicture) -> list[_Row]:
 
 
 def _lines(step: FlowStep, above: FlowStep | None, lane: int) -> tuple[tuple[str, ...], str]:
-    """Texts of a box: (lines, text at the right end of the first line). above: step drawn above the box, its
-    caller; lane: indentation level."""
+    """Texts in a step's box: (lines, text at the right end of the first line). above: the step's caller in
+    the picture, None for the first; lane: indentation level."""
     room = WIDTH - 4 - 10 - lane * _LANE - 24
     name = step.operation or step.component
     if not _sign(step):
@@ -168,16 +170,16 @@ def _lines(step: FlowStep, above: FlowStep | None, lane: int) -> tuple[tuple[str
 
 
 def _ending(text: str, room: float, letter: float) -> str:
-    """Shorten a text to `room` px by cutting its beginning, as names often begin with the same words; letter:
-    mean width of a letter, px."""
+    """Cut characters from the beginning of a text to make it fit into `room` px, since names often begin with
+    the same words. letter: mean width of a character, px."""
     most = max(int(room / letter), 2)
     return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def _usual(step: FlowStep, above: FlowStep | None) -> str:
-    """Text for a step that did not change itself: number of calls if it is not one, and own time.
+    """Text for a step without a change of its own: number of calls, unless it is about 1, and own time.
 
-    Below a step that takes other paths: the number of calls before and after.
+    Below a step with other call patterns, the numbers of calls before and after.
     """
     before, after = step.calls0, step.calls1
     time = "" if step.time1_us is None else duration(step.time1_us)
@@ -195,7 +197,7 @@ def _usual(step: FlowStep, above: FlowStep | None) -> str:
 
 
 def _changes(step: FlowStep) -> Iterator[str]:
-    """Yield texts of the changes of a step, with their numbers."""
+    """Yield the lines of text about a step's changes, with the values before and after."""
     if step.only:
         there, time = (step.calls1, step.time1_us) if step.only == "after" else (step.calls0, step.time0_us)
         often = "" if there is None else _often(there)
@@ -251,7 +253,7 @@ def _left(row: _Row) -> float:
 
 
 def _arrow(above: _Row, row: _Row) -> Markup:
-    """Arrow from the bottom of the box `above` to the side, or the top, of the box `row` below it."""
+    """Arrow from the bottom of the box `above` to the left side, or the top, of the box `row`."""
     x, bottom = _left(above) + 8, above.top + above.height
     if row.straight:
         y = row.top
@@ -268,7 +270,7 @@ def _arrow(above: _Row, row: _Row) -> Markup:
 
 
 def _look(step: FlowStep | None) -> str:
-    """CSS class of a step's box and of the arrow to it; step None: of a line of text."""
+    """CSS class of a step's box and of the arrow to it. step: None for a line of text."""
     if step is None or not _sign(step):
         return "quiet"
     if step.only:

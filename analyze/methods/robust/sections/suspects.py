@@ -1,4 +1,4 @@
-"""Section on suspects: call sites to look at first if there is no finding."""
+"""Section on suspects: the call sites to examine first if there are no findings."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from schemas.report.suspects import SUSPECTS, Suspect, SuspectsSection
 from schemas.windows import NS_PER_US
 
 ASKED: Final = ("cannot-tell", "not-explained")
-"""Outcomes of the verdict that leave open where something changed; only these show suspects."""
+"""Outcomes that leave open where something changed; suspects are shown only for these."""
 
 
 def suspects_section(run: RobustRun, verdict: VerdictSection) -> SuspectsSection:
-    """Fill the section; empty unless the verdict leaves open what changed, and there is no cause."""
+    """Fill the section; without suspects unless the verdict leaves open where something changed, and there is
+    no finding."""
     asked = verdict.outcome in ASKED and not verdict.by_load and not run.causes
     found = suspects_of(run) if asked else ()
     return SuspectsSection(suspects=tuple(_row(one, rank, run) for rank, one in enumerate(found, 1)))
 
 
 def suspects_table(section: SuspectsSection) -> pa.Table:
-    """Table `suspects` of the rows in the section."""
+    """Table `suspects`, with the rows of the section."""
     return arrow_table(SUSPECTS, section.suspects)
 
 
@@ -67,7 +68,7 @@ _COLUMNS: Final = (
 
 
 def suspects_blocks(section: SuspectsSection) -> b.Blocks:
-    """Display of the section as blocks; empty without suspects."""
+    """Display of the section; empty if there are no suspects."""
     if not section.suspects:
         return ()
     return (
@@ -81,7 +82,8 @@ def suspects_blocks(section: SuspectsSection) -> b.Blocks:
 
 
 def settling(row: Suspect) -> str:
-    """Text on the data that would decide if a suspect has changed."""
+    """Phrase for the data that would decide if a suspect has changed, e.g. `about 400 requests there in each
+    period`."""
     if row.is_hidden:
         return "a history without incidents: against the reference alone it is significant"
     if row.requests_needed is None:

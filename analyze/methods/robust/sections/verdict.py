@@ -1,4 +1,4 @@
-"""Section with the verdict: outcome, reasons, data quality, and the size of change that would have been
+"""Section with the verdict: outcome, reasons, data quality, and the smallest change that would have been
 detected."""
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from schemas.report.findings import Finding
 def verdict_section(
     run: RobustRun, judged: Judgement, findings: Sequence[Finding], accounts: Sequence[Account]
 ) -> VerdictSection:
-    """Fill the section: the outcome, its reasons and its limits."""
+    """Fill the section: outcome and reasons, data quality, smallest visible changes. Warns if it contradicts
+    the breakdown or the findings."""
     mean, settings = accounts[0], run.settings.verdict
     explained = None
     if mean.after != mean.before:
@@ -78,7 +79,8 @@ def verdict_section(
 
 
 def _hidden(run: RobustRun) -> tuple[HiddenChange, ...]:
-    """Largest changes hidden by the baseline, each with the baseline windows that had the same values."""
+    """Largest changes that are significant against the reference alone but hidden by the baseline's noise,
+    each with the baseline windows that had similar values."""
     return tuple(_hidden_row(found, run) for found in run.tested.hidden[:MOST_HIDDEN])
 
 
@@ -115,7 +117,7 @@ def _hidden_row(found: Hidden, run: RobustRun) -> HiddenChange:
 
 
 def _untested(run: RobustRun) -> int:
-    """Number of requests of the problem without any call site that was tested."""
+    """Number of the problem's requests that touch no call site with a test."""
     tested = np.zeros(len(run.profile.names.sites), dtype=np.bool_)
     tested[list(run.tested.sites)] = True
     total = 0
@@ -142,11 +144,11 @@ _MEANS: Final = {
     "cannot-tell": "Too little was recorded to decide.",
 }
 MOST_HIDDEN: Final = 5
-"""Maximum number of hidden changes in a report."""
+"""Maximum number of hidden changes (significant against the reference alone) in a report."""
 WORTH: Final = 0.05
-"""Minimum share of the time in root types, in [0, 1], for a sentence that they are as fast as before."""
+"""Minimum share of the time in unchanged root types, in [0, 1], for a sentence about them."""
 _OPEN: Final = ("unchanged", "cannot-tell", "not-explained")
-"""Outcomes for which the smallest detectable change is shown."""
+"""Outcomes for which the display shows the smallest visible changes."""
 
 _QUALITY: Final = (
     b.Column("kind", "About"),
@@ -175,7 +177,7 @@ _VISIBLE: Final = (
 
 
 def verdict_blocks(section: VerdictSection) -> b.Blocks:
-    """Display of the section as blocks: outcome and reasons visible, the rest folded."""
+    """Display of the section: outcome and reasons, the rest folded."""
     is_open = section.outcome in _OPEN
     reasons: list[b.Words] = [*(reason.text for reason in section.reasons), *map(b.dim, gaps(section))]
     same = equivalent(section)
@@ -212,14 +214,14 @@ def verdict_blocks(section: VerdictSection) -> b.Blocks:
 
 
 def outcome(section: VerdictSection) -> str:
-    """Text of the outcome: `Changed, partly explained`; says so if load or the clients are the cause."""
+    """Outcome as text, e.g. `Changed, partly explained`, also if load or clients are the cause."""
     if section.by_load:
         return "Changed by load"
     return OUTCOME[section.outcome] + (": the cause is outside" if section.external else "")
 
 
 def meaning(section: VerdictSection) -> str:
-    """Sentence that explains the outcome."""
+    """Sentence that explains what the outcome means."""
     if section.external:
         return "Clients sent less, and not because answers took longer."
     if section.by_load:
@@ -228,15 +230,15 @@ def meaning(section: VerdictSection) -> str:
 
 
 def warnings(section: VerdictSection) -> tuple[str, ...]:
-    """Sentences on severe limits of the data, to be read before the headline; limits that are already reasons
-    are left out."""
+    """Sentences on severe limits of the data, to be read before the headline; limits that the verdict's
+    reasons state already are left out."""
     told = {reason.text for reason in section.reasons}
     return tuple(row.text for row in section.quality if row.severe and row.text not in told)
 
 
 def gaps(section: VerdictSection) -> tuple[str, ...]:
-    """Sentences on limits: mapping of names used, data missing (unless that is a reason), requests not
-    tested."""
+    """Sentences on limits: names under which periods were compared, number of missing requests (unless a
+    reason gives it), requests that no test covers."""
     sentences = [row.text for row in section.quality if row.kind == "labels" and not row.severe]
     missing = section.missing_requests
     if missing is not None and all(reason.requests is None for reason in section.reasons):
@@ -255,8 +257,8 @@ def _moved(row: HiddenChange) -> str:
 
 
 def equivalent(section: VerdictSection) -> str:
-    """Sentence on root types that are as fast as before; empty if their share of the time is small, or
-    nothing can be decided."""
+    """Sentence on the share of time in root types that are as fast as before; empty if that share is small,
+    or the outcome is "cannot-tell"."""
     known = section.equivalent_share
     if known is None or known < WORTH or section.outcome == "cannot-tell":
         return ""
@@ -264,7 +266,8 @@ def equivalent(section: VerdictSection) -> str:
 
 
 def visible_sentence(section: VerdictSection) -> str:
-    """Sentence on the smallest detectable change at the best tested root type; empty if none was tested."""
+    """Sentence on the smallest visible change at the root type with the best test; empty if none was tested,
+    or if a reason gives the bound of possible changes."""
     if any(reason.kind is ReasonKind.BOUND for reason in section.reasons):
         return ""  # the bound of possible changes is more informative
     ratios = [row.ratio for row in section.visible if row.ratio is not None]

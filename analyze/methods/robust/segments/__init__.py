@@ -1,1 +1,1 @@
-"""Segments: requests with one attribute value, tested over many operations together."""
+"""Attribute segments: requests with one attribute value, or two, tested over all operations together."""

@@ -1,4 +1,4 @@
-"""Counts of attribute segments for a history that is stored as statistics."""
+"""Number of requests and hits by attribute value, read from the stored statistics of a history."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from analyze.profile.segment_sums import SegmentSums, key_of_value, keys_of_word
 from schemas.arrays import F8, I8
 
 _NONE: Final = -2
-"""Code of root types and components that the comparison does not have."""
+"""Index in place of a root type or component that does not occur in the comparison."""
 
 
 class KeptHistory:
-    """Counts of requests by attribute value, block of the history and root type."""
+    """Stored numbers of requests and hits of a history, by attribute value, block and root type."""
 
     def __init__(self, blocks: Sequence[SegmentSums], flat: FlatRequests) -> None:
-        """Sort the stored rows by value; drop root types and components that the comparison does not have.
-        O(rows log rows).
+        """Sort the stored rows by attribute value; drop rows of root types and components that do not occur
+        in the comparison. O(rows log rows).
 
         blocks: stored counts of each block of the history; flat: requests of the comparison.
         """
@@ -33,11 +33,11 @@ class KeptHistory:
         self._slow = _Rows.of([block.slow_segments for block in blocks], "slow_n", roots, None)
 
     def counts(self, attribute: str, text: str, component: int) -> Counts | None:
-        """Count requests with an attribute value, and all requests, by block and root type; None if no block
-        stored the attribute.
+        """Number of requests and hits, by block and root type, for one attribute value and for all requests;
+        None if no block stores the attribute.
 
-        component: requests that pass the component are counted, and are hits if they fail there; SLOW: all
-        requests are counted, and slow ones are hits.
+        attribute, text: name and value of the attribute. component: index of a component (requests that pass
+        it are counted; hits fail there), or SLOW (all requests are counted; hits are slow).
         """
         rows = self._slow if component == SLOW else self._rows
         shape = (self.n_blocks, self.n_roots)
@@ -50,24 +50,24 @@ class KeptHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a table of stored counts, of all blocks together, in ascending order of `value`; arrays are
-    [rows].
-    """
+    """Stored counts of all blocks in one table of columns, sorted by `value`; each array is [rows]."""
 
     value: I8
-    """Key of an attribute value."""
+    """Key (hash) of an attribute and its value, from `key_of_value`."""
     block: I8
     root: I8
     component: I8
     n: F8
-    """Number of requests."""
+    """Number of requests with the attribute value."""
     hits: F8
-    """Number of hits: failed requests, or slow ones."""
+    """Number of requests with the attribute value that fail (or, in the table of slow requests, that are
+    slow)."""
 
     @staticmethod
     def of(tables: Sequence[pa.Table], hits: str, roots: I8, components: I8 | None) -> _Rows:
-        """Concatenate the tables of the blocks. hits: name of the column with the hits; roots, components:
-        keys in the order of the comparison; components None: rows have none."""
+        """Concatenate the tables of the blocks, one table per block. hits: name of the column with the number
+        of hits; roots, components: hash keys of the comparison's root types and components, in its order;
+        components is None for a table without a component column."""
         rows = pa.concat_tables(tables)
         root = _places(roots, rows["root"].to_numpy())
         component = np.full(len(root), SLOW)
@@ -80,8 +80,11 @@ class _Rows:
         return _Rows(*(column[order] for column in (value, block, root, component, n, hit)))
 
     def sums(self, value: int, component: int, shape: tuple[int, int]) -> tuple[F8, F8]:
-        """Sum requests and hits of an attribute value at a component, both float64[blocks, roots]. shape:
-        (blocks, roots)."""
+        """Number of requests and number of hits of an attribute value at a component, both float64[blocks,
+        roots].
+
+        value: key of the attribute value; component: index of the component, or SLOW; shape: (blocks, roots).
+        """
         mine = np.arange(*np.searchsorted(self.value, [value, value + 1]))
         mine = mine[self.component[mine] == component]
         cell = self.block[mine] * shape[1] + self.root[mine]

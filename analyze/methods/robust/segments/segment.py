@@ -1,4 +1,4 @@
-"""Attribute segment: the requests with one attribute value, or with two."""
+"""Attribute segment: the requests that have one attribute value, or two."""
 
 from __future__ import annotations
 
@@ -16,35 +16,38 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Segment:
-    """Requests, with one or two attribute values, to which a change is limited."""
+    """Attribute segment (requests with one or two attribute values) that changed more than the other
+    requests."""
 
     where: Attributes
-    """Attribute values that define the segment; its requests have all these values."""
+    """One or two (attribute, value) pairs that define the segment; a request belongs to it if it has all of
+    them."""
     alike: Attributes
-    """Further attribute values that occur in almost exactly the same requests."""
+    """(attribute, value) pairs that are not in `where`, but occur in almost exactly the same requests."""
     rows: Mapping[int, I8]
-    """Index of a category -> ascending row indices of the attribute segment's requests that could have the
-    outcome (failing, slow), in both periods."""
+    """Index of a category (call graph) -> ascending row indices of the segment's requests that could have the
+    outcome (fail at a component, or be slow), in both periods."""
     hits: Mapping[int, I8]
-    """Index of a category -> ascending row indices of the attribute segment's requests that have the
-    outcome."""
+    """Index of a category (call graph) -> ascending row indices of the segment's requests that have the
+    outcome (fail at a component, or are slow), in both periods."""
     sites: tuple[int, ...]
-    """Indices of the call sites that show the change, the leading one first."""
+    """Indices of the call sites at which the change shows, the site with the largest change first."""
     operations: int
     """Number of distinct operations of `sites`."""
     elsewhere: float
-    """Change of the requests outside the attribute segment, in the same unit as the segment's change."""
+    """Change (problem minus reference) of the requests outside the segment: share of requests in [0, 1] for
+    failures, µs per visit for times."""
 
     def rows_of(self, category: int) -> I8:
-        """Row indices of a category's requests in the attribute segment; empty if there are none."""
+        """Row indices, in the category, of the segment's requests that could have the outcome; empty if
+        none."""
         return self.rows.get(category, _NONE)
 
     def hits_of(self, category: int) -> I8:
-        """Row indices of a category's requests in the attribute segment that have the outcome; empty if there
-        are none."""
+        """Row indices, in the category, of the segment's requests that have the outcome; empty if none."""
         return self.hits.get(category, _NONE)
 
     @property
     def text(self) -> str:
-        """Text of the attribute values: `attribute = value and …`."""
+        """Definition of the segment as text: `attribute = value and attribute = value`."""
         return " and ".join(f"{key} = {value}" for key, value in self.where)

@@ -1,4 +1,5 @@
-"""Change of a segment: call sites at which its requests fail, or take longer, and the size of the change."""
+"""Turn attribute segments into changes: the call sites at which their requests fail or got slower, and by how
+much."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from schemas.arrays import B1, I8
 from schemas.report.findings import ChangeKind
 
 SEGMENTS: Final = "segments"
-"""Name of the rule (for `without`) by which attribute values are tested."""
+"""Name of the rule that searches for attribute segments; listing it in the setting `without` disables the
+search."""
 _Z_95: Final = 1.96
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
@@ -28,8 +30,8 @@ _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 def segment_changes(
     comparison: Comparison, groups: Sequence[RequestGroup], names: Names
 ) -> tuple[Change, ...]:
-    """Find attribute segments and the call sites that show them, one change per segment; empty without
-    requests."""
+    """Find attribute segments and return one change per segment, with the call sites that show it; empty if
+    there are no requests, or the search is disabled."""
     settings = comparison.settings
     if not groups or not settings.segments.most or SEGMENTS in settings.without:
         return ()
@@ -44,7 +46,7 @@ def segment_changes(
 
 
 class _Places:
-    """Call sites of the requests of one attribute segment."""
+    """Call sites that show the change of one attribute segment."""
 
     def __init__(
         self, search: SegmentSearch, groups: Sequence[RequestGroup], names: Names, found: Found
@@ -63,7 +65,8 @@ class _Places:
         self.n_problem = max(int((flat.sample == PROBLEM).sum()), 1)
 
     def _rows(self, marked: B1) -> dict[int, I8]:
-        """Row indices by category of the requests in the mask `marked`, bool[requests]."""
+        """Convert a mask of requests, bool[requests], to row indices per category: index of the category ->
+        int64[rows]."""
         found = {}
         for number, category in enumerate(self.search.population.categories):
             mine = marked[self.first[number] : self.first[number] + category.n_requests]
@@ -85,10 +88,10 @@ class _Places:
         )
 
     def failing(self) -> Change | None:
-        """Change of an attribute segment that fails, at the call sites where more failures begin than the
-        reference predicts.
+        """Change (errors) of a segment that fails, at the call sites where significantly more failures begin
+        in the problem than the reference predicts.
 
-        The site with the largest excess leads. None without failures.
+        The site with the largest excess comes first. None if no request of the segment fails in the problem.
         """
         flat, found, c = self.search.flat, self.found, self.found.counts
         # [sites, reference or problem]
@@ -121,8 +124,8 @@ class _Places:
         )
 
     def slower(self) -> Change | None:
-        """Change of an attribute segment that is slow, at the component whose own time rose most in it; None
-        if it is too small."""
+        """Change (slower) of a segment that is slow, at the call sites of the component whose own time rose
+        most in the segment; None if the rise, less the rise of the other requests, is below `time_floor`."""
         component, sites, gain, (before, after, error), others = self._own_times()
         settings = self.search.settings
         if component is None or after - before - others < settings.time_floor * max(before, 1.0):
@@ -138,8 +141,12 @@ class _Places:
     def _own_times(
         self,
     ) -> tuple[str | None, tuple[int, ...], float, tuple[float, float, float], float]:
-        """Find the component whose own time rose most: (component, its sites that rose, ns added in total,
-        (before, after, standard error) ns per visit, rise outside the attribute segment)."""
+        """Find the component whose own time rose most in the segment, beyond the rise of the other requests.
+
+        Returns (component, indices of its call sites that rose, excess ns summed over the problem, (ns per
+        visit in the reference, in the problem, standard error of the difference), ns per visit by which the
+        other requests rose); component is None if no site rose.
+        """
         flat, n_sites = self.search.flat, len(self.names.sites)
         # [sites, in the segment or not, before or after]: visits, ns, squares of ns
         sums = np.zeros((3, n_sites, 2, 2))

@@ -1,8 +1,9 @@
-"""Find segments whose requests fail, or are slow, by more than the others, one after another.
+"""Search for attribute segments whose requests fail, or are slow, by more than the other requests.
 
-The most significant attribute value comes first, narrowed by a second one if most of the excess has that,
-too; among values with the same requests, the attribute with the fewest values is chosen. Its requests are
-then removed and the rest is tested again, so that no segment is reported that another one explains.
+The most significant attribute value is found first. It is narrowed by a second value if requests with both
+values have most of the excess. Among values that almost the same requests have, the attribute with the fewest
+distinct values is chosen. Then the segment's requests are removed and the search is repeated, so that no
+segment is reported whose change an earlier one explains.
 """
 
 from __future__ import annotations
@@ -37,52 +38,54 @@ from analyze.profile.segment_sums import SegmentSums
 from schemas.arrays import B1, F8, I8
 
 _FAMILIES: Final = 3
-"""Number of families of tests that share the error rate equally: all root types, one root type, pairs of
-values."""
+"""Number of test families that share the error rate equally: values over all root types, values within one
+root type, pairs of values."""
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Significant attribute segment, with its test."""
+    """Significant attribute segment and its test result."""
 
     values: tuple[AttributeValue, ...]
-    """Attribute values that define the segment."""
+    """Attribute values, one or two, that define the segment."""
     alike: tuple[AttributeValue, ...]
-    """Further attribute values that almost the same requests have."""
+    """Attribute values, not in `values`, that almost the same requests have."""
     outcome: Outcome
-    """Outcome whose rate increased."""
+    """Outcome (failing at a component, or slow) whose rate rose in the segment."""
     rows: I8
-    """Indices of the attribute segment's requests."""
+    """Indices of the segment's requests, ascending, in both periods and the history."""
     counts: Compared
-    """Counts before (reference) and after; a single row."""
+    """Counts of the segment and of the other requests in reference and problem; arrays with a single row."""
     p: float
     z: float
     q: float
-    """p after Bonferroni's correction."""
+    """`p` times the number of tests (Bonferroni), at most 1."""
     phi: float
-    """Over-dispersion between time blocks."""
+    """Over-dispersion of the segment's share of the hits between time blocks, at least 1; `z` is divided by
+    its root."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """Test of an attribute value, or a pair of values, against the reference alone."""
+    """Test of one attribute value, or of a pair of values, with the reference as the only baseline."""
 
     values: tuple[AttributeValue, ...]
     outcome: Outcome
     c: Compared
-    """Counts of the tested segments."""
+    """Counts of all segments tested for the outcome together, one per row."""
     at: int
-    """Row of the tested segment in `c`."""
+    """Row of `c` that belongs to this test's segment."""
     p: float
     n_tests: float
-    """Number of tests for which p is corrected."""
+    """Number of tests by which p is multiplied (Bonferroni)."""
     changed: bool = False
-    """True if p treats the baseline's rate of hits as known."""
+    """True if p treats the baseline's rate of failing (or slow) requests as known exactly, because the test
+    runs within a segment that changed."""
 
 
 class SegmentSearch:
-    """Search for attribute segments among the values of a comparison's requests."""
+    """Search for attribute segments among all attribute values of a comparison's requests."""
 
     def __init__(
         self,
@@ -91,9 +94,11 @@ class SegmentSearch:
         kept: Sequence[SegmentSums],
         settings: RobustSettings,
     ) -> None:
-        """Read the attributes of both periods; those of a history are read on demand.
+        """Read the attributes of reference and problem; attributes of the history are read when a test needs
+        them.
 
-        kept: counts of a history stored as statistics, one per block; empty for none.
+        kept: stored counts of the history, one element per block; empty if the history is not stored as
+        statistics.
         """
         self.population, self.history, self.settings = population, history, settings
         self.own = settings.segments
@@ -107,14 +112,15 @@ class SegmentSearch:
         self.values, self.same = _distinct(every)
         self.read: dict[tuple[str, str], I8] = {}
         self.alike: dict[int, dict[str, float]] = {}
-        """Component of an outcome -> attribute -> weight, in hits, of the prior that its values have equal
-        rates of hits."""
+        """Component of an outcome -> name of an attribute -> weight, in hits, of the prior that all values of
+        the attribute have the same hit rate."""
 
     def _wants(self, key: str) -> bool:
         return key not in self.without
 
     def _varying(self, values: Sequence[AttributeValue]) -> list[AttributeValue]:
-        """Drop values that all requests have, and attributes that only failing requests have."""
+        """Drop values that all requests of both periods have, and attributes that only failing requests
+        have."""
         n = int((self.flat.sample <= PROBLEM).sum())
         fails = self.flat.origin >= 0
         by_key: dict[str, list[int]] = {}
@@ -124,7 +130,8 @@ class SegmentSearch:
         return [v for v in values if len(v.rows) < n and v.key not in of_failure]
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Yield the outcomes to test: failing at each component, slow; then the same by root type."""
+        """Yield the outcomes to test: failing at a component, for each component with enough failures, and
+        slow; then each of these outcomes restricted to a root type."""
         flat = self.flat
         now = flat.origin[(flat.sample == PROBLEM) & (flat.origin >= 0)]
         times = np.bincount(now, minlength=len(flat.components))
@@ -149,7 +156,11 @@ class SegmentSearch:
             yield from self._of_roots(whole, root, n_roots)
 
     def _of_roots(self, whole: Sequence[Outcome], root: I8, n_roots: int) -> Iterator[Outcome]:
-        """Yield the outcomes restricted to one root type, for the pairs with most hits in the problem."""
+        """Yield the outcomes `whole` restricted to one root type, for the (outcome, root type) pairs with
+        most hits in the problem.
+
+        root: int64[requests] root type of each request.
+        """
         now = self.flat.sample == PROBLEM
         hits = [np.bincount(root[now & o.inside & o.hit], minlength=n_roots) for o in whole]
         flat = np.concatenate(hits)
@@ -164,8 +175,8 @@ class SegmentSearch:
                 yield replace(outcome, inside=inside, of_root=True, stratum=mine, n_strata=len(groups))
 
     def found(self) -> Iterator[Found]:
-        """Yield significant attribute segments, the most significant first, each found after removing the
-        requests of earlier ones."""
+        """Yield significant attribute segments, at most `most`. After each one, its requests are removed and
+        the search is repeated."""
         if not self.values:
             return
         outcomes = list(self.outcomes())
@@ -185,7 +196,7 @@ class SegmentSearch:
             ]
 
     def _periods(self) -> I8:
-        """Sample of each request, int64[requests]: REFERENCE or PROBLEM; -1 for the history."""
+        """Period of each request, int64[requests]: REFERENCE, PROBLEM, or -1 for requests of the history."""
         return np.where(self.flat.sample <= PROBLEM, self.flat.sample, -1)
 
     def _best(self, outcomes: Sequence[Outcome]) -> Found | None:
@@ -209,11 +220,11 @@ class SegmentSearch:
     def _tested(
         self, values: Sequence[AttributeValue], outcomes: Sequence[Outcome], *, changed: bool = False
     ) -> Found | None:
-        """Test all values, and pairs of values if none is significant, for all outcomes as one family; return
-        the most significant segment, or None.
+        """Test all `values` for all `outcomes` as one family, and pairs of values if no single value is
+        significant; return the most significant segment, or None.
 
-        changed: `outcomes` lie within a segment known to have changed, so values are compared with the others
-        as if the baseline's rate were known.
+        changed: True if `outcomes` are restricted to a segment that is known to have changed; the baseline's
+        hit rate is then treated as known exactly, and pairs are not tested.
         """
         if not values:
             return None
@@ -256,21 +267,21 @@ class SegmentSearch:
         return replace(same[0], alike=(*same[0].alike, *singles))
 
     def _learn(self, component: int, values: Sequence[AttributeValue], c: Compared) -> None:
-        """Estimate for each attribute how equal the rates of hits of its values are; stored for the component
-        of the outcome."""
+        """Estimate for each attribute how similar the hit rates of its values are, and store it in
+        `self.alike` under the outcome's `component`."""
         keys = sorted({value.key for value in values})
         weight = alike_weight(c, np.array([keys.index(value.key) for value in values]), self.own)
         self.alike[component] = dict(zip((value.key for value in values), weight.tolist(), strict=True))
 
     def _alike_of(self, values: Sequence[AttributeValue], outcome: Outcome) -> F8:
-        """Weight, in hits, of the prior that a value has the same rate of hits as the others,
+        """Weight, in hits, of the prior that each value's hit rate equals the rate of the other requests,
         float64[values]."""
         return np.array([self.alike[outcome.component][value.key] for value in values])
 
     def _may_count(self, chance: float, sure: float, n_tests: float) -> bool:
-        """True if a test can still become significant when the history is read.
+        """True if a test can still become significant when the history is added to the baseline.
 
-        chance: its p; sure: smallest p possible if the baseline's rate were known.
+        chance: p of the test; sure: smallest possible p, if the baseline's hit rate were known exactly.
         """
         return bool(chance <= self.own.candidate_p and sure * n_tests <= self.settings.q)
 
@@ -288,7 +299,13 @@ class SegmentSearch:
         block: I8,
         n_tests: float,
     ) -> Iterator[_Test]:
-        """Yield tests of pairs among the values with the smallest p, corrected for all possible pairs."""
+        """Yield a test of each pair among the `paired` values with the smallest p, for each outcome that
+        covers all root types; pairs that cannot become significant are skipped.
+
+        p: for each outcome (float64[values] p, float64[values] smallest possible p); block: int64[requests]
+        period, -1 for the history; n_tests: number of tests of single values. p of a pair is corrected for
+        all possible pairs.
+        """
         n_pairs = n_tests * len(values) / 2
         for outcome, (mine, _) in zip(outcomes, p, strict=True):
             if outcome.of_root:
@@ -310,7 +327,7 @@ class SegmentSearch:
                     yield _Test(pair, outcome, c, at, float(chance[at]), n_pairs)
 
     def _rows_of_both(self, pairs: Sequence[tuple[AttributeValue, AttributeValue]]) -> list[I8]:
-        """[pairs] indices of the requests that have both values of a pair, ascending."""
+        """Indices of the requests that have both values, ascending, one array per pair."""
         marked: dict[tuple[str, str], B1] = {}
         found = []
         for pair in pairs:
@@ -322,8 +339,11 @@ class SegmentSearch:
         return found
 
     def _judged(self, test: _Test, known: Mapping[tuple[str, str], I8]) -> Found:
-        """Repeat a test with the history; q by Bonferroni, as only the most significant of many tests are
-        repeated."""
+        """Repeat a test with the history added to the baseline. Its q is corrected by Bonferroni, since only
+        the most significant of many tests are repeated.
+
+        known: (attribute, value) -> indices of the history's requests with that value.
+        """
         has_all = np.ones(len(self.flat.row), dtype=np.bool_)
         for value in test.values:
             has = np.zeros(len(has_all), dtype=np.bool_)
@@ -337,8 +357,8 @@ class SegmentSearch:
         return Found(test.values, alike, test.outcome, rows, c, p, z, q, phi)
 
     def _matters(self, c: Compared, outcome: Outcome) -> B1:
-        """bool[segments]: True where the change of the segment, beyond the change of the other requests,
-        exceeds the floors."""
+        """bool[segments]: True where the hit rate of a segment rose by more than the thresholds in the
+        settings, beyond its expected rate in the problem."""
         own, (before, after) = self.own, c.share.T
         usual = np.maximum(before, c.expected / np.maximum(c.n[:, 1], 1e-300))
         if outcome.component == SLOW:
@@ -353,8 +373,8 @@ class SegmentSearch:
         return common >= self.own.same * (len(mine) + len(theirs) - common)
 
     def _in_history(self, values: Sequence[AttributeValue]) -> dict[tuple[str, str], I8]:
-        """Find the history's requests with attribute values: (attribute, value) -> their indices; missing
-        ones are read, each once."""
+        """Indices of the history's requests with each attribute value: (attribute, value) -> int64[requests].
+        Values not read before are read from the lake."""
         wanted = {(value.key, value.value) for value in values} - set(self.read)
         if self.history is not None and wanted:
             keys = sorted({key for key, _ in wanted})
@@ -369,8 +389,11 @@ class SegmentSearch:
         return self.read
 
     def _with_history(self, rows: I8, test: _Test, alike: F8) -> tuple[float, float, float]:
-        """Test a segment against the whole baseline: (z, p, over-dispersion). rows: indices of its
-        requests."""
+        """Test a segment against reference and history together: (z, p, over-dispersion).
+
+        rows: indices of the segment's requests; alike: float64[1] weight, in hits, of the prior on its hit
+        rate.
+        """
         flat, outcome, p = self.flat, test.outcome, test.p
         kept = self._kept_counts(test)
         if kept is not None:
@@ -395,24 +418,25 @@ class SegmentSearch:
         return 1.0 if np.isnan(p) else p
 
     def _kept_counts(self, test: _Test) -> Counts | None:
-        """Counts in a history stored as statistics; None if there is none, for a pair of values, or within a
-        segment, as statistics do not have these."""
+        """Stored counts of the test's segment in the history. None if the history is not stored as
+        statistics, or for a pair of values or a test within a segment, since only single values are stored.
+        """
         if self.kept is None or len(test.values) > 1 or test.changed:
             return None
         (value,) = test.values
         return self.kept.counts(value.key, value.value, test.outcome.component)
 
     def _by_root(self, outcome: Outcome) -> Outcome:
-        """Outcome with root types as strata, as stored counts have them."""
+        """Copy of the outcome with root types as strata, like the stored counts."""
         root = self.flat.root[self.flat.category]
         return replace(outcome, stratum=root, n_strata=len(self.flat.roots))
 
 
 def _with_blocks(here: Counts, kept: Counts) -> tuple[Counts, Counts]:
-    """Add the history's counts to those of the comparison, in strata of `here` (two blocks: reference and
-    problem).
+    """Add the stored counts of the history to `here`, the counts of reference and problem as two blocks.
 
-    Returns (reference and history pooled, against the problem; reference and history as separate blocks).
+    Returns (two blocks: reference and history summed, then the problem; baseline blocks: the reference, then
+    each block of the history). Strata without requests in `here` are left out of the history.
     """
     tested = here.n_all.any(axis=0)
     before, blocks = [], []
@@ -425,10 +449,10 @@ def _with_blocks(here: Counts, kept: Counts) -> tuple[Counts, Counts]:
 
 
 def _tested(counts: ValueCounts, n_requests: int, settings: SegmentSettings) -> B1:
-    """bool[values]: True for values to test: the most frequent ones of attributes that do not identify a
-    request.
+    """bool[values]: True for attribute values to test: the most frequent values of each attribute, except
+    attributes that have about as many values as there are requests (ids).
 
-    n_requests: number of requests with attributes.
+    n_requests: number of requests of both periods.
     """
     key, times, distinct = counts.key, counts.times, counts.distinct
     order = np.lexsort((-times, key))
@@ -444,9 +468,10 @@ def _tested(counts: ValueCounts, n_requests: int, settings: SegmentSettings) -> 
 def _distinct(
     values: Sequence[AttributeValue],
 ) -> tuple[list[AttributeValue], dict[tuple[str, str], tuple[AttributeValue, ...]]]:
-    """Keep one of several values with identical requests: the value of the attribute with the fewest values.
+    """Merge values that exactly the same requests have: keep the value of the attribute with the fewest
+    values.
 
-    Also returns the dropped ones: kept (attribute, value) -> the others with the same requests.
+    Returns (kept values; (attribute, value) of a kept value -> dropped values with the same requests).
     """
     groups: dict[bytes, list[AttributeValue]] = {}
     for value in sorted(values, key=lambda v: (v.distinct, v.key)):
@@ -456,8 +481,8 @@ def _distinct(
 
 
 def _time_blocks(flat: FlatRequests, sample: int, n: int) -> I8:
-    """Number of the block of equal time within a sample, int64[requests]; -1 for requests of other
-    samples."""
+    """Index of the time block in which each request of `sample` starts, int64[requests], 0 to n - 1; blocks
+    divide the sample's time into n equal intervals. -1 for requests of other samples."""
     blocks = np.full(len(flat.row), -1, dtype=np.int64)
     mine = np.flatnonzero(flat.sample == sample)
     start = flat.start_ns[mine]
@@ -467,5 +492,5 @@ def _time_blocks(flat: FlatRequests, sample: int, n: int) -> I8:
 
 
 def excess(c: Compared) -> float:
-    """Number of hits in the problem beyond the expected ones, for the only segment in `c`."""
+    """Number of hits in the problem above the expected number, for a `c` with one segment."""
     return float(c.x[0, 1] - c.expected[0])

@@ -1,9 +1,10 @@
-"""Test if failing, or slow, requests of an attribute segment increased by more than in all other requests.
+"""Test if the rate of failing, or slow, requests of an attribute segment rose by more than in all other
+requests.
 
-Counts are kept by (value, block, stratum): requests and hits (requests with the outcome). A segment is
-compared with the other requests of the same strata, and its change with theirs, so that neither another mix
-nor a general change counts. Blocks of the baseline show the normal variation of a segment's share of the
-hits.
+Requests and hits (requests with the outcome) are counted by attribute value, time block and stratum (root
+type or call graph). A segment is compared with the other requests of the same strata, and its change with
+their change, so that neither a changed mix of requests nor a general change is significant. Blocks of the
+baseline show the normal variation of a segment's share of the hits.
 """
 
 from __future__ import annotations
@@ -22,62 +23,70 @@ from schemas.arrays import B1, F8, I8
 
 _LEAST_P = 1e-300
 SLOW = -1
-"""Component of the outcome "slow", which belongs to no component."""
+"""Value of `Outcome.component` for the outcome "slow", which no component has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome to count (failing at a component, or slow), and the requests that could have it."""
+    """Outcome of requests to test: failing at one component, or being slow. Requests that have it are
+    hits."""
 
     component: int
     """Index of the component at which requests fail, or SLOW."""
     of_root: bool
-    """True if restricted to requests of one root type."""
+    """True if the outcome covers only the requests of one root type."""
     inside: B1
-    """bool[requests]: True for requests that could have the outcome."""
+    """bool[requests]: True for requests to count: they pass the component, and no earlier segment has removed
+    them."""
     hit: B1
-    """bool[requests]: True for requests that have the outcome (hits)."""
+    """bool[requests]: True for hits: requests that fail at the component, or that are slow."""
     stratum: I8
-    """int64[requests]: stratum of each request, from 0; requests are compared within strata."""
+    """int64[requests]: stratum (root type, or call graph) of each request, from 0; a segment is compared with
+    other requests of the same stratum."""
     n_strata: int
 
 
 class Counts(NamedTuple):
-    """Numbers of requests and hits (requests with the outcome) by time block and stratum."""
+    """Numbers of requests and of hits (requests with the outcome) by time block and stratum."""
 
     n: F8
-    """Requests of each attribute segment, float64[values, blocks, strata]."""
+    """Number of requests in each attribute segment, float64[values, blocks, strata]."""
     x: F8
-    """Hits of each attribute segment, float64[values, blocks, strata]."""
+    """Number of hits (failing or slow requests, see `Outcome`) in each attribute segment, float64[values,
+    blocks, strata]."""
     n_all: F8
-    """All requests, also those outside of the attribute segments, float64[blocks, strata]."""
+    """Number of all requests, in the segment or not, float64[blocks, strata]."""
     x_all: F8
-    """Hits among all requests, float64[blocks, strata]."""
+    """Number of hits (failing or slow requests, see `Outcome`) among all requests, in the segment or not,
+    float64[blocks, strata]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Counts of attribute segments and of the other requests; arrays are float64[values, 2], before and
-    after."""
+    """Counts of attribute segments and of the other requests, summed over strata; arrays are float64[values,
+    2] unless noted, column 0 the baseline (before), column 1 the problem (after)."""
 
     n: F8
-    """Number of requests of the attribute segment, in strata that have other requests."""
+    """Number of requests in the attribute segment, over strata that also have requests outside it."""
     x: F8
-    """Number of hits among the attribute segment's requests."""
+    """Number of hits (failing or slow requests, see `Outcome`) in the attribute segment."""
     y: F8
-    """Number of hits among the other requests."""
+    """Number of hits (failing or slow requests, see `Outcome`) outside the attribute segment, in the same
+    strata."""
     e: F8
-    """Number of hits expected in the attribute segment at the rate of all requests."""
+    """Number of hits (failing or slow requests) expected in the attribute segment at the hit rate of all
+    requests."""
     f: F8
-    """Number of hits expected in the other requests at the rate of all requests."""
+    """Number of hits (failing or slow requests) expected outside the attribute segment at the hit rate of all
+    requests."""
     alike: F8
-    """Weight, in hits, of the prior that the attribute segment's rate of hits before equals the rate of the
-    other requests, float64[values]."""
+    """Weight, in hits (failing or slow requests), of the prior that the attribute segment's hit rate in the
+    baseline equals the rate of the other requests, float64[values]."""
 
     @property
     def ordinary(self) -> F8:
-        """Ratio of the rate of hits in the attribute segment to the rate in the other requests, before;
-        float64[values]."""
+        """Hit rate of the attribute segment divided by the hit rate of the other requests, in the baseline,
+        shrunk by the prior `alike`; float64[values]."""
         with np.errstate(divide="ignore", invalid="ignore"):
             of_others = self.f[:, 0] / self.e[:, 0]
             ratio = (self.x[:, 0] + self.alike) / (self.y[:, 0] + self.alike * of_others) * of_others
@@ -85,25 +94,30 @@ class Compared:
 
     @property
     def expected(self) -> F8:
-        """Number of hits expected in the attribute segment after, if it had changed as the others did;
-        float64[values]."""
+        """Number of hits expected in the attribute segment in the problem, if its hit rate had changed by the
+        same factor as the rate of the other requests; float64[values]."""
         with np.errstate(divide="ignore", invalid="ignore"):
             found = self.e[:, 1] / self.f[:, 1] * self.y[:, 1] * self.ordinary
         return np.where(self.f[:, 1] > 0, found, np.inf)
 
     def one(self, at: int) -> Compared:
-        """Counts of only the attribute segment at index `at`, as arrays with one row."""
+        """Copy with only the row `at`, the attribute segment at that index."""
         return Compared(*(getattr(self, name)[at : at + 1] for name in self.__slots__))
 
     @property
     def share(self) -> F8:
-        """Rate of hits in the attribute segment, float64[values, 2]; 0 without requests."""
+        """Hit rate in [0, 1] of the attribute segment in baseline and problem, float64[values, 2]; 0 without
+        requests."""
         return self.x / np.maximum(self.n, 1e-300)
 
 
 def compared(rows: Sequence[I8], outcome: Outcome, block: I8, alike: F8) -> Compared:
-    """Count attribute segments before (block 0) and after (block 1). rows: for each value the indices of its
-    requests; block: int64[requests]. O(all rows)."""
+    """Count the attribute segments of an outcome in the baseline (block 0) and the problem (block 1). O(all
+    rows).
+
+    rows: indices of each value's requests; block: int64[requests], -1 for requests left out; alike: see
+    `Compared`.
+    """
     # Values of one block are gathered at once: as many rows as four attributes of all requests have.
     most = max(FEW_CELLS, 4 * len(block))
     width = np.array([len(mine) for mine in rows], np.int64) + 2 * outcome.n_strata * most // FEW_CELLS
@@ -113,13 +127,15 @@ def compared(rows: Sequence[I8], outcome: Outcome, block: I8, alike: F8) -> Comp
 
 
 def compared_counts(counts: Counts, alike: F8) -> Compared:
-    """Compare attribute segments, given counts with two blocks, before and after."""
+    """Compare attribute segments from counts with two blocks, the baseline and the problem. alike: see
+    `Compared`."""
     n, x, y, e, f = _exposed(counts)
     return Compared(n, x, y, e, f, alike)
 
 
 def _exposed(counts: Counts) -> tuple[F8, ...]:
-    """Sum counts over comparable strata: the columns n, x, y, e, f of `Compared`."""
+    """Columns n, x, y, e, f of `Compared`, each float64[values, 2], from counts with two blocks. Strata are
+    left out that lack the segment's requests in the problem, or other requests in either block."""
     n, x, n_all, x_all = counts
     m, y = n_all - n, x_all - x
     fits = (n[:, 1] > 0) & (m[:, 1] > 0) & (m[:, 0] > 0)
@@ -128,12 +144,13 @@ def _exposed(counts: Counts) -> tuple[F8, ...]:
 
 
 def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
-    """Weight, in hits, of the prior that a value's rate of hits before equals the rate of the other requests,
-    float64[values].
+    """Weight, in hits, of the prior that a value's hit rate in the baseline equals the rate of the other
+    requests, float64[values].
 
-    The weight is the inverse of the variance, between the values of an attribute, of the ratio of rates. That
-    variance is the excess of (x - e)² over the binomial variance, shrunk towards the variance of all
-    attributes, which is shrunk towards the assumed variance. key: [values] number of each value's attribute.
+    The weight is the inverse of a variance: of the ratio (hit rate of a value / rate of all requests) between
+    the values of an attribute. The variance is estimated from the excess of (x - e)² over the binomial
+    variance, and shrunk towards the variance over all attributes, which is shrunk towards the setting
+    `spread`. key: int64[values] number of each value's attribute.
     """
     x, part = c.x[:, 0], c.e[:, 0] / np.maximum(c.e[:, 0] + c.f[:, 0], 1e-300)
     e = part * (x + c.y[:, 0])
@@ -146,9 +163,10 @@ def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
 
 
 def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> Counts:
-    """Count attribute segments by block and stratum.
+    """Number of requests and hits of attribute segments by block and stratum.
 
-    rows: for each value the indices of its requests; block: int64[requests], -1 for requests left out.
+    rows: indices of each value's requests; block: int64[requests], from 0 to n_blocks - 1, -1 for requests
+    left out.
     """
     cells = n_blocks * outcome.n_strata
     code = np.where(outcome.inside & (block >= 0), block * outcome.n_strata + outcome.stratum, cells)
@@ -165,11 +183,12 @@ def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> C
 
 
 def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
-    """Test attribute segments against chance: (float64[values] p, float64[values] smallest p possible if the
-    baseline's rate were known); NaN where the segment is too small to be tested.
+    """Test if the hits of attribute segments rose by more than chance explains: (float64[values] p,
+    float64[values] smallest possible p, if the baseline's hit rate were known exactly); NaN for segments too
+    small to test.
 
-    p is the larger of two: of the segment's share of the hits rising so far by chance, and of its rate of
-    hits doing so.
+    p is the larger p of two tests: whether the segment's share of all hits rose, and whether its hit rate
+    rose.
     """
     p = np.full(len(c.x), np.nan)
     tested = (c.n[:, 1] > 0) & (c.e[:, 1] > 0) & (c.f[:, 1] > 0)
@@ -195,8 +214,8 @@ def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
 
 
 def dispersion(periods: Iterable[Counts], settings: SegmentSettings) -> float:
-    """Over-dispersion between blocks of one attribute segment's share of the hits, at least 1; pooled over
-    `periods` and shrunk towards the assumed value."""
+    """Over-dispersion of one attribute segment's share of the hits between blocks, at least 1 (1: binomial).
+    Pooled over `periods` (counts of one segment by block) and shrunk towards the setting `phi`."""
     squares, freedom = settings.phi * settings.phi_blocks, settings.phi_blocks
     for n, x, n_all, x_all in periods:
         y, m = x_all - x, n_all - n
@@ -219,6 +238,7 @@ def dispersion(periods: Iterable[Counts], settings: SegmentSettings) -> float:
 
 
 def widened(p: F8, phi: F8) -> tuple[F8, F8]:
-    """Widen a one-sided p by the over-dispersion phi, dividing its z by √phi: (p, z)."""
+    """Divide z of one-sided p-values by √phi, phi the over-dispersion: (p, z) afterwards, same shape as
+    `p`."""
     z = -ndtri(np.clip(p, _LEAST_P, 1.0)) / np.sqrt(phi)
     return np.asarray(ndtr(-z)), np.asarray(z)

@@ -1,1 +1,1 @@
-"""Verdict on whole periods: decide if anything changed, and with which confidence."""
+"""Verdict on whole periods: whether anything changed, and how certain that is."""

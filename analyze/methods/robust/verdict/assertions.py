@@ -1,7 +1,7 @@
-"""Check that verdict, breakdown, findings and titles of a report do not contradict each other.
+"""Check that the verdict, breakdown, findings and titles of a report do not contradict each other.
 
-A contradiction is a bug. It raises a warning, which tests turn into an error; users still get the report, but
-no gate passes on it.
+A contradiction is a bug. It raises a warning, which the test suite turns into an error; users still get the
+report, but no gate passes on it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from schemas.report.accounts import Account, ReasonKind, VerdictSection
 from schemas.report.findings import Finding
 
 _SAME: Final = 1e-6
-"""Tolerance of sums relative to all that moved, for rounding in another order of addition."""
+"""Tolerance for comparing sums, relative to the sum of absolute changes; allows for rounding errors."""
 
 
 class ContradictionWarning(UserWarning):
@@ -25,9 +25,10 @@ class ContradictionWarning(UserWarning):
 def checked(
     section: VerdictSection, accounts: Sequence[Account], findings: Sequence[Finding] = ()
 ) -> VerdictSection:
-    """Check the section against the breakdown and the findings, and warn of every contradiction.
+    """Check the verdict against the breakdown and the findings, and warn of each contradiction.
 
-    Returns the section, with outcome "not-explained" if "unchanged" contradicts a significant row.
+    Returns `section`, with outcome "not-explained" if its outcome is "unchanged" although a measure in
+    `accounts` changed significantly.
     """
     found = list(contradictions(section, accounts))
     warn((*found, *unsupported(findings)))
@@ -39,7 +40,7 @@ def checked(
 
 
 def contradictions(section: VerdictSection, accounts: Sequence[Account]) -> Iterator[str]:
-    """Yield one sentence for each contradiction between verdict and breakdown."""
+    """Yield a sentence for each contradiction between the verdict and the breakdown."""
     if section.outcome == "unchanged" and (names := _significant(accounts)):
         yield f"Unchanged is said beside a significant change of the {', '.join(names)}."
     for account in accounts:
@@ -57,8 +58,8 @@ def contradictions(section: VerdictSection, accounts: Sequence[Account]) -> Iter
 
 
 def unsupported(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield a sentence for each finding whose title no test supports: its interval contains 0, or has the
-    other sign."""
+    """Yield a sentence for each finding whose title no test confirms: its confidence interval contains 0, or
+    has the opposite sign."""
     for finding in findings:
         low, high = finding.change.low, finding.change.high
         if not (low > 0 if finding.after > finding.before else high < 0):
@@ -66,10 +67,10 @@ def unsupported(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def one_sum(mean: Account, findings: Sequence[Finding], left_us: float) -> Iterator[str]:
-    """Yield a sentence if findings and breakdown do not add up to the change of the mean, or if a row refers
-    to a finding that does not exist.
+    """Yield a sentence if findings and breakdown do not add up to the change of the mean response time, and
+    one if a row of the breakdown refers to a finding that does not exist.
 
-    left_us: part of the change that no finding accounts for, the mix included, µs.
+    left_us: part of the change that no finding accounts for, changed mix of root types included, µs.
     """
     change, gross = mean.after - mean.before, mean.gross_up - mean.gross_down
     listed = sum(finding.contribution_us for finding in findings)

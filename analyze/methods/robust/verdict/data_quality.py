@@ -1,4 +1,4 @@
-"""Rows of data quality: limits of the data that a reader must know first, severe ones first."""
+"""Rows of the report on data quality: limits of the data that a reader must know before the findings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from schemas.report.accounts import QualityRow
 from schemas.windows import NS_PER_SECOND
 
 _MOST_ROOTS: Final = 3
-"""Maximum number of root types named in a sentence."""
+"""Maximum number of root types that a sentence names."""
 
 
 def quality_rows(
@@ -37,10 +37,11 @@ def quality_rows(
     rates: Sequence[RateChange],
     history: PeriodBlocks | None = None,
 ) -> tuple[QualityRow, ...]:
-    """Make the rows on names, sampling, excluded flows, load, mix and history.
+    """Rows on names, sampling, excluded flows, load, mix of root types and history, for those that have a
+    problem.
 
-    roots: root types in the order of the blocks; rates: changes of the arrival rate of all requests, then of
-    each root type; history: its windows as blocks, None without one.
+    roots: root types in the order of the blocks' columns; rates: change of the arrival rate of all requests,
+    then of each root type; history: sums with one block per window of the history, None without a history.
     """
     kept = before.n_requests, after.n_requests
     weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]
@@ -58,9 +59,11 @@ def quality_rows(
 
 
 def label_rows(population: Population, settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Yield rows on root types or components whose names contain ids, but are too few to be folded.
+    """Yield rows on root types, or components, whose names contain ids, but that are too few for refinement
+    to fold their names.
 
-    `User: fs -mkdir dir_17` is a different root type for every directory, so that nothing can be compared.
+    If names contain ids, as in `User: fs -mkdir dir_17`, every directory is a root type of its own, and
+    nothing can be compared.
     """
     traces = sum(category.n_requests for category in population.categories)
     roots = {category.graph.root for category in population.categories}
@@ -84,8 +87,8 @@ def label_rows(population: Population, settings: VerdictSettings) -> Iterator[Qu
 def useless_rows(
     before: PeriodBlocks, after: PeriodBlocks, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on periods unfit for comparison: many requests fail in both, or no request of one took any
-    time."""
+    """Yield rows on periods that cannot be compared: many requests fail in both, or no request of a period
+    took any time."""
     sides = before.whole(), after.whole()
     weight = [float(side.weight.sum()) for side in sides]
     if not all(weight):
@@ -109,18 +112,18 @@ def useless_rows(
 
 
 def hold_ids(names: Collection[str], traces: int, settings: VerdictSettings) -> bool:
-    """True if distinct names of one kind (root types, components) are too many, for the number of traces, to
-    be without ids."""
+    """True if there are so many distinct names (of root types, or components) for the number of traces that
+    names must contain ids."""
     return len(names) >= max(settings.names_least, settings.names_many * traces)
 
 
 def sampling_rows(
     mean0: float, mean1: float, known: Sequence[float], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on sampling that differs between the periods, or is not recorded.
+    """Yield rows on sampling that differs between the periods, or that is not recorded.
 
-    mean0, mean1: mean weights of requests; known: share of each period's requests with recorded sampling, in
-    [0, 1].
+    mean0, mean1: mean sampling weight of the requests of reference and problem; known: share of each period's
+    requests with a recorded sampling weight, in [0, 1].
     """
     if len(known) >= 2 and abs(known[1] - known[0]) > settings.excluded_floor:
         yield QualityRow(
@@ -154,10 +157,11 @@ def sampling_rows(
 def excluded_rows(
     excluded: Mapping[str, Sequence[int]], kept: tuple[int, int], settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on flows excluded from the tests: many, or more in one period than in the other.
+    """Yield rows on flows excluded from tests, if they are many, or significantly more in one period than in
+    the other.
 
-    excluded: quality flag -> number of flows per sample (a flow may have several flags); kept: numbers of
-    tested requests.
+    excluded: quality flag -> number of flows per sample (a flow may have several flags); kept: number of
+    tested requests in (reference, problem).
     """
     for flag, counts in sorted(excluded.items()):
         left = int(counts[0]), int(counts[1])
@@ -182,8 +186,8 @@ def excluded_rows(
 
 
 def load_rows(rates: Sequence[RateChange], settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Yield a row on load that differs, in one sentence: all requests first, then the root types whose rates
-    changed most."""
+    """Yield one row if the arrival rate changed: of all requests, then of the root types that changed
+    most."""
     whole, *parts = rates
     moved = sorted((rate for rate in parts if rate.changed), key=lambda rate: -abs(_log(rate)))
     if not whole.changed and not moved:
@@ -210,7 +214,7 @@ def _rate(rate: RateChange) -> str:
 
 
 def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) -> Iterator[QualityRow]:
-    """Yield a row if the mix of root types changed significantly."""
+    """Yield one row if the mix of root types changed significantly."""
     if not mix.changed:
         return
     change = mix.share1 - mix.share0
@@ -226,11 +230,11 @@ def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) ->
 def history_rows(
     before: PeriodBlocks, after: PeriodBlocks, history: PeriodBlocks | None, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """Yield rows on a reference far outside of the history; they also say if the problem resembles that
-    reference.
+    """Yield rows on a reference that lies far outside of the history; the text also says if the problem
+    resembles the reference.
 
-    Far means outside of all windows of the history (at least five) by `abnormal_z` standard errors, noise
-    between windows included, or by an exact test of the share of failures.
+    Far outside means outside of all of at least five windows, by `abnormal_z` standard errors that include
+    the noise between windows, or by an exact test of the share of failures.
     """
     if history is None or not before.n_requests:
         return
@@ -275,12 +279,13 @@ def _not_normal(why: str, alike: bool) -> QualityRow:
 
 _REFERENCE, _PROBLEM = 0, 1
 _COARSE_NS: Final = 10 * NS_PER_SECOND
-"""Length in ns from which times of silences are shown in whole seconds."""
+"""Length of a silence, ns, from which its start and end are shown in whole seconds."""
 _FINE_NS: Final = NS_PER_SECOND // 1000
 
 
 def silence_rows(found: Sequence[Sequence[Silence]], samples: Sequence[Sample]) -> Iterator[QualityRow]:
-    """Yield a row for each of the two samples that has a silence, the problem first."""
+    """Yield a row for each sample with a silence (an interval without requests although some were expected),
+    the problem first. found: silences of (reference, problem), longest first."""
     for sample, begin in ((_PROBLEM, ""), (_REFERENCE, "The reference is not normal: ")):
         if not found[sample]:
             continue
@@ -294,8 +299,11 @@ def silence_rows(found: Sequence[Sequence[Silence]], samples: Sequence[Sample]) 
 
 
 def silence_reason(found: Sequence[Silence], sample: Sample, watched_ns: float) -> str:
-    """Reason why a problem period with a silence is not "unchanged"; empty without a silence. watched_ns:
-    recorded length of the period, which may be far shorter than requested."""
+    """Reason why a problem period with a silence (an interval without requests although some were expected)
+    cannot be "unchanged"; empty without a silence.
+
+    watched_ns: recorded length of the period, ns, which may be shorter than the requested one.
+    """
     if not found:
         return ""
     share = sum(one.end_ns - one.start_ns for one in found) / max(watched_ns, 1)
@@ -317,5 +325,5 @@ def _stretch(silence: Silence) -> str:
 
 
 def _round(expected: float) -> int:
-    """Round to two significant digits: an expected number is not known more precisely."""
+    """Expected number of requests, rounded to two significant digits."""
     return int(float(f"{expected:.2g}"))

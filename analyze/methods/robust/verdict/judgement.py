@@ -1,4 +1,4 @@
-"""Judge two periods as wholes and the quality of their data, as input of the verdict."""
+"""Compare the two periods as wholes and judge the quality of their data: the input of the verdict."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from schemas.windows import NS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Input of the verdict: estimates of whole periods, the mix of root types, smallest visible changes, data
-    quality."""
+    """Results on whole periods, as input of the verdict: estimates, mix of root types, smallest visible
+    changes, data quality."""
 
     settings: RobustSettings
     whole: Whole
@@ -51,14 +51,16 @@ class Judgement:
     visible: tuple[VisibleRow, ...]
     quality: tuple[QualityRow, ...]
     basis: VerdictBasis
-    """Facts that decide the outcome, except the findings."""
+    """Facts that decide the outcome, the findings not included."""
 
     def interval(self, measure: AccountedMeasure) -> tuple[float | None, float | None, bool]:
-        """Interval of a measure's change and its significance: (low, high, True if changed significantly).
+        """Confidence interval of a measure's change, and whether the change is significant: (low, high, True
+        if significant).
 
-        low and high are None for too few requests. The tail has the interval of its first threshold, and
-        changed if the share at any threshold did. Errors have the interval of requests with a failing call,
-        and changed if these changed, or requests whose root failed.
+        low and high are None if there are too few requests. "tail" has the interval of its first threshold,
+        and is significant if the share above any threshold changed significantly. "errors" has the interval
+        of the share of requests with a failing call, and is significant if that share, or the share of failed
+        requests, changed significantly.
         """
         found = self.whole.of("failing" if measure == "errors" else measure)
         if found is None:
@@ -68,8 +70,8 @@ class Judgement:
         return low, high, any(test.name in names for test in self.whole.changed)
 
     def changed_shares(self) -> list[ChangedMeasure]:
-        """Shares that changed significantly, of slow requests and of requests with a failing call (see
-        `interval`)."""
+        """Significantly changed shares of slow requests and of requests with a failing call, significant as
+        in `interval`."""
         pairs: tuple[tuple[AccountedMeasure, Name], ...] = (("tail", "tail"), ("errors", "failing"))
         found = [(measure, self.whole.of(name)) for measure, name in pairs if self.interval(measure)[2]]
         # Of several tails the first one that changed significantly.
@@ -79,7 +81,8 @@ class Judgement:
 
 
 def judge(run: RobustRun) -> Judgement:
-    """Judge whole periods and data quality of a run. O(requests + rows of the profile)."""
+    """Compare the periods of a run as wholes, and judge the quality of their data. O(requests + rows of the
+    profile)."""
     roles, profile, settings, verdict = run.roles, run.profile, run.settings, run.settings.verdict
     limits = slow_thresholds(profile, roles.reference, verdict.slow_levels, verdict.least_slow)
     before, after = (
@@ -143,8 +146,12 @@ def judge(run: RobustRun) -> Judgement:
 
 
 def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate: RateChange) -> str:
-    """Sentence that the cause is outside of the service, or empty: see `clients_sent_less`. timed: sums of
-    both periods, with recorded lengths; rate: change of the arrival rate of all requests."""
+    """Sentence that clients sent fewer requests for reasons outside of the service, see `clients_sent_less`;
+    empty otherwise.
+
+    timed: sums of (reference, problem), scaled to the recorded lengths; rate: change of the arrival rate of
+    all requests.
+    """
     verdict, mean = run.settings.verdict, whole.of("mean")
     times, columns = ("start_ns", "response_ns"), run.population.columns
     before, after = (mean_gap_us(*columns(sample, *times)) for sample in (REFERENCE, PROBLEM))
@@ -165,7 +172,7 @@ def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate:
 
 
 def _history(run: RobustRun) -> PeriodBlocks | None:
-    """Sums of the history's windows, one block each; None without a history."""
+    """Sums of the history, one block per window; None without a history."""
     noise, history = run.roles.noise, run.roles.history
     if run.roles.noise_assumed or not len(history):
         return None
@@ -180,10 +187,10 @@ def _against_all(
     site_times: SiteTimes,
     hidden: float,
 ) -> tuple[Sizes, PeriodBlocks]:
-    """Compare the problem with the whole baseline as one period: (sizes of possible changes, sums of the
-    baseline's windows).
+    """Compare the problem with the whole baseline as one period: (estimates that bound the possible changes,
+    sums of the baseline with one block per window).
 
-    A request is slow by the thresholds of the baseline.
+    A request is slow by quantiles of the baseline instead of the reference.
     """
     roles, profile, verdict = run.roles, run.profile, run.settings.verdict
     asked = after.n_requests
@@ -202,8 +209,8 @@ def _against_all(
 def _quality(
     run: RobustRun, rows: tuple[QualityRow, ...], first: tuple[QualityRow, ...]
 ) -> tuple[QualityRow, ...]:
-    """Rows of data quality, and one for each confounder that explained changes: severe rows first; among
-    equally severe rows, `first` before `rows`."""
+    """All rows on data quality, including one for each confounder that is present; severe rows first. Among
+    equally severe rows, `first` comes before the confounders' rows, and these before `rows`."""
     more = [
         QualityRow(kind=one.kind, severe=one.severe, text=one.text)
         for one in run.confounded.explained.values()
@@ -212,7 +219,8 @@ def _quality(
 
 
 def _lengths(windows: PeriodBlocks | None, before: PeriodBlocks, after: PeriodBlocks) -> tuple[int, int]:
-    """Lengths of both periods as multiples of a window of the baseline, at least 1."""
+    """Length of (reference, problem) as a multiple of a window of the baseline, rounded, at least 1; (1, 1)
+    without windows."""
     if windows is None:
         return 1, 1
     usual = max(float(np.median(windows.seconds)), 1e-9)

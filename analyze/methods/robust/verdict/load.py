@@ -1,11 +1,11 @@
-"""Compare load and workload mix, and decide if clients sent fewer requests for reasons outside of the
-service.
+"""Compare the load and the mix of root types, and decide if clients sent fewer requests for reasons outside
+of the service.
 
-Load is not a fault of the service, but response times depend on it. If throughput fell while no more requests
-were in flight and the gaps between them are no shorter, the cause lies with the clients, unless the largest
-possible rise of the mean response time could slow waiting clients so much: N clients that wait or pause are N
-= X(R + Z) with X answers a second, R their time and Z the pause (the interactive response time law), so at
-the same Z a rate that falls from X0 to X1 needs R1 - R0 = N (1/X1 - 1/X0).
+Load is no fault of the service, but response times depend on it. If throughput fell although no more requests
+were in flight and gaps between them did not shrink, clients are the cause, unless slower responses can have
+slowed them down that much. By the interactive response time law, N clients that wait for a response of time R
+and then pause for Z send X = N / (R + Z) requests per second. With the same Z, a fall of the rate from X0 to
+X1 requires that the mean response time rose by R1 - R0 = N (1/X1 - 1/X0).
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from schemas.arrays import B1, F8, I8
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """Change of the arrival rate of a root type, or of all requests."""
+    """Change of the arrival rate of all requests, or of one root type."""
 
     root: str
-    """Root type of the requests; empty for all requests."""
+    """Name of the root type; empty for all requests."""
     rate0: float
-    """Weighted requests per second, before."""
+    """Requests per second in the reference, by sampling weight."""
     rate1: float
-    """Weighted requests per second, after."""
+    """Requests per second in the problem, by sampling weight."""
     p: float
-    """p of "no change", noise included."""
+    """Two-sided p of an unchanged rate, allowing for noise between windows."""
     changed: bool
-    """True if the change is significant and large enough."""
+    """True if the change is significant and exceeds the factor `load_floor`."""
 
     @property
     def ratio(self) -> float:
-        """Ratio of the rate after to the rate before; inf if there was none before."""
+        """`rate1` / `rate0`; inf if `rate0` is 0."""
         return self.rate1 / self.rate0 if self.rate0 > 0 else math.inf
 
 
@@ -53,10 +53,10 @@ def rate_changes(
     *,
     tau: float = 0.0,
 ) -> tuple[RateChange, ...]:
-    """Estimate the change of the arrival rate: of all requests first, then of each root type.
+    """Changes of the arrival rate: of all requests first, then of each root type.
 
-    tau: standard deviation of the log rate between windows of a history, as traffic depends on the hour. The
-    error is at least that of a Poisson count, even if blocks differ by less.
+    tau: standard deviation of the log rate between windows of the history, since traffic depends on the time
+    of day. The standard error is at least that of a Poisson count, even if blocks of a period scatter less.
     """
     sides = [side.arrivals() for side in (before, after)]
     found = mean_change(*sides, tau2=2 * tau**2)
@@ -83,26 +83,26 @@ def rate_changes(
 
 @dataclass(frozen=True, slots=True)
 class MixChange:
-    """Change of the shares of root types among all requests."""
+    """Change of the mix of root types, i.e. of the share of each root type in all requests."""
 
     moved: float
-    """Share of requests that moved to other root types, in [0, 1]: half the sum of |share after - share
-    before|."""
+    """Share of requests that moved to other root types, in [0, 1]: half the sum of |share1 - share0|."""
     p: float
-    """p of "the root type does not depend on the period"."""
+    """p of an unchanged mix, i.e. of independence of root type and period."""
     changed: bool
     share0: F8
-    """Share of each root type before, float64[roots]."""
+    """Share of each root type in the reference's requests, in [0, 1], float64[roots]."""
     share1: F8
-    """Share of each root type after, float64[roots]."""
+    """Share of each root type in the problem's requests, in [0, 1], float64[roots]."""
 
 
 def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: VerdictSettings) -> MixChange:
-    """Test if root types and periods are independent; root types below `mix_requests` are merged.
+    """Test if the mix of root types changed; root types with fewer than `mix_requests` requests are pooled.
 
-    The statistic is X² over the over-dispersion φ from blocks of time, with an F law.
+    The test statistic is Pearson's X², divided by the over-dispersion φ between time blocks of a period; it
+    has an F distribution.
 
-    Only shares are tested, so a common change of all rates does not count.
+    A common change of all arrival rates does not count, since only shares are compared.
     """
     sides = (reference, problem)
     totals = np.stack([side.weight.sum(axis=0) for side in sides])
@@ -131,8 +131,8 @@ def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: Verdict
 
 
 def _merged(counts: F8, large: B1) -> F8:
-    """Keep the columns of large root types, and merge the others into one. counts: [rows, roots]; large:
-    [roots]."""
+    """Columns of root types in the mask `large`, and one column with the sum of the others: [rows, columns].
+    counts: [rows, roots]; large: bool[roots]."""
     if large.all():
         return counts
     rest: F8 = np.concatenate((counts[:, large], counts[:, ~large].sum(axis=1, keepdims=True)), axis=1)
@@ -140,8 +140,8 @@ def _merged(counts: F8, large: B1) -> F8:
 
 
 def _chi2(table: F8) -> tuple[float, int]:
-    """Pearson's X² of independence of rows and columns, and its degrees of freedom; empty rows and columns
-    are dropped."""
+    """Pearson's X² for independence of rows and columns, and its degrees of freedom; empty columns are
+    dropped."""
     table = table[:, table.sum(axis=0) > 0]
     if min(table.shape, default=0) < 2:
         return 0.0, 0
@@ -151,11 +151,10 @@ def _chi2(table: F8) -> tuple[float, int]:
 
 
 def mean_gap_us(start_ns: I8, response_ns: I8) -> float | None:
-    """Mean idle gap before a request, µs: from the end of all earlier requests to its start, 0 if they
-    overlap.
+    """Mean idle time before a request, µs: from the end of all earlier requests to its start, 0 if they
+    overlap; None for fewer than two requests.
 
-    None for fewer than two requests. If requests are sampled, it is the gap between sampled requests.
-    O(requests log requests).
+    If requests are sampled, gaps are between sampled requests. O(requests log requests).
     """
     if len(start_ns) < 2:
         return None
@@ -167,13 +166,13 @@ def mean_gap_us(start_ns: I8, response_ns: I8) -> float | None:
 
 
 def least_clients(start_ns: I8, response_ns: I8, blocks: int) -> float:
-    """Lower bound of the number of clients, >= 1, if each waits for its answer before it sends the next
-    request.
+    """Lower bound of the number of clients, >= 1, if each client waits for a response before it sends the
+    next request. O(requests log requests).
 
-    It is the median over blocks of time of the largest number in flight in a block. In each block this number
-    is bounded by N = 1 / (1 - E[k(k-1)] / E[k]²) for the number k in flight, which is exact for N equal
-    clients, or by E[k] if requests come in bursts. So a sequential client counts as one, though many others
-    may come now and then. Sampling lowers the bound. O(requests log requests).
+    It is the median over time blocks of a bound for each block: the largest number of requests in flight, and
+    N = 1 / (1 - E[k(k-1)] / E[k]²) for the number k in flight, which is exact for N equal clients, or E[k] if
+    requests come in bursts; the smaller of them. Therefore a single sequential client gives 1 even if many
+    others come now and then. Sampling lowers the bound.
     """
     if not len(start_ns):
         return 1.0
@@ -206,12 +205,13 @@ def clients_sent_less(
     gaps_us: tuple[float | None, float | None] = (None, None),
     clients: Callable[[], float] = lambda: 1.0,
 ) -> str:
-    """Sentence that clients sent fewer requests, and not because answers took longer; empty if that is not
-    shown.
+    """Sentence that clients sent fewer requests, and not because responses took longer; empty if the data do
+    not show it.
 
-    rate: arrival rate of all requests; largest_rise: largest possible relative rise of the mean response
-    time; gaps_us: `mean_gap_us` of both periods, None for statistics (shorter gaps contradict); clients:
-    function that computes `least_clients` of the reference, called only if needed.
+    rate: change of the arrival rate of all requests; largest_rise: largest relative rise of the mean response
+    time within its confidence interval; gaps_us: `mean_gap_us` of (reference, problem), None for stored
+    statistics; shorter gaps rule the sentence out; clients: function that computes `least_clients` of the
+    reference, called only if needed.
     """
     flying0, flying1 = (
         float(side.time_us.sum()) / 1e6 / max(float(side.seconds.sum()), 1e-300) for side in (before, after)

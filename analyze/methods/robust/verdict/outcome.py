@@ -1,8 +1,9 @@
-"""Outcome of a comparison, one of five, with its reasons.
+"""Outcome of a comparison (one of five words), and the reasons for it.
 
-Lack of evidence never counts as "unchanged": "unchanged" needs that no measure of the whole period is
-significant and that no change that matters (by the user's bounds) is possible. Otherwise, if nothing is
-found, the outcome is "cannot-tell", with the largest possible change and the number of missing requests.
+Missing evidence never counts as "unchanged". "unchanged" requires that no measure of the whole period changed
+significantly, and that no change as large as the user's bounds is possible. If nothing is found but such a
+change is possible, the outcome is "cannot-tell", with the largest possible change and the number of requests
+needed.
 """
 
 from __future__ import annotations
@@ -25,59 +26,60 @@ _OPEN: Final = ("unchanged", "cannot-tell")
 
 @dataclass(frozen=True, slots=True)
 class VerdictReached:
-    """Outcome of a comparison with its reasons; fields as in `VerdictSection`."""
+    """Outcome of a comparison and the reasons for it; fields as in `VerdictSection`."""
 
     outcome: Word
     reasons: tuple[Reason, ...]
     external: bool = False
     missing_requests: int | None = None
     by_load: bool = False
-    """True if higher or lower load explains the change, which is then no finding."""
+    """True if the outcome is due to changes that higher or lower load explains, and that are therefore no
+    findings."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictBasis:
-    """Facts that decide the outcome. Functions are called only if the outcome or a sentence needs their
-    value.
-    """
+    """Facts that decide the outcome. Attributes that are functions are called only if the outcome or a
+    sentence needs the value."""
 
     measures: tuple[PeriodMeasure, ...]
-    """Measures of the whole period; empty if a period has no requests."""
+    """Measures of whole periods, e.g. the mean response time; empty if a period has no requests."""
     mix_changed: bool
     """True if the mix of root types changed significantly."""
     largest: Callable[[], LargestChange]
     missing: Callable[[], int | None]
-    """Function that computes the number of additional requests of the problem that would decide; None: no
-    number suffices."""
+    """Function that computes how many more requests the problem would need for a decision; it returns None if
+    no number suffices."""
     findings: int = 0
-    """Number of findings."""
+    """Number of findings of the report."""
     has_noise: bool = False
-    """True if a history, or a long reference, shows the difference between normal periods."""
+    """True if a history, or a long reference, shows how much normal periods differ; False if that is
+    assumed."""
     timeless: bool = False
-    """True if all requests of a period took 0 ns, so that nothing is known of times."""
+    """True if all requests of a period took 0 ns, so that times cannot be compared."""
     explained: ExplainedShare | None = None
-    """Share of the change of the mean response time that findings explain; None if the mean is exactly
-    equal."""
+    """Share of the change of the mean response time that findings explain; None if the mean did not change at
+    all."""
     external: Callable[[], str] = str
-    """Function that returns a sentence on clients that sent fewer requests although answers did not take
-    longer; empty if they did not."""
+    """Function that returns the sentence that clients sent fewer requests for reasons outside of the service;
+    empty if they did not."""
     by_load: str = ""
-    """Sentence on the change that load explains; empty if it explains none."""
+    """Sentence on changes that load explains; empty if there are none."""
     incomplete: str = ""
-    """Sentence on events missing in a period; empty if none are."""
+    """Sentence on events that are missing in a period; empty if none are."""
     there_before: str = ""
-    """Sentence that reference and problem differ from the history but not from each other; empty if they do
-    not."""
+    """Sentence that reference and problem differ from the history, but not from each other; empty
+    otherwise."""
     hidden: tuple[Reason, ...] = ()
-    """Reasons on changes that are significant against the reference alone, but not against the whole
-    baseline."""
+    """Reasons about call sites with a change that is significant against the reference alone, but not against
+    the baseline."""
     silent: str = ""
-    """Sentence on a stretch of time without any record in which requests were expected, which counts as a
-    change; empty for none."""
+    """Sentence on an interval of the problem without requests although some were expected, which counts as a
+    change; empty if there is none."""
 
 
 def outcome(basis: VerdictBasis, settings: RobustSettings) -> VerdictReached:
-    """Decide the outcome of a comparison, and order its reasons."""
+    """Decide the outcome of a comparison, with its reasons in the order of the report."""
     found = _decided(basis, settings)
     before = said(ReasonKind.THERE_BEFORE, basis.there_before)
     begins = found.outcome not in _OPEN  # new problems come before earlier ones

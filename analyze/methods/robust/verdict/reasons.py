@@ -1,4 +1,4 @@
-"""Reasons of a verdict: one function per kind, which computes values and sentence."""
+"""Reasons for a verdict: one function per kind of reason, which builds its sentence and values."""
 
 from __future__ import annotations
 
@@ -41,24 +41,25 @@ class ExplainedShare:
     """Share of the change of the mean response time that findings explain."""
 
     found_us: float
-    """Sum of the findings' parts of the change, µs."""
+    """Part of the change of the mean response time that the findings account for, µs."""
     change_us: float
-    """Change of the mean response time, µs; not 0."""
+    """Change of the mean response time, problem minus reference, µs; not 0."""
     interval: tuple[float, float]
     """95 % confidence interval of `change_us`, µs."""
     significant: bool = True
 
     @property
     def share(self) -> float:
-        """Share of the change that findings explain, cut to [0, 1]."""
+        """Share of the change of the mean response time that the findings account for, limited to [0, 1]."""
         return min(max(self.found_us / self.change_us, 0.0), 1.0)
 
     def text(self, said: str, one: bool) -> str:
-        """Sentence like `2 findings explain 92 % of the change of the mean (+40 of +43.5 ms).`
+        """Sentence about the share, e.g. `2 findings explain 92 % of the change of the mean (+40 of +43.5
+        ms).`
 
-        said: text like `2 findings`; one: True for a single finding. Findings may exceed the change if other
-        changes offset them; the sentence says so only if they lie beyond the interval of the change. If the
-        change is not significant, it states no share.
+        said: subject of the sentence, e.g. `2 findings`; one: True if the subject is singular. Findings may
+        account for more than the change if other changes offset them; the sentence says so only if their sum
+        exceeds the confidence interval of the change. If the change is not significant, no share is given.
         """
         low, high = self.interval
         if not self.significant:
@@ -85,12 +86,12 @@ class ExplainedShare:
 
 
 def said(kind: ReasonKind, text: str) -> tuple[Reason, ...]:
-    """Wrap a sentence as a reason, in a tuple; empty for an empty sentence."""
+    """Tuple with one reason that has the sentence `text`; empty if `text` is empty."""
     return (Reason(kind=kind, text=text),) if text else ()
 
 
 def changed(measures: Sequence[PeriodMeasure]) -> list[Reason]:
-    """Reasons of the verdict, one per measure of whole periods that changed significantly."""
+    """One reason per measure of whole periods that changed significantly."""
     return _once(
         _about(
             test,
@@ -103,7 +104,8 @@ def changed(measures: Sequence[PeriodMeasure]) -> list[Reason]:
 
 
 def insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -> list[Reason]:
-    """Reasons why changes of whole periods are not significant, although their interval excludes 0."""
+    """One reason per measure of whole periods whose change is not significant although its confidence
+    interval excludes 0."""
     reasons = []
     significant = {test.name for test in measures if test.changed}
     for test in measures:
@@ -123,8 +125,8 @@ def insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -
 
 
 def hidden(measures: Sequence[PeriodMeasure]) -> list[Reason]:
-    """Reasons for measures of whole periods that changed against the reference alone, but not beyond normal
-    variation."""
+    """One reason per measure of whole periods that changed significantly against the reference alone, but
+    within normal variation."""
     reasons = []
     for test in measures:
         if test.hidden:
@@ -138,8 +140,8 @@ def hidden(measures: Sequence[PeriodMeasure]) -> list[Reason]:
 
 
 def explained(findings: int, share: ExplainedShare | None, *, timeless: bool) -> Reason:
-    """Reason with the share of the change of the mean that findings explain. findings: their number; share:
-    None if the mean is exactly equal."""
+    """Reason that states the number of findings, and the share of the change of the mean response time that
+    they account for. share: None if the mean did not change at all."""
     count = counted(findings, "finding")
     if timeless:
         text = f"{count}; {_TIMELESS}."
@@ -158,8 +160,8 @@ def too_few(
     *,
     timeless: bool,
 ) -> Reason:
-    """Reason that changes which matter may have gone undetected, with the number of requests needed; missing
-    None: no number suffices."""
+    """Reason that a change which matters may have gone undetected, with the number of additional requests
+    needed. missing: that number; None if no number suffices."""
     if timeless:
         return Reason(kind=ReasonKind.TOO_FEW, text=f"Nothing was found, and {_TIMELESS}.")
     open_ = largest.over(settings)
@@ -180,7 +182,7 @@ def too_few(
 
 
 def nothing(settings: RobustSettings) -> Reason:
-    """Reason that no change that matters, by the user's bounds, is possible."""
+    """Reason that no change as large as the user's bounds (`matters_time`, `matters_share`) is possible."""
     times, points = settings.matters_time, 100 * settings.matters_share
     longer = "times twice as long" if times == 1 else f"times by {percent(times)}"
     size = f"{longer}, {points:g} points of requests"
@@ -189,16 +191,17 @@ def nothing(settings: RobustSettings) -> Reason:
 
 
 def what_helps(*, has_noise: bool) -> Reason:
-    """Reason that names the data that would decide: longer periods, or a history."""
+    """Reason that names the data that would allow a decision: longer periods or, if `has_noise` is False,
+    also a history."""
     more = "" if has_noise else ", and ordinary times as --history"
     return Reason(kind=ReasonKind.HELP, text=f"What helps: longer periods{more}.")
 
 
 def likely_place(mean: Account, least: float) -> Iterator[Reason]:
-    """Yield a reason that names the component with at least `least` of a significant change of the mean that
-    no finding explains: by its own time and its callers' waits for it.
+    """Yield a reason that names the component with at least `least` of a significant change of the mean
+    response time that no finding explains, counting its own time and its callers' waits for it.
 
-    Used for short references, against which no site may be significant.
+    Needed for short references, against which no call site may be significant.
     """
     moved = mean.after - mean.before
     if not mean.changed or not moved:
@@ -217,10 +220,10 @@ def likely_place(mean: Account, least: float) -> Iterator[Reason]:
 
 
 def largest_rest(share: ExplainedShare, mean: Account, least: float) -> Iterator[Reason]:
-    """Yield a reason that names the operations with the largest unexplained parts of a significant change of
-    the mean.
+    """Yield a reason that names the operations with the largest parts of a significant change of the mean
+    response time that findings do not explain.
 
-    Callers that wait for a slow operation get slower, too, though not always significantly.
+    These may be callers that wait for a slow operation, whose own change is not significant.
     """
     moved = mean.after - mean.before
     if not share.significant or (moved - share.found_us) / moved < least:
@@ -237,8 +240,9 @@ def largest_rest(share: ExplainedShare, mean: Account, least: float) -> Iterator
 
 
 def hidden_places(found: Sequence[HiddenChange], total: int) -> tuple[Reason, ...]:
-    """Reason on sites whose change is significant against the reference alone: why they are not findings, and
-    which windows had the same values. found: the largest; total: number of all of these sites."""
+    """Reason about call sites whose change is significant against the reference alone: why it is no finding,
+    and which windows of the baseline had similar values. found: the largest such changes; total: number of
+    all such changes."""
     if not found:
         return ()
     first = found[0]
@@ -270,7 +274,8 @@ def _about(test: PeriodMeasure, kind: ReasonKind, text: str) -> Reason:
 
 
 def _once(reasons: Iterable[Reason]) -> list[Reason]:
-    """Keep the first reason of each measure; for the tail that is the reason with the lowest threshold."""
+    """Reasons without all but the first of each measure; for the tail, the first is that of the lowest
+    threshold."""
     first: dict[str | None, Reason] = {}
     for reason in reasons:
         first.setdefault(reason.measure, reason)

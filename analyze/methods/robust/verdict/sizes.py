@@ -1,12 +1,12 @@
-"""Bounds behind the outcome "unchanged": largest possible change, smallest visible change, number of missing
-requests.
+"""Bounds behind the outcome "unchanged": the largest possible changes, the smallest visible changes, and the
+number of missing requests.
 
 To show that nothing changed by a few percent takes more requests than most minutes have, and a tool that
-answers "cannot tell" on every quiet minute is useless. So the user sets which changes matter, and the test is
-if such a change is still possible: it is not if the interval, which includes normal variation, ends before
-it. For paths the bound is the largest of: the smallest new path that would have been found, the floor of a
-known path, and shifts above chance that are not significant. Floors, levels and standard errors are those of
-the tests.
+answers "cannot tell" in every quiet minute is useless. So the user sets how large a change must be to matter,
+and "unchanged" requires that no such change is possible: the confidence interval, normal variation included,
+ends below it. For paths the bound is the largest of: the smallest new path that would have been found, the
+floor for known paths, and path shifts above chance that are not significant. Floors, levels and standard
+errors are those of the tests.
 """
 
 from __future__ import annotations
@@ -30,36 +30,39 @@ from schemas.arrays import F8
 from schemas.report.accounts import VisibleRow
 
 MOST_ROWS: Final = 100
-"""Maximum number of root types in the table of smallest visible changes."""
+"""Maximum number of root types in the report's table of smallest visible changes."""
 _MOST_FACTOR: Final = 1e6
-"""Maximum factor of requests that is tried: if that does not decide, no number does."""
+"""Largest multiple of the present number of requests that is tried; if it does not allow a decision, no
+number does."""
 _MOST_PERCENT: Final = 3.0
-"""Relative change from which changes are written as a factor."""
+"""Relative change (3: 300 %) from which a change is written as a factor."""
 _STEPS: Final = 20
 _DIGITS: Final = 2
-"""Number of significant digits of a number of missing requests."""
+"""Number of significant digits to which a number of missing requests is rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Numbers of requests by root type, from which the visibility of path changes follows; arrays are
+    """Number of requests by root type, from which the smallest visible path changes are computed; arrays are
     float64[roots]."""
 
     n0: F8
-    """Effective number of requests (Kish) before, float64[roots]."""
+    """Effective number of requests (Kish) in the reference, or in the baseline if it is compared as a
+    whole."""
     n1: F8
-    """Effective number of requests (Kish) in the problem, float64[roots]."""
+    """Effective number of requests (Kish) in the problem."""
     weight: F8
-    """Number of recorded requests of both periods together."""
+    """Number of recorded requests in both periods together."""
     hidden: float
-    """Share of requests, in [0, 1], whose path may have changed without being seen: by lost events, or by a
-    shift that is not significant (`Tested.open_path`); the larger."""
+    """Largest share of requests, in [0, 1], whose path may have changed unseen: because of lost events, or
+    because the shift is not significant (`Tested.open_path`)."""
 
     def smallest(self, root: int, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Smallest share of requests on a new path, or with a new error, that would have been found at a root
-        type (its index); inf for too few requests.
+        """Smallest share of requests on a new path, or with a new error, that the tests would have found; inf
+        for too few requests.
 
-        factor: number of requests as a multiple of the present number."""
+        root: index of the root type; factor: number of requests as a multiple of the present number.
+        """
         n0, n1 = (int(n[root] * factor) for n in (self.n0, self.n1))
         if min(n0, n1) < settings.min_requests:
             return np.inf
@@ -74,8 +77,8 @@ class Paths:
         )
 
     def largest(self, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Largest share of requests whose path may have changed undetected, at the root types with nearly all
-        requests; inf without requests."""
+        """Largest share of requests whose path may have changed undetected, in [0, 1], for the root types
+        with `nearly_all` requests; inf without requests."""
         if not self.weight.sum():
             return np.inf
         busiest = np.argsort(-self.weight, kind="stable")
@@ -87,32 +90,33 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class LargestChange:
-    """Largest changes, up or down, that the data do not exclude; inf: not bounded."""
+    """Largest changes, up or down, that the data do not exclude; inf where there is no bound."""
 
     mean: float
-    """Largest relative change of the mean response time."""
+    """Largest possible relative change of the mean response time (1: twice as long)."""
     site: float
-    """Largest relative change of the response time of requests that pass a call site, at sites with nearly
-    all of the time."""
+    """Largest possible relative change of the response time of requests that pass a call site, for sites with
+    `nearly_all` of the time (1: twice as long)."""
     slow: float | None
-    """Largest change of the share of slow requests; None if a period has too few requests for the tail."""
+    """Largest possible change of the share of slow requests; None if a period has too few requests to define
+    slow."""
     errors: float
-    """Largest change of the share of failed requests, or of the share of requests with a failing call; the
-    larger of both."""
+    """Largest possible change of the share of failed requests, or of requests with a failing call, whichever
+    is larger."""
     path: float
-    """Largest share of requests that may take another path."""
+    """Largest possible share of requests that take another path."""
     usual: bool
-    """True if the measured changes are within the difference of two normal periods."""
+    """True if all measured changes of whole periods are within the difference between two normal periods."""
     windows: int = 0
-    """Number of the baseline's windows in the comparison; 0: only the reference was compared."""
+    """Number of baseline windows that the problem was compared with; 0 if it was compared with the reference
+    only."""
 
     def within(self, settings: RobustSettings) -> bool:
-        """True if no change that matters is possible. Without a tail (too few requests), the other measures
-        decide."""
+        """True if no change as large as the user's bounds is possible; measures that are None are ignored."""
         return self.usual and not self.over(settings)
 
     def over(self, settings: RobustSettings) -> list[str]:
-        """Names of the quantities that may have changed by more than the user's bounds."""
+        """Phrases for the quantities that may have changed by more than the user's bounds."""
         times, share = settings.matters_time, settings.matters_share
         sizes = (
             ("the mean response time", self.mean, times),
@@ -124,7 +128,7 @@ class LargestChange:
         return [what for what, size, most in sizes if not size <= most]
 
     def text(self) -> str:
-        """Sentence with the bounds that are finite; empty if none is."""
+        """Sentence that lists all finite bounds; empty if there is none."""
         shown = [
             f"{what} by {percent(size)}" if size < _MOST_PERCENT else f"{what} {factor(1 + size)}"
             for what, size in (("the mean", self.mean), ("the time at a call site", self.site))
@@ -145,18 +149,19 @@ class LargestChange:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Estimates from which the largest possible changes are computed."""
+    """Estimates from which the largest possible changes and the number of missing requests are computed."""
 
     whole: Whole
     site_times: SiteTimes
     paths: Paths
     settings: RobustSettings
     windows: int = 0
-    """Number of ordinary windows that limit the largest change; 0 without a history."""
+    """Number of baseline windows that the problem was compared with; 0 if it was compared with the reference
+    only."""
 
     def largest(self, factor: float = 1.0) -> LargestChange:
-        """Compute the largest possible changes if both periods had `factor` times as many requests with the
-        same values."""
+        """Largest possible changes if both periods had `factor` times as many requests with the same
+        values."""
         level, measures = self.settings.verdict.level, self.whole.measures
         # Of several tails the first one counts: reversed, it is stored last.
         size = {m.name: m.largest(level, m.estimate.times(factor)) for m in reversed(measures)}
@@ -171,16 +176,16 @@ class Sizes:
         )
 
     def decides(self, factor: float) -> bool:
-        """True if `factor` times as many requests would show a change, or exclude every change that
-        matters."""
+        """True if `factor` times as many requests in both periods would show a significant change, or exclude
+        every change as large as the user's bounds."""
         seen = any(measure.shown_by(measure.estimate.times(factor)) for measure in self.whole.measures)
         return seen or self.largest(factor).within(self.settings)
 
     def missing(self, n1: float) -> int | None:
-        """Number of additional requests of the problem that would decide, if the reference grows in
-        proportion.
+        """Number of additional requests of the problem that would allow a decision, if the reference grows in
+        proportion; rounded up to two significant digits; None if no number suffices.
 
-        n1: present effective number. Rounded up to `_DIGITS` significant digits; None: no number suffices.
+        n1: present effective number of requests of the problem.
         """
         if not self.decides(_MOST_FACTOR):
             return None
@@ -194,8 +199,7 @@ class Sizes:
 
 
 def paths_of(before: PeriodBlocks, after: PeriodBlocks, hidden: float) -> Paths:
-    """Effective numbers of requests of each root type, the denominators of its path shares. hidden: as in
-    `Paths`."""
+    """Number of requests by root type, for the visibility of path changes. hidden: see `Paths.hidden`."""
     total = before.requests.sum(axis=0) + after.requests.sum(axis=0)
     return Paths(before.effective_by_root, after.effective_by_root, total, hidden)
 
@@ -208,10 +212,11 @@ def visible_rows(
     settings: RobustSettings,
     requests0: F8,
 ) -> tuple[VisibleRow, ...]:
-    """Smallest visible changes of each root type, for at most MOST_ROWS types with the most requests.
+    """Rows of the smallest visible changes, one per root type, for the MOST_ROWS root types with most
+    requests.
 
-    before: sums of the baseline; tau2: variance of the log mean between windows; requests0: float64[roots]
-    number of requests of the reference.
+    before: sums of the baseline; tau2: variance of the difference of log means between normal periods;
+    requests0: float64[roots] number of requests of the reference.
     """
     typical = mean_change(before.log_times(), after.log_times(), tau2=tau2, of_logs=True)
     paths = paths_of(before, after, 0.0)
@@ -231,8 +236,9 @@ def visible_rows(
 
 
 def _ratio(typical: Estimate, at: int, paths: Paths, settings: RobustSettings) -> float | None:
-    """Smallest factor of a typical response time that would be found for the root type at index `at` - 1;
-    None if it is not tested."""
+    """Smallest factor (> 1) of a typical response time that would be significant for a root type; None if
+    there are too few requests. at: index of the root type plus 1, since element 0 of `typical` is for all
+    requests."""
     if min(paths.n0[at - 1], paths.n1[at - 1]) < settings.min_requests:
         return None
     z = max(settings.min_z, float(ndtri(1 - settings.q / 2)))

@@ -1,9 +1,10 @@
-"""Estimate changes of whole periods: mean response time, slow, failed and failing requests, root types.
+"""Estimate the changes of whole periods: mean response time, and shares of slow, failed and failing requests.
 
-No comparison passes a gate while one of these is significant, even if no call site is. For "significant" the
-difference between normal windows is part of the error. For "as before" it is the margin, and the error is
-only sampling within the periods: if it were counted twice, nothing would ever be the same. Assumed noise
-between normal periods can keep a change from being significant, but never proves that nothing changed.
+A comparison with a significant change of a whole period passes no gate, even without a finding. To be
+significant, a change must exceed its standard error including the noise between normal windows. To count as
+unchanged, that noise is the margin and the standard error is that of sampling within the periods; if the
+noise were counted twice, nothing would ever be unchanged. Assumed noise can keep a change from being
+significant, but it never proves that nothing changed.
 """
 
 from __future__ import annotations
@@ -30,39 +31,42 @@ root failed ("errors"), share of requests with a failing call, root included ("f
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Noise between two normal periods, in addition to sampling within them."""
+    """Noise between two normal periods, in addition to sampling error within them: of means (`tau`) and of
+    shares (`phi`)."""
 
     tau: float
-    """Standard deviation between normal windows of the log of a window's mean."""
+    """Standard deviation of the log of a window's mean response time between normal windows."""
     freedom: float = np.inf
-    """Degrees of freedom of `tau`; inf if `tau` is assumed."""
+    """Degrees of freedom of the estimate `tau`; inf if `tau` is assumed."""
     phi: float = 1.0
-    """Lower bound of the over-dispersion φ of shares, >= 1."""
+    """Lower bound of the over-dispersion φ of shares, >= 1 (1: binomial)."""
     windows: tuple[int, int] = (1, 1)
-    """Lengths of the two periods, as numbers of windows of the baseline."""
+    """Length of (reference, problem) as a multiple of a window of the baseline."""
     assumed: bool = False
-    """True if the noise is assumed, as no windows of the baseline show it."""
+    """True if the noise is assumed because the data have no windows to estimate it from."""
 
     @property
     def tau2(self) -> float:
-        """Variance of the difference between the log means of the two periods."""
+        """Variance of the difference between the log mean response times of two normal periods of these
+        lengths."""
         return self.tau**2 * (1 / max(self.windows[0], 1) + 1 / max(self.windows[1], 1))
 
     def band(self, settings: VerdictSettings) -> float:
-        """Relative difference up to which the means of two periods count as equal.
+        """Relative difference of two mean response times up to which they count as equal.
 
-        At least `mean_floor`; at most `most_band` if there are too few windows before, as tau is then only a
-        guess.
+        It is at least `mean_floor`, and at most `most_band` if there are too few baseline windows to estimate
+        `tau` well.
         """
         most = settings.most_band if self.windows[0] < LEAST_FOR_ENVELOPE else np.inf
         return min(max(settings.mean_floor, 2 * math.sqrt(self.tau2)), most)
 
 
 def window_tau(windows: PeriodBlocks | None, settings: VerdictSettings) -> tuple[float, float]:
-    """Estimate the standard deviation τ of log means between windows, and its degrees of freedom.
+    """Standard deviation τ of log mean response times between windows, and its degrees of freedom.
 
-    windows: sums with one block per window; None: τ is assumed. The scale is robust, as a history may contain
-    faults; sampling within windows is subtracted; the result is shrunk towards the assumed τ.
+    windows: sums with one block per window; None: τ is assumed. The estimate is robust, since a history may
+    contain faults; sampling variance within windows is subtracted, and the result is shrunk towards the
+    assumed τ.
     """
     if windows is None:
         return settings.assumed_tau, np.inf
@@ -74,7 +78,8 @@ def window_tau(windows: PeriodBlocks | None, settings: VerdictSettings) -> tuple
 
 
 def rate_tau(windows: PeriodBlocks | None) -> float:
-    """Robust standard deviation of the log arrival rate between windows (blocks); 0 for too few windows."""
+    """Robust standard deviation of the log arrival rate between windows; 0 for too few windows. windows: sums
+    with one block per window."""
     if windows is None:
         return 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -85,36 +90,37 @@ def rate_tau(windows: PeriodBlocks | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PeriodMeasure:
-    """Estimate of one measure of the whole period, with the criteria of its test."""
+    """Estimate of one measure of whole periods, with the thresholds of its test."""
 
     name: Name
     estimate: Estimate
-    """Estimate with a single element: log of the mean response time in µs, or a share."""
+    """Change of the measure, as an estimate with one element: log of the mean response time in µs, or a
+    share."""
     alpha: float
     """Significance level of the test."""
     floor: float
-    """Smallest change that counts, in the unit of the estimate."""
+    """Smallest change that counts, in the unit of `estimate` (log, or share)."""
     margin: float
-    """Largest change that two normal periods may show, in the unit of the estimate."""
+    """Largest difference between two normal periods, in the unit of `estimate` (log, or share)."""
     least: float = 0.0
-    """Change, in the unit of the estimate and in excess of a standard error, that is too large to be normal
-    variation."""
+    """Change that is too large to be normal variation, after subtracting one standard error, in the unit of
+    `estimate` (log, or share)."""
     noise_assumed: bool = False
-    """True if the difference between normal periods is assumed, as no data show it."""
+    """True if the noise between normal periods is assumed because the data do not show it."""
 
     @property
     def z(self) -> float:
-        """Number of standard errors required by a two-sided test at level alpha."""
+        """Normal quantile of a two-sided test at level `alpha`: required number of standard errors."""
         return float(ndtri(1 - self.alpha / 2))
 
     @property
     def before(self) -> float:
-        """Value before: mean response time in µs, or a share."""
+        """Value in the reference: mean response time in µs, or a share in [0, 1]."""
         return self._shown(self.estimate.before)
 
     @property
     def after(self) -> float:
-        """Value after: mean response time in µs, or a share."""
+        """Value in the problem: mean response time in µs, or a share in [0, 1]."""
         return self._shown(self.estimate.after)
 
     def _shown(self, value: F8) -> float:
@@ -122,27 +128,27 @@ class PeriodMeasure:
 
     @property
     def p(self) -> float:
-        """Two-sided p of no change, allowing for sampling within the periods only."""
+        """Two-sided p of no change, allowing only for sampling error within the periods."""
         return float(self.estimate.p[0])
 
     @property
     def p_usual(self) -> float:
-        """Two-sided p of no change beyond the difference between normal periods."""
+        """Two-sided p of no change, allowing also for the noise between normal periods."""
         return float(self.estimate.p_with_noise[0])
 
     @property
     def changed(self) -> bool:
-        """True if the change is significant, with the noise between windows, and above the floor."""
+        """True if the change is significant, noise between normal periods included, and exceeds `floor`."""
         return self.p < self.alpha and self.shown_by(self.estimate)
 
     def shown_by(self, estimate: Estimate) -> bool:
-        """True if the change in `estimate` exceeds the critical value and the floor of this measure."""
+        """True if the change in `estimate` exceeds the required standard errors, and `floor`."""
         return bool(estimate.clears(self.z, self.floor)[0])
 
     @property
     def usual(self) -> bool:
-        """True if the change is within sampling error, or within the difference between two normal
-        periods."""
+        """True if the change is within sampling error, or within the difference between two normal periods.
+        Assumed noise does not suffice: then both must hold."""
         within = bool(abs(self.estimate.change[0]) <= self.margin)
         if self.noise_assumed:
             return within and not self.changed and not self.plain
@@ -150,20 +156,21 @@ class PeriodMeasure:
 
     @property
     def plain(self) -> bool:
-        """True if the change exceeds the floor, and sampling error within the periods."""
+        """True if the change exceeds `floor` and sampling error within the periods, noise between periods
+        ignored."""
         return self.p < self.alpha and self.shown_by(self.estimate.within())
 
     @property
     def hidden(self) -> bool:
-        """True if only normal variation keeps the change from being significant, although the change is too
-        large to be normal variation."""
+        """True if the change is significant without the noise between normal periods, but not with it,
+        although it is too large to be normal variation."""
         return self.plain and not self.changed and bool(self.estimate.stands_alone(self.least)[0])
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Confidence interval of after - before, in µs or as a share; infinite if unknown, or not
-        informative.
+        """Confidence interval of value after minus value before, in µs or as a share; (-inf, inf) if it is
+        unknown or too wide to be informative.
 
-        For a share, after is cut to [0, 1].
+        The interval of a share is limited so that the value after lies in [0, 1].
         """
         low, high = (float(end[0]) for end in self.estimate.bounded_interval(level))
         if self.estimate.unit == "share":
@@ -173,43 +180,46 @@ class PeriodMeasure:
         return self.before * float(np.expm1(low)), self.before * float(np.expm1(high))
 
     def largest_rise(self, level: float) -> float:
-        """Largest relative rise within the interval, noise between periods included."""
+        """Upper end of the confidence interval, noise between periods included, as a relative rise."""
         return float(np.expm1(min(float(self.estimate.interval(level)[1][0]), 700.0)))
 
     def largest(self, level: float, estimate: Estimate | None = None) -> float:
-        """Largest change within the interval: relative, or the difference of a share. estimate: used instead
-        of the measured one."""
+        """Largest absolute change within the confidence interval: relative for the mean, difference for a
+        share. estimate: None uses the measured one."""
         return float((self.estimate if estimate is None else estimate).largest_ratio(level)[0])
 
 
 @dataclass(frozen=True)
 class Whole:
-    """Estimates of the changes of two periods as wholes."""
+    """Estimates of the changes of all measures of whole periods."""
 
     measures: tuple[PeriodMeasure, ...]
-    """Mean, share of slow requests at each threshold, shares of failed and failing requests; empty if a
-    period has no requests."""
+    """Mean response time, share of slow requests at each threshold, shares of failed requests and of requests
+    with a failing call; empty if a period has no requests."""
     responses: Estimate
-    """Change of log mean response times: of all requests (element 0), then of each root type."""
+    """Change of the log mean response time: element 0 of all requests, elements 1 and up of each root
+    type."""
     noise: Noise
     band: float
-    """Relative difference up to which the means of two periods count as equal (`Noise.band`)."""
+    """Relative difference of two mean response times up to which they count as equal (see `Noise.band`)."""
     time_share: F8
-    """Share of each root type in the response time, in [0, 1], float64[roots]; both periods have equal
-    weight."""
+    """Share of each root type in the sum of response times, in [0, 1], float64[roots]; the mean of the shares
+    in both periods."""
 
     def of(self, name: Name) -> PeriodMeasure | None:
-        """First measure with a name, e.g. the tail at its lowest threshold; None if there is none."""
+        """First measure with the name `name`, for the tail that of the lowest threshold; None if there is
+        none."""
         return next((measure for measure in self.measures if measure.name == name), None)
 
     @property
     def changed(self) -> tuple[PeriodMeasure, ...]:
-        """Measures of whole periods that changed significantly."""
+        """Measures whose change is significant, noise between normal periods included."""
         return tuple(measure for measure in self.measures if measure.changed)
 
     @cached_property
     def equivalent_share(self) -> float:
-        """Share of the response time in root types whose mean is equivalent to before (TOST), in [0, 1]."""
+        """Share of the response time, in [0, 1], in root types whose mean is equivalent to before: two
+        one-sided tests (TOST) with the margin `band`."""
         return float(self.time_share @ self.responses.within().equivalent(float(np.log1p(self.band)))[1:])
 
 
@@ -222,10 +232,12 @@ def whole_change(
     *,
     least: tuple[float, float] = (0.0, 0.0),
 ) -> Whole:
-    """Estimate all changes of whole periods; all blocks must have the same roots and thresholds.
+    """Estimate the changes of all measures of whole periods. `before`, `after` and `windows` must have the
+    same root types and thresholds.
 
-    windows: baseline with one block per window, None: blocks of `before`; least: relative change of the mean,
-    and change of the share of slow requests, that are too large to be normal variation.
+    windows: sums of the baseline with one block per window; None uses the blocks of `before`. least:
+    (relative change of the mean, change of the share of slow requests) that is too large to be normal
+    variation.
     """
     band = noise.band(settings)
     responses = mean_change(
@@ -258,8 +270,8 @@ def _shares(
     settings: VerdictSettings,
     least_slow: float,
 ) -> list[PeriodMeasure]:
-    """Estimate the change of three shares of requests: slow ones at each threshold, failed ones, and requests
-    with a failing call."""
+    """Estimate the changes of three shares: of slow requests at each threshold, of failed requests, and of
+    requests with a failing call."""
     columns = [before.whole(), after.whole(), before if windows is None else windows]
     held = [np.column_stack((one.slow, one.failed.sum(axis=1), one.failing.sum(axis=1))) for one in columns]
     found = share_change(*counted_columns(columns, held), prior_phi=noise.phi)

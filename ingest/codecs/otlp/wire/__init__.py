@@ -1,1 +1,2 @@
-"""OTLP protobuf in one pass over its bytes, by a native library that may be missing; see RATIONALE.md."""
+"""Decode OTLP protobuf in one pass over its bytes with a native library, which is optional; see
+RATIONALE.md."""

@@ -1,7 +1,7 @@
-"""Build the native library with cargo: `python build.py` puts it beside its sources.
+"""Build the native library with cargo: `python build.py` puts the library beside its sources.
 
-The project's build backend loads this file by its path, so it needs the standard library alone. Without
-cargo, or where the build fails, it says so and gives nothing: the library is optional.
+The project's build backend loads this file by its path, so this file imports only the standard library.
+Without cargo, or if the build fails, a message is printed and no library is made: it is optional.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from typing import Final
 FOLDER: Final = Path(__file__).resolve().parent
 SOURCES: Final = ("Cargo.toml", "Cargo.lock", "src/*.rs")
 _BUILT: Final = {"darwin": "libwire.dylib", "win32": "wire.dll"}.get(sys.platform, "libwire.so")
-"""File name of the library as built by cargo."""
+"""File name of the library that cargo builds."""
 LIBRARY: Final = "libwire.native"
-"""File name of the installed library; not `.so`, which Python would take for an extension module."""
+"""File name of the installed library; it does not end in `.so`, as Python would take it for an extension
+module."""
 DIGEST: Final = "libwire.sha256"
-"""File beside the library with the digest of the sources that the library was built from."""
+"""Name of the file, beside the library, with the SHA-256 of the sources from which the library was built."""
 
 
 def source_files(folder: Path) -> list[Path]:
-    """Source files of the library; none in an installed wheel, which has only the library."""
+    """Source files of the library; empty in an installed wheel, which has only the built library."""
     return sorted(path for pattern in SOURCES for path in folder.glob(pattern))
 
 
@@ -39,10 +40,10 @@ def source_digest(folder: Path) -> str:
 
 
 def build(sources: Path, to: Path, target: Path) -> Path | None:
-    """Build the sources of a folder, always for release, and put the library into `to`.
+    """Build the sources in a folder, in release mode, and put the library into the folder `to`.
 
-    target: cargo's folder. Returns None without cargo, or if it fails, with the reason on standard error.
-    Removes an earlier library in `to`.
+    target: cargo's target folder. Returns the library's path; None without cargo, or if the build fails, with
+    the reason on standard error. An earlier library in `to` is removed.
     """
     library, digest, made = to / LIBRARY, to / DIGEST, to / f"{LIBRARY}.tmp"
     library.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Find the native library of this folder and call its functions with numpy arrays.
 
-The library is optional: `build.py` makes it if a Rust compiler is installed. A library built from sources
-other than those beside it is not used, as its tables may have other columns.
+The library is optional: `build.py` builds it if a Rust compiler is installed. If its sources lie beside it
+and it was built from different ones, it is not used, as its tables may have different columns.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ _BUILD: Final = "`make native` builds it"
 
 
 class Library:
-    """Functions of the native library, called by name; they release Python's lock."""
+    """The loaded native library; its functions are called by name, without Python's lock."""
 
     def __init__(self, path: Path) -> None:
         """Load the library. Raises OSError for a file that is no library for this machine."""
         self._functions = ctypes.CDLL(str(path))
 
     def call(self, name: str, types: Sequence[np.dtype[Any]], *arrays: npt.NDArray[Any]) -> int:
-        """Call a function with contiguous arrays of the given types; return its integer result.
+        """Call a function of the library with contiguous arrays whose dtypes must be `types`; return its
+        integer result.
 
-        Raises TypeError for other arrays, and RuntimeError after a panic (both are bugs), and MemoryError.
+        Raises TypeError for arrays of other dtypes and RuntimeError if the library panics (both are bugs);
+        MemoryError.
         """
         given = (ctypes.c_int64 * (2 * len(arrays)))()
         for place, (array, type_) in enumerate(zip(arrays, types, strict=True)):
@@ -53,7 +55,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The native library, or the reason for its absence."""
+    """Result of searching for the native library: the library, or the reason why there is none."""
 
     library: Library | None
     why: str = ""
@@ -66,12 +68,13 @@ class Found:
 
 @cache
 def native_library() -> Found:
-    """Native library of this folder, or the reason for its absence; searched for once per process."""
+    """The native library of this folder, or why it cannot be used; the search runs once per process."""
     return find_library(FOLDER)
 
 
 def find_library(folder: Path) -> Found:
-    """Native library in a folder, if it was built from the sources there, or if there are no sources."""
+    """Search for the native library in a folder. It is used if it was built from the sources in the folder,
+    or if there are no sources."""
     path = folder / LIBRARY
     has_sources = bool(source_files(folder))
     if not path.is_file():

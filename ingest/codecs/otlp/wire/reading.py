@@ -1,7 +1,7 @@
-"""Convert the native library's tables to events: columns from tables, words as dictionaries.
+"""Convert the tables of the native library to events; words (distinct strings) become dictionaries.
 
-A message that the library does not read (`tables.walk`) goes to the portable reader, which gives the same
-events.
+A message that the library does not read (`tables.walk`) is left to the portable reader, which returns the
+same events.
 """
 
 from __future__ import annotations
@@ -36,29 +36,30 @@ from schemas.events import PARAM_TYPE, SPAN_KIND_BASE
 
 _SEED: Final = int.from_bytes(os.urandom(7), "little")
 _MESSAGE, _NAME = "status.message", "span.name"
-"""Names of a span's parameters that are not attributes."""
+"""Names of parameters that come from fields of a span and not from its attributes."""
 _FINE, _ERROR, _UNKNOWN = "ok", "error", "?"
 _MAX_KNOWN: Final = 1_000
-"""Maximum words with a role; a hash table of the library has room for twice as many before it grows."""
+"""Maximum number of words passed to the library as known; its hash table has room for twice as many before it
+grows."""
 _NO_HOST: Final = 1 << 30
 _Items = message_classes("flowdiff.items", {"Items": "1 values *bytes"})["Items"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Words that are passed to the library, with their codes and roles."""
+    """Words (attribute keys and others) that are passed to the library in advance, with the code and the
+    roles of each."""
 
     words: dict[str, int]
-    """Word -> its code."""
+    """Word -> its code, which is an index into `roles` and `host_rank`."""
     roles: I8
     host_rank: I8
 
 
 @lru_cache(maxsize=16)
 def _known_words(config: DecodeConfig) -> _Known | None:
-    """Known words for some settings; None if the library cannot apply the settings: names of a few bytes, or
-    too many words.
-    """
+    """Known words for the given settings; None if the library cannot apply the settings, because names are
+    limited to a few bytes or there are too many words."""
     roles = dict.fromkeys([*FIRST_WORDS, _MESSAGE, _NAME, _FINE, _ERROR, _UNKNOWN], 0)
     of_role = {
         Role.SERVICE: ("service.name",),
@@ -86,9 +87,10 @@ def _known_words(config: DecodeConfig) -> _Known | None:
 def read_messages(
     library: Library, messages: Sequence[bytes], indexes: Sequence[int], config: DecodeConfig
 ) -> tuple[SpanResult | None, list[int]]:
-    """(Events of the messages, None without any; indexes of the messages that were read).
+    """Read messages with the native library: (their events, None if there are none; payload indexes of the
+    messages that were read).
 
-    indexes: payload of each message. O(bytes).
+    indexes: payload index of each message. O(bytes).
     """
     known = _known_words(config)
     if known is None:
@@ -114,7 +116,7 @@ _NO_BAD_SPANS: Final = BadSpans(np.zeros(0, np.int64), np.zeros(0, np.int64), np
 
 
 class _Columns:
-    """Conversion of the tables of one walk to columns of events."""
+    """Converter of the tables of one call of `walk` to columns of events."""
 
     def __init__(
         self, library: Library, tables: Tables, known: _Known, config: DecodeConfig, oddities: Counter[str]
@@ -128,7 +130,7 @@ class _Columns:
         """[words] text of each word."""
 
     def events(self) -> pa.Table:
-        """Table of EVENT_SCHEMA, one row a span."""
+        """Convert the tables to a table of EVENT_SCHEMA with one row per span."""
         spans, library = self._tables.spans, self._library
         n = len(spans)
         self._oddities["untimed"] += int((spans["start"] == NO_TIME).sum())
@@ -177,7 +179,8 @@ class _Columns:
         return event_table(columns, n)
 
     def _event_attributes(self) -> tuple[B1, _Pairs]:
-        """([attributes] True if owned by an event, names of parameters that events add)."""
+        """([attributes] True if the attribute belongs to a span event, names of the parameters that span
+        events become)."""
         events, attributes = self._tables.events, self._tables.attributes
         is_of_event = np.zeros(len(attributes), np.bool_)
         count = events["last"] - events["first"]
@@ -196,7 +199,8 @@ class _Columns:
         return is_of_event, _Pairs([*prefix.values()], of_event, keys, rows, of_row)
 
     def _keys(self, is_of_event: B1, pairs: _Pairs) -> tuple[wire.KeyOrder, list[str]]:
-        """(Ranks of the words that are keys, sorted names of all kept keys)."""
+        """Rank the parameter names that are kept: (rank of each word that is an attribute key, sorted names
+        of all kept parameters)."""
         codes = wire.keys_used(self._library, self._tables, is_of_event)
         keys = self._spelled(codes)
         privacy = privacy_of(self._config.params)
@@ -216,7 +220,7 @@ class _Columns:
         return wire.EventKeys(np.ascontiguousarray(of_name[pairs.of_event]), row_rank)
 
     def _changed_names(self) -> B1:
-        """[rows of `words`] True for span names that are stored changed (normalised, cut)."""
+        """[words] True for span names that are not stored as received, because they are normalised or cut."""
         changed = np.zeros(len(self._tables.words), np.bool_)
         used = np.flatnonzero(np.bincount(self._tables.spans["name"], minlength=len(changed)))
         odd = used[self._tables.words["flags"][used] & (Flag.ODD | Flag.NUL | Flag.LONG) != 0]
@@ -229,7 +233,7 @@ class _Columns:
         return texts
 
     def _words(self, codes: I8) -> pa.DictionaryArray:
-        """[rows] words of the given codes, dictionary-encoded; null for negative codes."""
+        """[rows] dictionary-encoded words with the given codes; null for negative codes."""
         dense, used = wire.distinct(self._library, codes, len(self._tables.words))
         return coded_words(dense, self._texts.take(pa.array(used)))
 
@@ -237,7 +241,7 @@ class _Columns:
         return clean_words(self._words(codes), self._config.max_name_bytes, self._oddities, change)
 
     def _status(self, error: I8) -> pa.DictionaryArray:
-        """[spans] status: `ok`; for a failed span its `error.type`, or `error` without one."""
+        """[spans] status: `ok`, or for a failed span its `error.type` (code in `error`), else `error`."""
         failed = self._tables.spans["failed"] != 0
         if not failed.any():
             return constant_words(_FINE, len(failed))
@@ -246,7 +250,7 @@ class _Columns:
         return self._clean(np.where(failed, class_, fine))
 
     def _rates(self) -> pa.Array:
-        """[spans] sampling probability, from the trace state; null if unknown."""
+        """[spans] sampling probability in (0, 1], from the trace state; null if unknown."""
         states = self._tables.spans["state"]
         if not (states != EMPTY_WORD).any():
             return pa.nulls(len(states), pa.float64())
@@ -255,7 +259,7 @@ class _Columns:
         return rates.take(words.indices)
 
     def _params(self, names: list[str], found: wire.ParameterColumns) -> pa.Array:
-        """[spans] list of the span's parameters, `list<PARAM_TYPE>`."""
+        """[spans] list of each span's parameters, `list<PARAM_TYPE>`. names: kept parameter names, sorted."""
         n = len(self._tables.spans)
         if not len(found.key):
             return pa.nulls(n, pa.list_(PARAM_TYPE))
@@ -268,24 +272,24 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Names of parameters from span events: one per event name, one per pair of event name and
-    attribute key.
-    """
+    """Names of the parameters that span events become: `event.<name>` for each distinct event name,
+    `event.<name>.<key>` for each distinct pair of event name and attribute key."""
 
     event_keys: list[str]
-    """[names] `event.<name>` of each distinct name."""
+    """[distinct event names] parameter name `event.<name>`."""
     of_event: I8
-    """[events] index into `event_keys` of the event's name."""
+    """[span events] index into `event_keys` of the event's name."""
     attribute_keys: list[str]
-    """[pairs] `event.<name>.<key>` of each distinct pair of name and key."""
+    """[distinct pairs] parameter name `event.<name>.<key>` of each pair of event name and attribute key."""
     rows: I8
-    """[attributes of events] row of the attribute in the table of attributes."""
+    """[attributes of span events] row of the attribute in the library's table `attributes`."""
     of_row: I8
-    """[attributes of events] index into `attribute_keys` of the attribute's pair."""
+    """[attributes of span events] index into `attribute_keys` of the pair (event name, attribute key)."""
 
 
 def _texts(library: Library, tables: Tables) -> pa.StringArray:
-    """[words] text of each word: nested values as JSON, bytes as base64; empty for words of no message."""
+    """[words] text of each word: nested values as JSON, bytes as base64; empty for known words that no
+    message contains."""
     offsets, data = wire.texts_of_words(library, tables)
     texts = pa.StringArray.from_buffers(len(tables.words), pa.py_buffer(offsets), pa.py_buffer(data))
     flags = tables.words["flags"]

@@ -1,7 +1,7 @@
-"""Tables filled by the native library, and its functions on them.
+"""Tables that the native library fills, and the library's functions that process them.
 
-Columns are those of `src/tables.rs`, in the same order. A *word* is a distinct byte string; its code is its
-row in `words`. Other columns that refer to words contain codes.
+The columns are those of `src/tables.rs`, in the same order. A *word* is a distinct byte string (a name, key
+or value); its code is its row in the table `words`. Columns of other tables refer to words by code.
 """
 
 from __future__ import annotations
@@ -24,20 +24,17 @@ def _rows_of(columns: str) -> np.dtype[Any]:
 
 
 WORD: Final = _rows_of("at size flags kind")
-"""Type of a row of `words`: `at`, `size`: offset and number of the word's bytes in the buffer; `flags`: bits
-of Flag, or -1: not understood; `kind`: Kind.
-"""
+"""Row type of the table `words`. `at`, `size`: offset and number of the word's bytes in the buffer; `flags`:
+bits of Flag, or -1: not understood; `kind`: a value of Kind."""
 ATTRIBUTE: Final = _rows_of("key text value")
-"""Type of a row of `attributes`: `key`, `text`: codes of words; where `text` is negative, `value` is a
-number, as the bits of a float64 (-1) or as an int64 (-2).
-"""
+"""Row type of the table `attributes`. `key`, `text`: codes of words; if `text` is negative, the value is a
+number in `value`: the bits of a float64 (`text` -1) or an int64 (`text` -2)."""
 SPAN: Final = _rows_of(
     "start end name kind resource first last message state failed first_event last_event"
     " trace span parent first_link last_link"
 )
-"""Type of a row of `spans`: `trace`, `span`, `parent`: offsets of the ids in the buffer (0: no parent);
-`first` to `last`: rows of the span's attributes.
-"""
+"""Row type of the table `spans`. `trace`, `span`, `parent`: offsets of the ids in the buffer (0: no parent);
+`first`, `last`: range of the span's rows in `attributes`."""
 RESOURCE: Final = _rows_of("first last")
 LINK: Final = _rows_of("span trace id")
 EVENT: Final = _rows_of("span time name first last")
@@ -46,46 +43,48 @@ _U1, _I4, _I8, _U8, _F8 = (np.dtype(t) for t in (np.uint8, np.int32, np.int64, n
 
 
 class Flag:
-    """Bits of the column `flags` of a word."""
+    """Bits of the column `flags` of the table `words`."""
 
     NUL = 1
     LONG = 2
-    """Word has more bytes than `WalkSettings.long_bytes`."""
+    """The word has more bytes than `WalkSettings.long_bytes`."""
     ODD = 4
     """The word has a digit or a character outside ASCII: `normalise_name` may change it."""
     OPENS = 8
-    """The word begins like a JSON object or array."""
+    """The word begins like a JSON object or array: `{` or `[`."""
     RAW = 16
-    """Word is not text: bytes, or the elements of a nested value."""
+    """The word is not text, but bytes or the serialised elements of a nested value."""
 
 
 class Kind:
-    """Kinds of words: equal bytes of different kinds are different words."""
+    """Kinds of words: equal bytes of two kinds are two words."""
 
     TEXT, ARRAY, KEY_VALUES, BYTES = range(4)
 
 
 class Role:
-    """Roles of known keys, as bits: a key may have several."""
+    """Roles of known attribute keys, as bits: one key may have several roles."""
 
     SERVICE, HOST, LABEL, PEER, ADDRESS, PEER_NAME, ERROR_TYPE, SAMPLER, MARK = (1 << bit for bit in range(9))
 
 
 FIRST_WORDS: Final = ("", "service.name", "true", "false", "NaN", "Infinity", "-Infinity")
-"""Words that the library knows, whose codes are their indices here."""
+"""First entries of every list of known words: the library relies on their codes, which are their indices in
+this tuple."""
 EMPTY_WORD: Final = 0
 NONE: Final = -1
 NO_TIME: Final = np.iinfo(np.int64).min
 BYTES_A_WORD: Final = 8
 BYTES_A_SPAN: Final = 16
-"""Minimum bytes of a message per span: a denser message is left to the portable reader."""
+"""Minimum bytes of a message per span in it: a message with more spans for its size is left to the portable
+reader."""
 
 
 class Tables(NamedTuple):
-    """Tables with the rows of all messages that the library read."""
+    """Tables with the rows of all messages read in one call of `walk`."""
 
     buffer: U1
-    """Bytes of known words and messages, concatenated."""
+    """[bytes] known words and messages, concatenated."""
     words: Table
     attributes: Table
     spans: Table
@@ -96,18 +95,18 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WalkSettings:
-    """Settings of one call of `walk`."""
+    """Settings for one call of `walk`."""
 
     known: list[str]
-    """Known words, whose codes are their indices: FIRST_WORDS, then further ones."""
+    """Known words, whose codes are their indices in this list: FIRST_WORDS, then others."""
     roles: I8
-    """[known] bits of Role of each known word."""
+    """[known words] bits of Role of each known word."""
     seed: int
-    """Seed of the hash, unknown to senders of messages."""
+    """Seed of the library's hash function, which senders of messages cannot know."""
     long_bytes: int
-    """Maximum bytes of a text without the flag LONG."""
+    """Maximum bytes of a word without the flag LONG."""
     max_key_bytes: int
-    """Maximum bytes of a key; a message with a longer one is left to the portable reader."""
+    """Maximum bytes of an attribute key; a message with a longer key is left to the portable reader."""
 
 
 _WALK: Final = (
@@ -118,10 +117,10 @@ _WALK: Final = (
 
 
 def walk(library: Library, messages: Sequence[bytes], settings: WalkSettings) -> tuple[Tables, B1, I8]:
-    """Read messages in one pass: `(tables, was_read, n_spans)`.
+    """Read messages in one pass over their bytes: `(tables, was_read, n_spans)`.
 
-    was_read: [messages] False for a message that has no row, and is left to another reader. n_spans:
-    [messages] number of spans. O(bytes).
+    was_read: [messages] False if the message has no rows in the tables and must be read by the portable
+    reader. n_spans: [messages] number of spans. O(bytes).
     """
     known = [word.encode() for word in settings.known]
     data = b"".join([*known, *messages])
@@ -153,7 +152,7 @@ def walk(library: Library, messages: Sequence[bytes], settings: WalkSettings) ->
 
 
 def texts_of_words(library: Library, tables: Tables) -> tuple[I4, U1]:
-    """`(offsets [words + 1], bytes)` of the text of each word; empty for words that are not text."""
+    """Texts of all words as `(offsets [words + 1], bytes)`; the text of a word that is not text is empty."""
     offsets = np.zeros(len(tables.words) + 1, np.int32)
     size = library.call("text_bytes", (WORD, _I4), tables.words, offsets[1:])
     data = np.empty(size, np.uint8)
@@ -163,10 +162,8 @@ def texts_of_words(library: Library, tables: Tables) -> tuple[I4, U1]:
 
 
 def distinct(library: Library, codes: I8, n_words: int) -> tuple[I4, I4]:
-    """`(dense, used)`: codes renumbered in order of first occurrence, and the old code for each new code.
-
-    dense: [codes]; negative codes are unchanged. used: [new codes].
-    """
+    """Renumber codes by first occurrence: `(dense, used)`. dense: [codes] new code of each; negative codes
+    stay unchanged. used: [new codes] old code."""
     dense = np.full(n_words, -1, np.int32)
     used, out = np.empty(min(n_words, len(codes)), np.int32), np.empty(len(codes), np.int32)
     n = library.call("distinct", (_I8, _I4, _I4, _I4), np.ascontiguousarray(codes), dense, used, out)
@@ -174,9 +171,9 @@ def distinct(library: Library, codes: I8, n_words: int) -> tuple[I4, I4]:
 
 
 def keys_used(library: Library, tables: Tables, is_of_event: B1) -> I8:
-    """Codes of words that are keys of attributes of spans or resources, ascending.
+    """Codes, ascending, of the words that are keys of attributes of spans or resources.
 
-    is_of_event: [attributes] True if owned by an event.
+    is_of_event: [attributes] True if the attribute belongs to a span event, whose key does not count.
     """
     out = np.zeros(len(tables.words), np.uint8)
     types = (ATTRIBUTE, _U1, _U1)
@@ -185,27 +182,29 @@ def keys_used(library: Library, tables: Tables, is_of_event: B1) -> I8:
 
 
 class KeyOrder(NamedTuple):
-    """Ranks of keys in the order of their names; -1: dropped."""
+    """Attribute keys sorted by name: the rank of each among the kept parameter names, and the roles of the
+    known keys."""
 
     rank: I4
-    """[words] rank of the word as a key; -1: dropped, or no key."""
+    """[words] rank of the word as an attribute key; -1: the key is dropped, or the word is no key."""
     roles: I8
     """[known words] bits of Role of each known word."""
     host_rank: I8
-    """[known words] priority among the host keys; the first one present in a resource counts."""
+    """[known words] priority of the word among the host keys, 0 first: in each resource the present key with
+    the lowest number gives the host."""
 
 
 class ResourceColumns(NamedTuple):
-    """Component, host and attributes of each resource."""
+    """Component, host and the other attributes of each resource."""
 
     service: I8
-    """[resources] code of the component's name; -1: none."""
+    """[resources] code of the word that is the component's name; -1: none."""
     host: I8
-    """[resources] code of the host's name; -1: none."""
+    """[resources] code of the word that is the host's name; -1: none."""
     begin: I8
-    """[resources + 1] offsets into `row`."""
+    """[resources + 1] index into `row` of each resource's first attribute; last, the length of `row`."""
     row: I8
-    """Rows of attributes, sorted by resource and key, without component and host."""
+    """Rows of the table `attributes`, sorted by resource and key, without those of component and host."""
 
 
 def resource_columns(library: Library, tables: Tables, keys: KeyOrder) -> ResourceColumns:
@@ -219,50 +218,50 @@ def resource_columns(library: Library, tables: Tables, keys: KeyOrder) -> Resour
 
 
 class EventKeys(NamedTuple):
-    """Ranks of the parameters of span events among the kept parameter names, sorted; -1: not kept."""
+    """Rank of each parameter made from a span event; ranks count the kept parameter names, sorted."""
 
     event_rank: I4
-    """[events] rank of `event.<name>` among the kept names; -1: not kept."""
+    """[span events] rank of the parameter `event.<name>`; -1: not kept."""
     row_rank: I4
-    """[attributes] rank of `event.<name>.<key>` among the kept names, -1: not kept; undefined for attributes
-    of spans.
-    """
+    """[attributes] rank of the parameter `event.<name>.<key>`, -1: not kept; undefined for attributes that do
+    not belong to span events."""
 
 
 class ParameterRules(NamedTuple):
-    """Ranks of parameters that are not attributes, and the maximum number of parameters per span."""
+    """Ranks of the parameters that are not attributes, and the maximum number of parameters per span."""
 
     message_rank: int
-    """Rank of `status.message`; -1: not kept."""
+    """Rank of the parameter `status.message` among the kept names; -1: not kept."""
     name_rank: int
-    """Rank of `span.name`; -1: not kept."""
+    """Rank of the parameter `span.name` among the kept names; -1: not kept."""
     changed: B1
-    """[words] True for span names that the point name replaces, so that `span.name` is kept."""
+    """[words] True for span names whose point name is different, so that the parameter `span.name` is
+    added."""
     most: int
-    """Maximum parameters per span."""
+    """Maximum number of parameters per span."""
 
 
 class ParameterColumns(NamedTuple):
-    """Parameters of all spans, sorted by span and key, and codes of words for columns of spans."""
+    """Parameters of all spans, sorted by span and key, and words for other columns of spans."""
 
     offsets: I4
-    """[spans + 1] offsets into the parameters."""
+    """[spans + 1] index of each span's first parameter; last, the number of parameters."""
     key: I4
-    """[parameters] rank of the parameter's key among the kept names."""
+    """[parameters] rank of the parameter's name among the kept names."""
     text: I8
-    """[parameters] code of the word that is the value; -1: the value is a number."""
+    """[parameters] code of the word that is the value; -1 if the value is a number."""
     num: F8
-    """[parameters] value, if it is a number; 0 for text."""
+    """[parameters] value if it is a number; 0 if it is text."""
     peer: I8
-    """[spans] code of the peer's name; -1: none."""
+    """[spans] code of the word that names the peer; -1: none."""
     label: I8
-    """[spans] code of the label; -1: none."""
+    """[spans] code of the word that is the label; -1: none."""
     error: I8
-    """[spans] code of the error class; -1: none."""
+    """[spans] code of the word that is the error class; -1: none."""
     duplicates: int
-    """Number of values dropped because their key had an earlier value in the span."""
+    """Number of values that were dropped because the span has an earlier value under the same key."""
     dropped: int
-    """Number of parameters dropped because their span had the maximum already."""
+    """Number of parameters that were dropped because the span already has the maximum number."""
 
 
 def parameter_columns(
@@ -273,10 +272,10 @@ def parameter_columns(
     event_keys: EventKeys,
     rules: ParameterRules,
 ) -> ParameterColumns:
-    """Sort and bound the parameters of each span: first the span's own, then its resource's, then its
-    events'.
+    """Collect the parameters of each span, sort them by key, and limit their number: first those from the
+    span's attributes, then from its resource's, then from its events.
 
-    If a key occurs several times, its first value counts. O(parameters).
+    If a key occurs several times, the first value is kept. O(parameters).
     """
     n = len(tables.spans)
     spread = int(np.diff(resources.begin)[tables.spans["resource"]].sum())
@@ -321,20 +320,20 @@ def parameter_columns(
 
 
 class IdColumns(NamedTuple):
-    """Ids of all spans, as concatenated bytes."""
+    """Ids of all spans, as concatenated digits or bytes."""
 
     trace: U1
     """[32 * spans] trace ids as hexadecimal digits."""
     span: U1
     """[8 * spans] span ids as bytes."""
     parent: U1
-    """[8 * spans with a parent] parent ids as bytes."""
+    """[8 * spans with a parent] span ids of the parents as bytes."""
     has_parent: B1
     """[spans] True if the span has a parent."""
 
 
 def id_columns(library: Library, tables: Tables) -> IdColumns:
-    """Extract the ids of all spans."""
+    """Collect the ids of all spans from the buffer."""
     n = len(tables.spans)
     trace, span, parent = (np.empty(size * n, np.uint8) for size in (32, 8, 8))
     has_parent = np.empty(n, np.uint8)
@@ -347,15 +346,15 @@ LINK_BYTES: Final = 49
 
 
 def link_texts(library: Library, tables: Tables) -> U1:
-    """[49 * links] `trace/span` in hexadecimal digits."""
+    """[49 * links] text `traceid/spanid` of each link, in hexadecimal digits."""
     out = np.empty(LINK_BYTES * len(tables.links), np.uint8)
     library.call("link_texts", (_U1, LINK, _U1), tables.buffer, tables.links, out)
     return out
 
 
 def is_sound(library: Library, message: bytes) -> bool:
-    """True if protobuf's parser reads a message, and the decoder accepts ids and times of every span.
+    """True if protobuf's parser accepts a message, and the decoder accepts the ids and times of every span.
 
-    False if not, or if this library cannot tell. O(bytes).
+    False if not, or if the library cannot decide it. O(bytes).
     """
     return library.call("is_sound", (_U1,), np.frombuffer(message, np.uint8)) == 1

@@ -1,0 +1,51 @@
+"""Build the windows of events that imports kept in the log, in the process of the import."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from stitch.drivers.build.build_settings import BuildSettings
+from stitch.drivers.build.builder import Builder, Step
+from stitch.drivers.live.election import Election
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
+from stitch.scratch import Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class KeptBuild:
+    """Result of building the windows of kept events."""
+
+    windows: int
+    """Number of windows built, or built again."""
+    waiting: int
+    """Number of windows that wait: for the watermark of live lanes, or for the process that builds."""
+    events: int
+    """Number of events in the windows that were built."""
+    late: int
+    """Number of events stored as late, as the log of their window is gone."""
+    is_elsewhere: bool
+    """True if another process builds the windows of the lake, and nothing was built here."""
+
+
+def build_kept(run: UpkeepRun, scratch: Scratch, settings: BuildSettings, election: Election) -> KeptBuild:
+    """Build every window whose log is ahead of it and that need not wait for live lanes, unless another
+    process was elected to build.
+
+    Raises LakeError, CommitTakenError (others always committed first: run it again), OSError; windows
+    committed before stay built.
+    """
+    with ExitStack() as held:
+        if not election.take(held):
+            return KeptBuild(0, 0, 0, 0, is_elsewhere=True)
+        total, waiting = Step(), 0
+
+        def attempt() -> None:
+            nonlocal total, waiting
+            builder = Builder(run.store, run, scratch, settings)
+            while (done := builder.step(run.now_ns, urgent=True)).did_anything:
+                total = total.and_(done)
+            waiting = builder.n_unbuilt
+
+        run.retry(attempt)
+        return KeptBuild(total.built + total.again, waiting, total.events, total.late, is_elsewhere=False)
