@@ -21,8 +21,6 @@ from analyze.refine.name_folding import FoldedStructures, Folding, NameFolder, d
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, notes, parts_of
-from analyze.sql.connection import arrays, statement
-from analyze.sql.filters import filter_terms, refuse_unknown_keys, unknown_name
 from analyze.verify import verify
 from schemas.arrays import I8
 from schemas.errors import ConfigError, PeriodError
@@ -156,6 +154,8 @@ def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
 
 def no_request(parts: Sequence[LakePeriod]) -> PeriodError:
     """Error to raise for a sample in which no request matches the filter. parts: periods of the sample."""
+    from analyze.sql.filters import unknown_name
+
     where = parts[0].period.where
     filtered = "" if where is None else f" where {where.text}"
     return PeriodError(
@@ -343,6 +343,10 @@ def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
     where = found.period.where
     if where is None:
         return None
+    # DuckDB is imported for filters only: that takes a tenth of a second.
+    from analyze.sql.connection import arrays, statement
+    from analyze.sql.filters import filter_terms, refuse_unknown_keys
+
     terms = filter_terms(where)
     if terms.uses_params and not found.params:
         raise PeriodError(

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from analyze.explain.columns import MISSING, OTHER, AttributeColumn
 from schemas.arrays import B1, F4, F8, I2, I4, I8
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 _Coded = tuple[I4, F8, F8, tuple[str, ...]]
 
@@ -63,6 +66,8 @@ class CodedColumns:
 
     def _incidence(self, rows: I8) -> sparse.csr_array:
         """Sparse matrix [columns * width, rows]: 1 if the request has the code in the column, else 0."""
+        from scipy import sparse  # a tenth of a second, and only where something is to be explained
+
         n_columns, n = len(self.columns), len(rows)
         place = self.codes[:, rows].astype(np.int64) + np.arange(n_columns)[:, None] * self.width
         # One entry a column and request: the transposed matrix is in compressed form as it stands.

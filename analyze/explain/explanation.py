@@ -340,15 +340,18 @@ def _explained(asked: Difference, observed: Observations) -> Explanation:
     words, control = asked.words, None
     if asked.has_usual:
         control = (_OF_AFFECTED, _OF_PROBLEM), (_OF_REFERENCE, _OF_USUAL), _OF_USUAL
-    contrasts: list[tuple[tuple[int, ...], str]] = [((_OF_REFERENCE, _OF_USUAL), words[2])]
-    if asked.n_unaffected >= SETTINGS.least_requests:
-        contrasts.append(((_OF_PROBLEM,), words[1]))
-    shown: Explanation | None = None
-    for others, said in contrasts:
+
+    def explained(others: tuple[int, ...], said: str) -> Explanation:
         table = observed.contrast(_OF_AFFECTED, others, (words[0], said), control=control)
-        found = explain(table, exclude=asked.exclude)
-        as_good = shown is None or (found.auc or 0.0) >= (shown.auc or 0.0) - SETTINGS.as_good
-        if shown is None or (found.reliable and (as_good or not shown.reliable)):
-            shown = found
-    assert shown is not None
+        return explain(table, exclude=asked.exclude)
+
+    within = None
+    if asked.n_unaffected >= SETTINGS.least_requests:
+        within = explained((_OF_PROBLEM,), words[1])
+        if within.reliable and (within.auc or 0.0) >= 1.0 - SETTINGS.as_good:
+            return within  # no contrast can be better by more
+    shown = explained((_OF_REFERENCE, _OF_USUAL), words[2])
+    if within is not None and within.reliable:
+        as_good = (within.auc or 0.0) >= (shown.auc or 0.0) - SETTINGS.as_good
+        return within if as_good or not shown.reliable else shown
     return shown

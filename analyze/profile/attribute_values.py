@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from analyze.cache_blocks import FEW_CELLS, blocks
 from schemas.arrays import B1, I4, I8
 from schemas.lake import SPANS
-from stitch.columnar.runs import group_stably
 
 _MOST_CELLS: Final = 1 << 23
 """Maximum number of (attribute, word) pairs that are counted in a dense array (64 MB); more are sorted."""
+_MOST_FLAGS: Final = 1 << 26
+"""Maximum number of (value, request) flags in an array (64 MB); more are made part by part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +31,30 @@ class RequestIds:
     words: pa.StringArray
     """Distinct request ids."""
     code: I8
-    """int64[requests]: 2 * index into `words`, plus 1 for a request made of spans."""
+    """int64[requests]: code of the request's id and kind, from 0."""
+    codes: I4
+    """int32[2, words + 1]: code by kind (records, spans) and index into `words`; -1 for no request, as in the
+    last column."""
 
-    def codes_of(self, id_words: pa.Array, kind_words: pa.Array) -> tuple[I8, I8]:
-        """(int64[id_words], int64[kind_words]): summands; their sum for a row of a table is the code of the
-        row's request, or below 0 if the request is unknown.
+    def codes_of(self, id_words: pa.Array, kind_words: pa.Array) -> I4:
+        """int32[kind_words, id_words]: codes of requests; -1 for an unknown request.
 
-        id_words, kind_words: dictionaries of the table's columns `request_id` and `kind`."""
-        place = pc.index_in(id_words, value_set=self.words).fill_null(-1).to_numpy().astype(np.int64)
-        return 2 * place, pc.equal(kind_words.cast(pa.string()), SPANS).to_numpy(zero_copy_only=False).astype(
-            np.int64
-        )
+        id_words, kind_words: dictionaries of a table's columns `request_id` and `kind`."""
+        place = pc.index_in(id_words, value_set=self.words).fill_null(-1).to_numpy()
+        of_spans = pc.equal(kind_words.cast(pa.string()), SPANS).to_numpy(zero_copy_only=False)
+        return np.asarray(self.codes[of_spans.astype(np.int64)][:, place])
 
 
 def request_ids(ids: pa.StringArray, of_spans: B1) -> RequestIds:
     """Codes of requests. ids: [requests], request ids. of_spans: bool[requests], True if the request is made
     of spans, False if of activity records."""
     coded = ids.dictionary_encode()
-    return RequestIds(coded.dictionary, 2 * coded.indices.to_numpy().astype(np.int64) + of_spans)
+    at = of_spans.astype(np.int64), coded.indices.to_numpy()
+    codes = np.full((2, len(coded.dictionary) + 1), -1, dtype=np.int32)
+    codes[at] = 0
+    there = np.flatnonzero(codes.ravel() == 0)
+    codes.ravel()[there] = np.arange(len(there))
+    return RequestIds(coded.dictionary, codes[at].astype(np.int64), codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +113,14 @@ def attribute_values(
     keys, words, n_pairs = said.keys, said.words, len(said.keys) * len(said.words)
     kinds, times = _counted(said.pairs, n_pairs)
     counts = ValueCounts(tuple(keys), words, kinds // len(words), kinds % len(words), times)
-    key, distinct = counts.key, counts.distinct
-    kept = chosen(counts)
-    number = np.full(len(kinds), -1, dtype=np.int32)
-    number[kept] = np.arange(int(kept.sum()))
-    code, request = _numbered(said, kinds, number, n_pairs)
-    order, first = group_stably(code, int(kept.sum()))
-    request = request[order]
-    texts = words.take(pa.array(kinds[kept] % len(words))).to_pylist()
-    found = []
-    flags = np.zeros(2 * len(ids.words), dtype=np.bool_)
-    for at, (begin, end) in enumerate(pairwise(first.tolist())):
-        mine = request[begin:end]
-        flags[mine] = True
-        rows = np.flatnonzero(flags[ids.code])
-        flags[mine] = False
-        which = int(key[kept][at])
-        found.append(AttributeValue(keys[which], str(texts[at]), int(distinct[which]), rows))
-    return found
+    kept = np.flatnonzero(chosen(counts))
+    texts = words.take(pa.array(counts.word[kept])).to_pylist()
+    distinct = counts.distinct.tolist()
+    rows = _rows_of(said, kinds, kept, n_pairs, ids)
+    return [
+        AttributeValue(keys[key], str(text), distinct[key], mine)
+        for key, text, mine in zip(counts.key[kept].tolist(), texts, rows, strict=True)
+    ]
 
 
 class _Said(NamedTuple):
@@ -133,39 +131,43 @@ class _Said(NamedTuple):
     """Names of attributes."""
     words: pa.Array
     """Texts of values."""
-    requests: list[I8]
-    """For each part int64[rows]: code of the row's request, see `RequestIds.code`."""
-    pairs: list[I8]
-    """For each part int64[rows]: index into `keys` * len(words) + index into `words`."""
+    requests: list[I4]
+    """For each part int32[rows]: code of the row's request, see `RequestIds.code`."""
+    pairs: list[npt.NDArray[np.integer]]
+    """For each part int[rows]: index into `keys` * len(words) + index into `words`."""
 
 
 def _said(table: pa.Table, ids: RequestIds, wants: Callable[[str], bool]) -> _Said | None:
     """Select the rows that have a wanted attribute, a known request and a value; None for an empty table."""
     coded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in table.columns]
-    parts = pa.table(coded, names=table.column_names).unify_dictionaries().to_batches()
+    parts = pa.table(coded, names=table.column_names).unify_dictionaries().to_batches(FEW_CELLS)
     if not table.num_rows:
         return None
-    of_id, of_kind = ids.codes_of(*(parts[0][name].dictionary for name in ("request_id", "kind")))
+    codes = ids.codes_of(*(parts[0][name].dictionary for name in ("request_id", "kind")))
     keys = [str(word) for word in parts[0]["key"].dictionary.to_pylist()]
     wanted = np.array([wants(key) for key in keys], dtype=np.bool_)
     words, word_parts = _with_numbers(parts)
+    wide = np.int32 if len(keys) * len(words) <= np.iinfo(np.int32).max else np.int64
     requests, pairs = [], []
     for part, word in zip(parts, word_parts, strict=True):
         request, kind, key = (part[name].indices.to_numpy() for name in ("request_id", "kind", "key"))
-        code = of_id[request] + of_kind[kind]
-        there = np.flatnonzero((code >= 0) & (word >= 0) & wanted[key])
-        requests.append(code[there])
-        pairs.append(key[there].astype(np.int64) * len(words) + word[there])
+        code = codes[kind, request] if len(codes) > 1 else codes[0][request]
+        pair = (np.arange(len(keys), dtype=wide) * len(words))[key] + word
+        there = (code >= 0) & (word >= 0) & wanted[key]
+        if not there.all():
+            code, pair = code[there], pair[there]
+        requests.append(code)
+        pairs.append(pair)
     return _Said(keys, words, requests, pairs)
 
 
-def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I8]]:
+def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I4]]:
     """(texts of values: the words of column `text`, then the whole numbers of column `num` as texts; for each
-    part int64[rows] index into the texts, -1 for no value)."""
+    part int32[rows] index into the texts, -1 for no value)."""
     text_words = parts[0]["text"].dictionary
     codes, found = [], []
     for part in parts:
-        code = part["text"].indices.fill_null(-1).to_numpy().astype(np.int64)
+        code = part["text"].indices.fill_null(-1).to_numpy().copy()
         number = part["num"].to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(code < 0)
         rows = rows[np.isfinite(number[rows]) & (number[rows] == np.rint(number[rows]))]
@@ -178,10 +180,11 @@ def _with_numbers(parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, list[I8]]:
     return pa.concat_arrays([text_words.cast(pa.string()), said]), codes
 
 
-def _counted(pairs: Sequence[I8], n_pairs: int) -> tuple[I8, I8]:
+def _counted(pairs: Sequence[npt.NDArray[np.integer]], n_pairs: int) -> tuple[I8, I8]:
     """(int64[n] distinct pairs that occur, ascending; int64[n] number of rows with each pair)."""
     if n_pairs > _MOST_CELLS:
-        return np.unique(np.concatenate(pairs), return_counts=True)
+        kinds, times = np.unique(np.concatenate(pairs).astype(np.int64), return_counts=True)
+        return kinds, times
     times = np.zeros(n_pairs, dtype=np.int64)
     for part in pairs:
         np.add.at(times, part, 1)
@@ -189,19 +192,22 @@ def _counted(pairs: Sequence[I8], n_pairs: int) -> tuple[I8, I8]:
     return kinds, times[kinds]
 
 
-def _numbered(said: _Said, kinds: I8, number: I4, n_pairs: int) -> tuple[I4, I8]:
-    """(int32[rows] number of the row's pair, int64[rows] code of the row's request), of rows whose pair has a
-    number.
+def _rows_of(said: _Said, kinds: I8, kept: I8, n_pairs: int, ids: RequestIds) -> Iterator[I8]:
+    """Yield the indices of the requests, ascending, that have each of the pairs `kinds[kept]`.
 
-    kinds: int64[pairs], distinct pairs, ascending. number: int32[pairs], number of each pair, -1 for none."""
+    kinds: int64[pairs], distinct pairs, ascending."""
+    value = np.full(len(kinds), -1, dtype=np.int32)
+    value[kept] = np.arange(len(kept))
     of_pair = None
     if n_pairs <= _MOST_CELLS:
         of_pair = np.full(n_pairs, -1, dtype=np.int32)
-        of_pair[kinds] = number
-    codes, requests = [], []
-    for request, pair in zip(said.requests, said.pairs, strict=True):
-        code = number[np.searchsorted(kinds, pair)] if of_pair is None else of_pair[pair]
-        inside = np.flatnonzero(code >= 0)
-        codes.append(code[inside])
-        requests.append(request[inside])
-    return np.concatenate(codes), np.concatenate(requests)
+        of_pair[kinds] = value
+    n_codes = int(ids.code.max(initial=-1)) + 1
+    for some in blocks(len(kept), n_codes, _MOST_FLAGS):
+        flags = np.zeros((some.stop - some.start, n_codes), dtype=np.bool_)
+        for code, pair in zip(said.requests, said.pairs, strict=True):
+            of_row = value[np.searchsorted(kinds, pair)] if of_pair is None else of_pair[pair]
+            inside = np.flatnonzero((of_row >= some.start) & (of_row < some.stop))
+            flags[of_row[inside] - some.start, code[inside]] = True
+        for mine in flags:
+            yield np.flatnonzero(mine[ids.code])

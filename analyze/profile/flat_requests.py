@@ -14,6 +14,7 @@ from analyze.population import Category, Population
 from analyze.profile.attribute_values import RequestIds, request_ids
 from schemas.arrays import B1, I8
 from schemas.lake import SPANS
+from stitch.columnar.runs import run_starts
 from stitch.graph.placed import POINT
 
 NOWHERE = -1
@@ -59,11 +60,11 @@ class FlatRequests:
         or, if there are fewer than `least`, with the same root type; NO_LIMIT if there are fewer than
         `least`, too."""
         found = np.full(len(self.row), NO_LIMIT)
-        reference = self.sample == _REFERENCE
+        reference = np.flatnonzero(self.sample == _REFERENCE)
         for key in (self.root[self.category], self.category):  # what is nearer overrules
-            order = np.lexsort((self.response_ns, key))
-            order = order[reference[order]]
-            numbers, first, size = np.unique(key[order], return_index=True, return_counts=True)
+            order = reference[np.lexsort((self.response_ns[reference], key[reference]))]
+            first = np.flatnonzero(run_starts(key[order]))
+            numbers, size = key[order[first]], np.diff(first, append=len(order))
             at = first + np.minimum((size * quantile).astype(np.int64), size - 1)
             limit = np.full(int(key.max(initial=0)) + 1, NO_LIMIT)
             limit[numbers[size >= least]] = self.response_ns[order][at[size >= least]]

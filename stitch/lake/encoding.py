@@ -113,7 +113,8 @@ def _whole(
 def _chosen(
     file: pq.ParquetFile, group: int, names: list[str] | None, among: Mapping[str, pa.Array]
 ) -> pa.Table:
-    """Rows of a row group that, in each column of `among`, have one of the given texts."""
+    """Rows of a row group that, in each column of `among`, have one of the given texts. Each column is read
+    once."""
     asked = file.read_row_group(group, list(among))
     mine = np.ones(asked.num_rows, dtype=np.bool_)
     for name, texts in among.items():
@@ -123,7 +124,12 @@ def _chosen(
     rows = np.flatnonzero(mine)
     if not len(rows):
         return file.read_row_groups([], names)
-    return file.read_row_group(group, names).take(pa.array(rows))
+    names = file.schema_arrow.names if names is None else names
+    if more := [name for name in names if name not in among]:
+        rest = file.read_row_group(group, more)
+        for field in rest.schema:
+            asked = asked.append_column(field, rest[field.name])
+    return asked.select(names).take(pa.array(rows))
 
 
 def _within(batch: pa.RecordBatch, started: tuple[int, int]) -> pa.Table:

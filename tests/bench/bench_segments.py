@@ -29,7 +29,7 @@ from oracles.quiet_import import Quiet
 from oracles.stored_flows import stored_spans
 from oracles.stored_lake import write_lake
 
-from schemas.lake import PARAMS_SCHEMA
+from schemas.lake import PARAMS_SCHEMA, SPANS
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.batch import import_into
 from stitch.drivers.import_settings import ImportSettings
@@ -131,6 +131,8 @@ def attributes() -> None:
     if not lake.is_dir():
         lake.parent.mkdir(parents=True, exist_ok=True)
         flows, structures = stored_spans(1, 2 * REQUESTS, CATEGORIES, NODES // 2)
+        kinds = pa.array([SPANS] * flows.num_rows).dictionary_encode()  # else no attribute is of these flows
+        flows = flows.set_column(flows.column_names.index("kind"), "kind", kinds)
         write_lake(lake, flows, structures, params=eight(flows))
     words = ("--reference", "1970-01-01T00:00/5m", "--problem", "1970-01-01T00:05/5m")
     off = ("--set", "robust.segments.most=0")

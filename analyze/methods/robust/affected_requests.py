@@ -46,14 +46,17 @@ def showing(
     for change in changes:
         period = roles.problem if change.ups else roles.reference
         for group, marked in zip(groups, found, strict=True):
-            there = period[group.slot] & on_instance(population, group, change, group.rows)
+            shows: I8 | None = None
             if change.segment is not None:
-                there &= np.isin(group.rows, change.segment.hits_of(group.category))
+                shows = change.segment.hits_of(group.category)
             elif change.kind in ERROR_KINDS:
-                there &= np.isin(group.rows, failing_rows(population, group, change.site))
-            else:
-                there &= has(group.sites, change.site, change.pattern)
-            marked |= there
+                shows = failing_rows(population, group, change.site)
+            elif not has(group.sites, change.site, change.pattern):
+                continue
+            if shows is not None and not len(shows):
+                continue
+            there = period[group.slot] & on_instance(population, group, change, group.rows)
+            marked |= there if shows is None else there & np.isin(group.rows, shows)
     return np.concatenate([np.zeros(0, dtype=np.bool_), *found])
 
 

@@ -156,11 +156,14 @@ class _Places:
             place: I8 = self.first[group.category] + group.rows
             cell = (1 - self.inside[place].astype(np.int64)) * 2 + flat.sample[place]
             own = own_time_ns(category.node_ns[:, group.rows], group.sites, units).astype(np.float64)
-            size = np.bincount(cell, minlength=4)
-            for unit, site in enumerate(group.sites.site.tolist()):
-                total = np.bincount(cell, own[unit], minlength=4)
-                of_squares = np.bincount(cell, own[unit] ** 2, minlength=4)
-                sums[:, site] += np.stack([size, total, of_squares]).reshape(3, 2, 2)
+            size = np.broadcast_to(np.bincount(cell, minlength=4), (len(units), 4))
+            of_unit = (units[:, None] * 4 + cell).ravel()
+            summed = (
+                np.bincount(of_unit, value.ravel(), 4 * len(units)).reshape(len(units), 4)
+                for value in (own, own**2)
+            )
+            for of_site, value in zip(sums, (size, *summed), strict=True):
+                np.add.at(of_site, group.sites.site, value.reshape(-1, 2, 2))
         visits, totals, squares = sums
         mean = totals / np.maximum(visits, 1.0)
         known = (visits[:, 0] > 0).all(axis=1)

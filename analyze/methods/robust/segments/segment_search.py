@@ -344,11 +344,12 @@ class SegmentSearch:
 
         known: (attribute, value) -> indices of the history's requests with that value.
         """
-        rows = None
+        has_all = np.ones(len(self.flat.row), dtype=np.bool_)
         for value in test.values:
-            mine = np.union1d(value.rows, known.get((value.key, value.value), _NO_ROWS))
-            rows = mine if rows is None else np.intersect1d(rows, mine, assume_unique=True)
-        assert rows is not None
+            has = np.zeros(len(has_all), dtype=np.bool_)
+            has[value.rows] = has[known.get((value.key, value.value), _NO_ROWS)] = True
+            has_all &= has
+        rows = np.flatnonzero(has_all)
         c = test.c.one(test.at)
         z, p, phi = self._with_history(rows, test, c.alike)
         alike = tuple(other for value in test.values for other in self.same.get((value.key, value.value), ()))
