@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
@@ -153,8 +154,14 @@ def test_nothing_is_found_in_ordinary_times_and_without_the_rule() -> None:
     assert not any(change.segment for cause in left.causes for change in cause.changes)
 
 
-def test_attributes_are_those_of_requests_of_the_same_kind_and_of_all_their_messages() -> None:
-    """An id that has both spans and records is two requests; one and its messages have one id."""
+@pytest.mark.parametrize("bound", [{}, {"_MOST_FLAGS": 1}, {"_MOST_CELLS": 0}])
+def test_attributes_are_those_of_requests_of_the_same_kind_and_of_all_their_messages(
+    monkeypatch: pytest.MonkeyPatch, bound: dict[str, int]
+) -> None:
+    """An id that has both spans and records is two requests; one and its messages have one id. The same for
+    values that are marked one after the other, and for pairs that are sorted."""
+    for name, most in bound.items():
+        monkeypatch.setattr(f"analyze.profile.attribute_values.{name}", most)
     rows = [("one", SPANS, "a"), ("one", RECORDS, "b"), ("two", SPANS, "b"), ("none", SPANS, "b")]
     table = pa.table(
         {
