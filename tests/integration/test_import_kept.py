@@ -28,12 +28,12 @@ from schemas.commits import BuiltWindow
 from schemas.config import DecodeConfig, StitchConfig
 from schemas.errors import LakeError
 from schemas.events import concat_events
-from schemas.windows import NS_PER_MINUTE
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.batch import import_files, import_into
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.kept_events import KeptBuild, build_kept
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
-from stitch.drivers.live.election import LEASE, LockElection, NoElection
+from stitch.drivers.live.election import LEASE, LeaseElection, LockElection, NoElection
 from stitch.kernel import stitch
 from stitch.lake.chain import read_chain, read_tail
 from stitch.lake.event_log import named_segments
@@ -353,6 +353,21 @@ def test_another_process_that_builds_is_left_to_it(kept: Kept) -> None:
         assert LockElection(kept.lake).take(held)
         assert build_kept(kept.run, scratch, BuildSettings(), LockElection(kept.lake)).is_elsewhere
     assert kept.build().windows > 0
+
+
+def test_a_builder_that_was_killed_is_not_waited_for(kept: Kept) -> None:
+    kept.import_(lines_of("named", 1))
+    dead = LeaseElection(kept.store, "dead", lease_ns=NS_PER_SECOND // 2)
+    with ExitStack() as held:
+        assert dead.take(held)
+        with Scratch(kept.folder) as scratch:
+            alive = LeaseElection(kept.store, "alive", lease_ns=NS_PER_SECOND // 2)
+            assert build_kept(kept.run, scratch, BuildSettings(), alive).is_elsewhere
+        left = kept.store.read(LEASE)
+    kept.store.put(LEASE, left)  # as of a process that was killed
+    with Scratch(kept.folder) as scratch:
+        other = LeaseElection(kept.store, "other", lease_ns=NS_PER_SECOND // 2)
+        assert build_kept(kept.run, scratch, BuildSettings(), other).windows > 0
 
 
 def test_the_command_joins_what_two_runs_bring(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
