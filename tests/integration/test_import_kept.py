@@ -329,10 +329,15 @@ def test_kept_events_go_with_their_windows(kept: Kept) -> None:
     folder = kept.lake / "control" / "segments" / "lane=0"
     assert len([*folder.iterdir()]) == 2
     kept.now_ns = int(events_of(shifted)["ts_ns"].to_numpy().max()) + 60 * NS_PER_MINUTE
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
     for keep_ns, left in ((10 * 3600 * 10**9, 2), (2 * 3600 * 10**9, 1), (1, 0)):
         retire(kept.run, keep_ns=keep_ns)
         assert len([*folder.iterdir()]) == left
         assert kept.is_whole()
+        for name, data in before.items():  # as where the process ended between commit and sweep
+            (folder / name).write_bytes(data)
+        retire(kept.run, keep_ns=keep_ns)
+        assert len([*folder.iterdir()]) == left
     assert kept.import_(early).commit is None
     assert kept.build().windows == 0
 
@@ -380,7 +385,13 @@ def test_the_command_joins_what_two_runs_bring(kept: Kept, capsys: pytest.Captur
                 main([*words, "--lake", str(kept.lake)])
             assert ended.value.code in (0, None)
     assert "nothing new: the lake is unchanged" in capsys.readouterr().out
-    is_one_batch(kept, events_of(lines))
+    (kept.folder / "again.ndjson").write_bytes(b"\n".join(lines[:50]))
+    kept.of_file(kept.folder / "again.ndjson")  # and nothing is built: it was killed
+    with pytest.raises(SystemExit):
+        main(["import", str(kept.folder / "again.ndjson"), "--keep-events", "--lake", str(kept.lake)])
+    assert "nothing new in these files" in capsys.readouterr().out
+    assert kept.build().windows == 0
+    is_one_batch(kept, events_of([*lines, *lines[:50]]))
     from_python = flowdiff.open(kept.folder / "python", create=True)
     for number in range(2):
         done = from_python.import_(kept.folder / f"{number}.ndjson", keep_events=True)
