@@ -302,6 +302,19 @@ def test_absurd_and_timeless_events_are_dead_letters(kept: Kept) -> None:
     is_one_batch(kept, events_of(lines))
 
 
+def test_a_span_without_a_time_is_in_no_window_of_the_most(kept: Kept) -> None:
+    spans = [
+        {"traceId": trace * 32, "spanId": "1" * 16, "name": "a", **times}
+        for trace, times in (
+            ("1", {"startTimeUnixNano": f"{10**18}", "endTimeUnixNano": f"{10**18}"}),
+            ("2", {}),
+        )
+    ]
+    line = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
+    done = kept.import_([line], KEEPS.model_copy(update={"max_windows": 1}), format="otlp-json")
+    assert done.counters.events_logged == 2
+
+
 def test_a_lost_segment_holds_the_build_until_its_loss_is_accepted(kept: Kept) -> None:
     kept.import_(lines_of("named", 1))
     kept.import_(lines_of("named", 2))
