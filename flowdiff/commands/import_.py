@@ -249,7 +249,8 @@ def _print(summary: ImportSummary, built: KeptBuild | None, lake: str, *, as_jso
     if built is not None and built.is_elsewhere:
         echo("another process builds windows of this lake, and those of these events")
     if summary.commit is None:
-        echo("nothing new: the lake is unchanged")
+        is_unchanged = built is None or not (built.windows or built.late)
+        echo("nothing new" + (": the lake is unchanged" if is_unchanged else " in these files"))
     if summary.changed_settings:
         echo(f"other options than the lake's requests were made with: {summary.changed_settings}")
     if rejected := sum(summary.counters.rejects.values()):

@@ -256,7 +256,8 @@ def _log(
                 events = outcome.refuse(events, rows, reason, DETAILS.get(reason, "")).combine_chunks()
         if events.num_rows:
             first, _ = event_times(events)
-            outcome.starts_ns |= {*np.unique(first // length_ns * length_ns).tolist()} - {int(NEVER)}
+            timed = first[first != NEVER]
+            outcome.starts_ns |= {*np.unique(timed // length_ns * length_ns).tolist()}
             segments.append(staging.add_segment(log_rows(concat_events([events])), part=len(segments)))
             outcome.totals["events_logged"] += events.num_rows
         ledger.add_group(outcome)

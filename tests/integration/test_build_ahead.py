@@ -17,6 +17,7 @@ from stitch.drivers.build.build_settings import BuildSettings
 from stitch.kernel import stitch
 from stitch.lake.fsck import check
 from stitch.lake.store import LocalStore
+from stitch.scratch import Scratch
 
 S = NS_PER_SECOND
 START = T0 - T0 % LENGTH_NS + LENGTH_NS
@@ -128,4 +129,31 @@ def test_what_changes_after_it_was_built_ahead_is_built_again(tmp_path: Path, st
     assert sum(stitched) == before, "nothing is built ahead in the next window"
     open_.go_on(125, 140)
     assert not ahead.pauses, "of that window nothing changed"
+    open_.is_one_batch()
+
+
+def test_without_room_for_groups_windows_are_built_at_their_end(tmp_path: Path, stitched: list[int]) -> None:
+    open_ = OpenWindows(tmp_path)
+    open_.built.builder._ahead._scratch = Scratch(tmp_path / "missing")
+    open_.go_on(0, 70)
+    assert sum(stitched) == next(filter(None, open_.ahead)), "one step was in vain"
+    open_.go_on(70, 80)
+    assert [*open_.built.builder._versions] == [START]
+    (tmp_path / "missing").mkdir()
+    open_.go_on(80, 190)
+    assert any(known.built for known in open_.built.builder._ahead._groups.values()), "of a later window"
+    open_.is_one_batch()
+
+
+def test_nothing_is_built_ahead_by_a_process_that_ends(tmp_path: Path, stitched: list[int]) -> None:
+    open_ = OpenWindows(tmp_path)
+    for second in range(58):
+        open_.log(trace(f"r{second}", second), second + 1)
+    open_.lane.commit()
+    assert not open_.built.step(urgent=True).did_anything
+    assert not stitched
+    open_.built.builder._is_stopping = lambda: bool(stitched)
+    assert open_.built.step().ahead > 0
+    assert len(stitched) == 1, "it was told to stop while it built the first group"
+    open_.built.builder._is_stopping = lambda: False
     open_.is_one_batch()

@@ -28,12 +28,12 @@ from schemas.commits import BuiltWindow
 from schemas.config import DecodeConfig, StitchConfig
 from schemas.errors import LakeError
 from schemas.events import concat_events
-from schemas.windows import NS_PER_MINUTE
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.batch import import_files, import_into
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.kept_events import KeptBuild, build_kept
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
-from stitch.drivers.live.election import LEASE, LockElection, NoElection
+from stitch.drivers.live.election import LEASE, LeaseElection, LockElection, NoElection
 from stitch.kernel import stitch
 from stitch.lake.chain import read_chain, read_tail
 from stitch.lake.event_log import named_segments
@@ -302,6 +302,19 @@ def test_absurd_and_timeless_events_are_dead_letters(kept: Kept) -> None:
     is_one_batch(kept, events_of(lines))
 
 
+def test_a_span_without_a_time_is_in_no_window_of_the_most(kept: Kept) -> None:
+    spans = [
+        {"traceId": trace * 32, "spanId": "1" * 16, "name": "a", **times}
+        for trace, times in (
+            ("1", {"startTimeUnixNano": f"{10**18}", "endTimeUnixNano": f"{10**18}"}),
+            ("2", {}),
+        )
+    ]
+    line = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
+    done = kept.import_([line], KEEPS.model_copy(update={"max_windows": 1}), format="otlp-json")
+    assert done.counters.events_logged == 2
+
+
 def test_a_lost_segment_holds_the_build_until_its_loss_is_accepted(kept: Kept) -> None:
     kept.import_(lines_of("named", 1))
     kept.import_(lines_of("named", 2))
@@ -329,10 +342,15 @@ def test_kept_events_go_with_their_windows(kept: Kept) -> None:
     folder = kept.lake / "control" / "segments" / "lane=0"
     assert len([*folder.iterdir()]) == 2
     kept.now_ns = int(events_of(shifted)["ts_ns"].to_numpy().max()) + 60 * NS_PER_MINUTE
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
     for keep_ns, left in ((10 * 3600 * 10**9, 2), (2 * 3600 * 10**9, 1), (1, 0)):
         retire(kept.run, keep_ns=keep_ns)
         assert len([*folder.iterdir()]) == left
         assert kept.is_whole()
+        for name, data in before.items():  # as where the process ended between commit and sweep
+            (folder / name).write_bytes(data)
+        retire(kept.run, keep_ns=keep_ns)
+        assert len([*folder.iterdir()]) == left
     assert kept.import_(early).commit is None
     assert kept.build().windows == 0
 
@@ -355,6 +373,21 @@ def test_another_process_that_builds_is_left_to_it(kept: Kept) -> None:
     assert kept.build().windows > 0
 
 
+def test_a_builder_that_was_killed_is_not_waited_for(kept: Kept) -> None:
+    kept.import_(lines_of("named", 1))
+    dead = LeaseElection(kept.store, "dead", lease_ns=NS_PER_SECOND // 2)
+    with ExitStack() as held:
+        assert dead.take(held)
+        with Scratch(kept.folder) as scratch:
+            alive = LeaseElection(kept.store, "alive", lease_ns=NS_PER_SECOND // 2)
+            assert build_kept(kept.run, scratch, BuildSettings(), alive).is_elsewhere
+        left = kept.store.read(LEASE)
+    kept.store.put(LEASE, left)  # as of a process that was killed
+    with Scratch(kept.folder) as scratch:
+        other = LeaseElection(kept.store, "other", lease_ns=NS_PER_SECOND // 2)
+        assert build_kept(kept.run, scratch, BuildSettings(), other).windows > 0
+
+
 def test_the_command_joins_what_two_runs_bring(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
     lines = lines_of("named", 3)
     for number, part in enumerate((lines[::2], lines[1::2])):
@@ -365,7 +398,13 @@ def test_the_command_joins_what_two_runs_bring(kept: Kept, capsys: pytest.Captur
                 main([*words, "--lake", str(kept.lake)])
             assert ended.value.code in (0, None)
     assert "nothing new: the lake is unchanged" in capsys.readouterr().out
-    is_one_batch(kept, events_of(lines))
+    (kept.folder / "again.ndjson").write_bytes(b"\n".join(lines[:50]))
+    kept.of_file(kept.folder / "again.ndjson")  # and nothing is built: it was killed
+    with pytest.raises(SystemExit):
+        main(["import", str(kept.folder / "again.ndjson"), "--keep-events", "--lake", str(kept.lake)])
+    assert "nothing new in these files" in capsys.readouterr().out
+    assert kept.build().windows == 0
+    is_one_batch(kept, events_of([*lines, *lines[:50]]))
     from_python = flowdiff.open(kept.folder / "python", create=True)
     for number in range(2):
         done = from_python.import_(kept.folder / f"{number}.ndjson", keep_events=True)

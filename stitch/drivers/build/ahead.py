@@ -39,7 +39,7 @@ class _Ahead:
     settings: LiveSettings
     rows: int
     built: BuiltGroup | None
-    """None: not built, as groups of the window before changed after they were built."""
+    """None: not built, as groups of the window before changed after they were built, or not stored."""
 
 
 class AheadGroups:
@@ -67,9 +67,13 @@ class AheadGroups:
         return group.place in self._groups
 
     def keep(self, group: Group, settings: LiveSettings, built: BuiltGroup | None) -> None:
-        """Keep a group that was built ahead, or note it (None). Raises OSError."""
+        """Keep a group that was built ahead, or note it (None). A group for which the scratch folder has no
+        room is noted, as are others until the next window is built: they are built with their windows."""
         if built is not None:
-            built = replace(built, files=tuple(self._mapped(file) for file in built.files))
+            try:
+                built = replace(built, files=tuple(self._mapped(file) for file in built.files))
+            except OSError:
+                built, self.pauses = None, True
         self._groups[group.place] = _Ahead(group.within.digest, settings, group.within.rows, built)
 
     def forget(self, start_ns: int, groups: Iterable[Group]) -> None:

@@ -170,7 +170,7 @@ class Builder(LogView):
         """Read new commits of the log, build at most `windows_per_commit` windows, and commit them.
 
         finished: the log has ended, so all windows may be built. urgent: rebuild windows with late events
-        now, instead of after `rebuild_ns`.
+        now, instead of after `rebuild_ns`, and build nothing ahead, as this process is about to end.
         """
         while True:
             try:
@@ -201,7 +201,7 @@ class Builder(LogView):
         others = [start for start in again if start not in moving][: max(0, room)]
         again = sorted([*(start for start in again if start in moving), *others])
         if not (first or again or late or self._log.missing or seal != self._sealed_to_ns):
-            return Step(ahead=self._go_ahead(windows, water))
+            return Step(ahead=0 if urgent else self._go_ahead(windows, water))
         try:
             return self._commit(windows, first, again, late, seal, water, now_ns)
         except FileNotFoundError as error:  # the stage was swept by a builder that thought us dead
@@ -577,6 +577,8 @@ class Builder(LogView):
             return
         read = self._events(window, groups, self._large(window, groups))
         for group, events in zip(groups, read, strict=True):
+            if self._is_stopping():
+                return
             built, elsewhere = self._build(group, events, NO_KEYS, settings)
             self._plan.move(elsewhere)
             if not elsewhere:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Final
 
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.builder import Builder, Step
 from stitch.drivers.live.election import Election
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 from stitch.scratch import Scratch
+
+LOOK_S: Final = 0.2
+"""Interval, s, at which the election is tried again while another process may be the builder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +37,17 @@ class KeptBuild:
 
 def build_kept(run: UpkeepRun, scratch: Scratch, settings: BuildSettings, election: Election) -> KeptBuild:
     """Build every window whose log is ahead of it and that need not wait for live lanes, unless another
-    process was elected to build.
+    process was elected to build. Whether that process lives is known after `election.patience_s` only.
 
     Raises LakeError, CommitTakenError (others always committed first: run it again), OSError; windows
     committed before stay built.
     """
     with ExitStack() as held:
-        if not election.take(held):
-            return KeptBuild(0, 0, 0, 0, 0, is_elsewhere=True)
+        until_s = time.monotonic() + election.patience_s
+        while not election.take(held):
+            if time.monotonic() >= until_s:
+                return KeptBuild(0, 0, 0, 0, 0, is_elsewhere=True)
+            time.sleep(LOOK_S)
         total, waiting, n_flows = Step(), 0, 0
 
         def attempt() -> None:

@@ -121,11 +121,11 @@ def _release_kept_events(run: UpkeepRun, info: LakeInfo) -> int:
         if any(opened.last_ns >= upkeep.retired[-1].to_ns for opened in own):
             break
         kept_from = link.record.seq + 1
-    if kept_from == first:
-        return 0
-    lane = Lane(store, info, owner=run.owner, created_by=run.created_by)
-    with lane.stage() as staging:
-        lane.commit(staging, CommitBody(kind="import", standing=Standing(kept_from=kept_from)))
+    if kept_from > first:
+        lane = Lane(store, info, owner=run.owner, created_by=run.created_by)
+        with lane.stage() as staging:
+            lane.commit(staging, CommitBody(kind="import", standing=Standing(kept_from=kept_from)))
+    # Without a commit too: an earlier run may have ended between its commit and this.
     return sweep_segments(store, FILE_LANE, kept_from - 1, ())
 
 
