@@ -105,8 +105,6 @@ def compared(
     asked: sample -> texts of its periods; other arguments and exceptions as in `find_samples`,
     `refuse_sample_count` and `flowdiff.analysing.analysed`.
     """
-    import pyarrow as pa
-
     from flowdiff.samples import find_samples
 
     refuse_sample_count([one.method for one in chosen], [*asked], remedy)
@@ -120,9 +118,6 @@ def compared(
         provisional=provisional,
     )
     warn_of_pending(found.periods)
-    # Arrow's default pool returns freed pages at once: a tenth of the CPU. Freed memory is then available to
-    # all libraries, too.
-    pa.set_memory_pool(pa.system_memory_pool())
     if memory is None:
         keep_freed()
     return found, analysed(found, chosen, refine, use, stage, workers, memory)

@@ -60,8 +60,6 @@ def _leave_with_the_server() -> None:
 
 
 def _answer(task: Task) -> None:
-    import pyarrow as pa
-
     from analyze.methods.port import Chosen
     from analyze.methods.registry import method_names, method_of
     from analyze.refine.settings import RefineSettings
@@ -74,7 +72,6 @@ def _answer(task: Task) -> None:
     from stitch.heap import keep_freed
 
     question = task.question
-    pa.set_memory_pool(pa.system_memory_pool())  # as in `flowdiff.cli.analysis.compared`
     keep_freed()
     with needed():
         method = method_of(question.method)
