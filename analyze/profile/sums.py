@@ -35,7 +35,8 @@ class _Part(NamedTuple):
     """Rows of a table that are added up: their row numbers are unique."""
 
     places: I8
-    """int64[key columns without slot and bin, places]: keys, unique."""
+    """int64[key columns without slot and bin, places]: keys. Before parts are added up, a key may stand at
+    several places, and a place may have no row."""
     row: I8
     """int64[rows]: row numbers (place << 32 | slot << 16 | bin), ascending, unique."""
     values: Sequence[F8]
@@ -54,6 +55,8 @@ class RowSums:
         self.keys, self.values = TABLES[name]
         self._pending: list[_Part] = []
         self._parts: list[_Part] = []
+        self._n_merged = 0
+        """Number of rows of `_parts` when they were last merged."""
 
     def add(self, key: Key, place: I8, slot: I8, bins: I8 | int, values: Sequence[F8]) -> None:
         """Add rows. key: key columns of the places. place: int64[rows], index of each row's place. slot,
@@ -90,23 +93,23 @@ class RowSums:
             return
         places = np.stack(np.broadcast_arrays(*key)).astype(np.int64, copy=False)
         self._pending.append(_Part(places, row, sums))
-        if sum(len(part.row) for part in self._pending) > _PENDING:
+        if _n_rows(self._pending) > _PENDING:
             self._settle()
 
     def _settle(self) -> None:
-        """Add up the pending rows of places that several parts have."""
+        """Add up the pending rows of places that several parts have; merge all parts once they have doubled,
+        so that a row is merged O(log rows) times."""
         self._parts += _added_up(self._pending)
         self._pending = []
-        if sum(len(part.row) for part in self._parts[1:]) > max(
-            _APART * _PENDING, *(len(part.row) for part in self._parts[:1])
-        ):
+        if _n_rows(self._parts) - self._n_merged > max(_APART * _PENDING, self._n_merged):
             self._parts = _added_up(self._parts)
+            self._n_merged = _n_rows(self._parts)
 
     def table(self) -> pa.Table:
         """The summed table, sorted by key, keys unique. Empties the accumulator."""
         schema = SCHEMAS[self.name]
         parts = _added_up([*self._parts, *self._pending])
-        self._parts, self._pending = [], []
+        self._parts, self._pending, self._n_merged = [], [], 0
         if not parts:
             return schema.empty_table()
         names = np.concatenate([part.places for part in parts], axis=1)
@@ -146,6 +149,10 @@ def _joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
+def _n_rows(parts: Sequence[_Part]) -> int:
+    return sum(len(part.row) for part in parts)
+
+
 def _added_up(parts: Sequence[_Part]) -> list[_Part]:
     """Parts without common places: what each part has alone, then the sums of what several have."""
     if not parts:
@@ -162,7 +169,7 @@ def _added_up(parts: Sequence[_Part]) -> list[_Part]:
         rest = np.cumsum(~is_shared) - 1
         in_bin = part.row & ((1 << _PLACE) - 1)
         rows = np.flatnonzero(~is_shared[place])
-        if len(rows) == len(place):
+        if not is_shared.any():
             alone.append(part)
             continue
         if len(rows):

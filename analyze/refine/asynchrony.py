@@ -85,10 +85,9 @@ def find_asynchronous(
 ) -> Asynchrony:
     """Find awaited children that outlive their parent in at least `async_share` of all calls.
 
-    Votes are pooled over all samples by (parent operation, child operation). trees: of the structures of
-    `flows.categories`. times: [structures] of int64[stored nodes, requests], ns, skew-corrected. samples:
-    names of the compared samples, which are the first in `flows`. cells: array cells per batch. O(spans +
-    spans below asynchronous children · children).
+    Votes are pooled over all samples by (parent operation, child operation). flows: skew-corrected. trees: of
+    the structures of `flows.categories`. samples: names of the compared samples, which are the first in
+    `flows`. cells: array cells per batch. O(spans + spans below asynchronous children · children).
     """
     categories, n_apart, operation = flows.categories, len(samples), trees.operation
     called = np.flatnonzero(trees.awaited & (trees.parent >= 0))

@@ -67,8 +67,7 @@ class FlowBatch:
 def flow_batches(categories: Sequence[StoredCategory], width: I8, cells: int) -> Iterator[FlowBatch]:
     """Yield all requests of `categories` in batches of about `cells` array cells.
 
-    times: [structures], each int64[stored nodes, requests], ns. width: int64[structures], number of cells
-    that the caller needs per request of a structure.
+    width: int64[structures], number of cells that the caller needs per request of a structure.
     """
     size = np.array([one.n_requests for one in categories], dtype=np.int64)
     first_of = np.cumsum(size) - size
@@ -167,9 +166,8 @@ def ask(
 ) -> Answers:
     """Count the votes of all requests, one entry of `asked` at a time. O(cells).
 
-    times: [structures], each int64[stored nodes, requests], ns. n_apart: number of first samples that are
-    counted separately; the remaining samples are added up in one last row. n_answers: number of arrays that
-    `answer` returns. cells: array cells per batch.
+    n_apart: number of first samples that are counted separately; the remaining samples are added up in one
+    last row. n_answers: number of arrays that `answer` returns. cells: array cells per batch.
     """
     n_samples, n_entries = n_apart + 1, len(asked.structure)
     weight = np.zeros((1 + n_answers, n_samples, n_entries))

@@ -1,8 +1,8 @@
 """Merge drafts into categories: nodes in canonical order, one key for equal graphs, one time matrix each.
 
 A draft is a refined graph before canonical ordering, with its requests. Interchangeable branches may have
-been sorted, request by request; hosts, failures and left-out children moved with the times. Settled times are
-consistent with the graph: clipped to the parent and the request, and never before a predecessor.
+been sorted, request by request; hosts, failures and left-out children were moved with the times. Settled
+times are consistent with the graph: clipped to the parent and the request, and never before a predecessor.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NodeColumns(NamedTuple):
     kind: I8
     """int64[nodes]: `EventKind` of the event that the node stands for."""
     column: I8
-    """int64[nodes]: row of `Draft.times` with the node's time."""
+    """int64[nodes]: row of `StoredCategory.node_ns` (of the draft's category) with the node's time."""
     deferred: B1
     """bool[nodes]: True if the response does not wait for the node."""
     response: B1
@@ -132,13 +132,14 @@ class LeftOut(NamedTuple):
     """Deferred child that is not a node of the graph, because no response waits for it."""
 
     column: int
-    """Row of `Draft.times` with the start of the span that called the child."""
+    """Row of `StoredCategory.node_ns` with the start of the span that called the child."""
     operation: str
     """Operation of the child: `component/point[/label]`."""
 
 
 def own_columns(n_columns: int, n_rows: int) -> Columns:
-    """[n_columns, n_rows]: every cell holds its column's number; sorted like times, for `Draft.moved`."""
+    """Unsigned integers [n_columns, n_rows]: each cell holds the number of its column. Sorted in the way that
+    times are sorted, they are the argument of `Draft.moved`."""
     numbers: Columns = np.arange(n_columns).astype(np.min_scalar_type(n_columns))
     return np.repeat(numbers[:, None], n_rows, axis=1)
 
@@ -148,17 +149,20 @@ class Draft:
     """Requests of one stored category that get the same refined graph."""
 
     category: StoredCategory
-    """The requests, interchangeable branches in order of start."""
+    """Stored nodes of the draft's requests; interchangeable branches are in order of start."""
     structure: int
-    """Number of the stored category."""
+    """Index of the stored category in `FlowMatrices.categories`."""
     left_out: tuple[str, ...]
     """Operations, `component/point[/label]`, of deferred children that are not among the nodes."""
     left_column: I8
-    """[left out, requests] stored column of the calling span's start; [left out, 1] if equal in all."""
+    """int64[left_out, requests]: row of `category.node_ns` with the start of the span that called the child;
+    int64[left_out, 1] if it is the same row in all requests."""
     nested: bool
-    """True if nodes are sides of spans and points inside them, so that links give the nesting."""
+    """True if the nodes are starts and ends of spans and points inside spans; False for activity records,
+    which are not nested."""
     twins_by_row: bool
-    """True if interchangeable branches may start in another order than their columns: sort each row."""
+    """True if interchangeable branches may start in another order than their stored columns, and have to be
+    sorted in every request."""
 
     @staticmethod
     def of(
@@ -170,7 +174,8 @@ class Draft:
         nested: bool = True,
         twins_by_row: bool = False,
     ) -> Draft:
-        """Draft of a stored category, or of some rows (ascending) of it."""
+        """Draft of a stored category. structure: its index. rows: the draft's requests, ascending; None: all.
+        left_out: deferred children that are not among the nodes."""
         columns = np.array([left.column for left in left_out], dtype=np.int64)[:, None]
         operations = tuple(left.operation for left in left_out)
         category = category if rows is None else category.of_rows(rows)
@@ -186,7 +191,7 @@ class Draft:
         )
 
     def moved(self, came: Columns) -> Draft:
-        """The draft with branches moved, see `StoredCategory.moved`."""
+        """The draft with interchangeable branches moved; came: argument of `StoredCategory.moved`."""
         category, went = self.category.moved(came)
         return replace(self, category=category, left_column=went[self.left_column[:, 0]])
 
@@ -465,10 +470,10 @@ def _template(labels: Sequence[GraphNode], edges: I4, responses: I4, mate: I4, d
 
 
 def _hosts(members: Sequence[StoredCategory], columns: Sequence[I8], order: I8 | slice) -> Codes:
-    """[positions, rows] host codes; a broadcast view if all rows have the same hosts.
+    """[nodes, requests]: host codes of a merged category; a broadcast view if they are equal in all requests.
 
-    columns: [drafts], each int64[nodes], stored column of each node. order: row of the concatenated drafts
-    that becomes each row of the category.
+    members: the merged drafts. columns: [drafts], each int64[nodes], stored column of each node. order:
+    int64[requests], index into the drafts' concatenated requests of each request of the category.
     """
     parts = [one.host[column] for one, column in zip(members, columns, strict=True)]
     first = parts[0][:, :1].copy()
@@ -500,14 +505,16 @@ def _failures(
 
 
 def _node_of(column: I8, n_columns: int) -> I4:
-    """[stored columns] node with that column's time; -1 for none. column: [nodes] stored column."""
+    """int32[n_columns]: node whose time is in the stored column; -1 if there is no such node.
+
+    column: int64[nodes], stored column of each node."""
     node = np.full(n_columns, -1, dtype=np.int32)
     node[column] = np.arange(len(column))
     return node
 
 
 def _sources(members: Sequence[StoredCategory]) -> tuple[tuple[Source, ...], I4 | None]:
-    """(`sources`, [rows] `source`) of `Category`; rows in the order of the drafts."""
+    """(`Category.sources`, `Category.source` with the requests in the order of the drafts)."""
     each = [Source(one.key, one.positions) for one in members]
     sources = tuple(sorted(set(each), key=lambda one: (one.key, one.positions or ())))
     if len(sources) == 1:
@@ -517,7 +524,7 @@ def _sources(members: Sequence[StoredCategory]) -> tuple[tuple[Source, ...], I4 
 
 
 def _left_behind(drafts: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | None, tuple[_Left, ...]]:
-    """([rows] index, distinct sets of children left out) for `Category`; rows in the order of the drafts."""
+    """(`Category.origin` with the requests in the order of the drafts, `Category.left_behind`)."""
     if not any(draft.left_out for draft in drafts):
         return None, ()
     parts = [_left_variants(draft, column) for draft, column in zip(drafts, columns, strict=True)]
@@ -530,8 +537,10 @@ def _left_behind(drafts: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | N
 
 
 def _left_variants(draft: Draft, column_of: I8) -> tuple[list[_Left], I8]:
-    """(distinct sets of children left out, [rows] index of each row's set); several if branches were
-    sorted."""
+    """(sets of children left out, int64[requests] index of each request's set). Two sets may be equal. There
+    are several only if branches were sorted, as the calling span is then not the same node in all requests.
+
+    column_of: int64[nodes], stored column of each node."""
     first, of_row = equal_rows(draft.left_column)
     if draft.left_column.shape[1] == 1:
         of_row = np.zeros(draft.category.n_requests, dtype=np.int64)
@@ -541,7 +550,9 @@ def _left_variants(draft: Draft, column_of: I8) -> tuple[list[_Left], I8]:
 
 
 def _changed_edges(category: StoredCategory, edges: I4, column: I8, times: _Times) -> B1:
-    """[edges] True if the skew correction or the settling changed an edge's latency in any request."""
+    """bool[edges]: True if the skew correction or the settling changed the edge's latency in any request.
+
+    category: a draft's. edges: int32[edges, 2]. column: int64[nodes], stored column of each node."""
     changed = np.zeros(len(edges), dtype=np.bool_)
     moved = np.zeros(len(edges), dtype=np.bool_) if times.moved is None else times.moved[edges].any(axis=1)
     for number in np.flatnonzero(moved).tolist():
@@ -556,7 +567,8 @@ def _changed_edges(category: StoredCategory, edges: I4, column: I8, times: _Time
 
 
 def _contradicted(drafts: Sequence[Draft], graphs: DraftGraphs) -> B1:
-    """[drafts] True if the times of any request contradict the graph; few do. O(edges · requests)."""
+    """bool[drafts]: True if the times of any of its requests contradict the draft's graph, which is rare.
+    O(edges · requests)."""
     nodes, links, draft = graphs.nodes, graphs.links, graphs.draft
     below, under = np.flatnonzero(links.below >= 0), np.flatnonzero(links.above >= 0)
     # Pairs of nodes of which the first must not be later. All nodes come after the root.
@@ -588,7 +600,7 @@ def _contradicted(drafts: Sequence[Draft], graphs: DraftGraphs) -> B1:
 
 
 def _settle(times: I8, graph: DraftGraphs) -> _Times:
-    """Settle the times of one draft, which contradict its graph. times: [stored nodes, requests].
+    """Settle the times of one draft, which contradict its graph. times: int64[stored nodes, requests], ns.
 
     The response time T is the latest response (at least 0). Awaited nodes are clipped to [0, T] and to their
     parent's span, then raised to their latest predecessor. Neither step moves a response past T, because all

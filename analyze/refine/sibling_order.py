@@ -237,22 +237,26 @@ class _RowTimes(NamedTuple):
     base: int
     """Index in `Families` of the batch's first row."""
     unit: I8
-    """Unit that is the row in the request: calls of one operation by start, equal starts in column order."""
+    """int64[cells]: unit of `Families.trees` that is the row's child in the request. The first row of an
+    operation is its call with the earliest start; equal starts are in order of the stored column."""
     start: I8
+    """int64[cells]: start of the child, ns since the request's start."""
     end: I8
+    """int64[cells]: end of the child, ns since the request's start."""
     middle: I8
-    """int64[cells]: middle of the child's duration; see `of`."""
+    """int64[cells]: middle of the child's duration, ns since the request's start; see `of`."""
     late_start: I8
-    """int64[cells]: start of the child plus the allowed overlap; see `of`."""
+    """int64[cells]: start of the child plus the allowed overlap, ns since the request's start; see `of`."""
 
     @staticmethod
     def of(kin: Families, groups: Sequence[I8], batch: FlowBatch, settings: RefineSettings) -> _RowTimes:
-        """Times of all rows of a batch. groups: those of `kin`.
+        """Times of all rows of a batch. groups: result of `kin.groups()`.
 
-        `a` runs before `b` iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. That is S5's `end[a] <=
-        start[b] + epsilon`, epsilon = min(slack of the parent, half of the shorter of both), split so that
-        each side depends on one row only: the overlap may be at most the slack and half of `b` (late start),
-        and at most half of `a` (middle, which also makes `a` the one that starts first).
+        `a` runs before `b` iff `middle[a] <= start[b]` and `end[a] <= late_start[b]`. That is `end[a] <=
+        start[b] + epsilon`, where epsilon is the smallest of the parent's slack, half of `a`'s duration and
+        half of `b`'s. The condition is split so that each side depends on one row only: `late_start` allows
+        an overlap of the slack and of half of `b`; `middle` allows an overlap of half of `a`, and makes `a`
+        the one that starts first.
         """
         trees, mine = kin.trees, batch.part(kin.structure)
         structure = kin.structure[mine]
@@ -279,11 +283,16 @@ class _RowTimes(NamedTuple):
         return _RowTimes(layout, mine.start, unit, starts, ends, np.maximum(ends - half, starts), late_starts)
 
     def cells(self, here: Ragged, rows: I8) -> I8:
-        """Cells of rows; here: layout with a row for each of `rows`."""
+        """Indices of the cells of rows in the arrays of times, row after row.
+
+        rows: int64[n], rows of `Families`, may repeat. here: layout with one row for each of `rows`."""
         return here.at(self.layout.first[rows - self.base])
 
     def order(self, a: I8, b: I8) -> tuple[B1, B1]:
-        """(cell `a` runs before `b`, `b` before `a`); of two that take no time at one moment the first."""
+        """(bool[n] True if `a` runs before `b`, bool[n] True if `b` runs before `a`).
+
+        a, b: int64[n], indices of cells. Of two children without duration at the same time, `a` runs before
+        `b`."""
         leads = (self.middle[a] <= self.start[b]) & (self.end[a] <= self.late_start[b])
         follows = (self.middle[b] <= self.start[a]) & (self.end[b] <= self.late_start[a])
         return leads, follows & ~leads
@@ -300,8 +309,7 @@ def order_evidence(
 
     Two answers: the first child ends before the second starts; the second ends before the first starts.
     Entries are the pairs of `kin`. Columns of the key: `keys_number` and `parent_key` of the family, first
-    and second child key. times: [structures] of int64[stored nodes, requests], ns. n_apart, cells: as in
-    `ask`.
+    and second child key. n_apart, cells: as in `ask`.
     """
     structure, groups = kin.structure, list(kin.groups())
 
@@ -316,11 +324,14 @@ def order_evidence(
 
 
 def deciding_alone(kin: Families, relation: I1, shapes: U8) -> dict[int, I8]:
-    """Structure -> places at which each request decides: pairs without consensus, and rows of one operation,
-    related to others, whose calls differ in shape.
+    """Mapping structure -> int64[places], places at which every request decides for itself.
 
-    A place is a row of the structure, or its number of rows + one of its pairs. relation: [pairs]; shapes:
-    [units] equal for interchangeable subtrees.
+    A request decides the relation of a pair of siblings without consensus. It also decides which call is
+    which row, for rows that call the same operation, if subtrees of the calls differ in shape and any of the
+    rows is ordered before or after a sibling. Place `p` of a structure with `n` rows is row `p` if p < n,
+    else pair `p - n`, counted within the structure.
+
+    relation: int8[pairs], `SiblingRelation`. shapes: uint64[units], equal for interchangeable subtrees.
     """
     related = np.zeros(len(kin.unit), dtype=np.bool_)
     related[kin.first[relation != 0]] = related[kin.second[relation != 0]] = True
@@ -349,10 +360,14 @@ def decided_alone(
     settings: RefineSettings,
     cells: int = FEW_CELLS,
 ) -> list[I8]:
-    """[structures] of [places, requests] decisions: unit, counted in its structure, that is the row; or
-    relation of the pair.
+    """Decisions of every request: for each structure, int64[places, requests].
 
-    categories, kin, relation: of the structures whose requests decide at `places`, those of `deciding_alone`.
+    The decision at a place that is a row is the unit, counted within its structure, that is the row's child;
+    at a place that is a pair, it is the `SiblingRelation` of the pair.
+
+    categories: [structures]. kin: families of these structures, numbered as in `categories`. relation:
+    int8[pairs of `kin`]. places: [structures], each int64[places], as in `deciding_alone`. cells: about how
+    many cells of times are processed at once.
     """
     number, groups = np.arange(len(places) + 1), list(kin.groups())
     of = np.repeat(number[:-1], [len(one) for one in places])

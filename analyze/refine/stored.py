@@ -74,7 +74,7 @@ class StoredCategory:
     """For the work of a message, split off as a separate request: the node numbers that the work has in the
     stored structure. None: `structure` is the stored structure itself."""
     shift: I8 | None = None
-    """int64[nodes, requests]: ns added by the skew correction, before branches were moved; None: none."""
+    """int64[nodes, requests]: ns that the skew correction added to `node_ns`; None: none."""
 
     @property
     def n_requests(self) -> int:
@@ -119,6 +119,7 @@ class StoredCategory:
                 node_ns=np.take_along_axis(self.node_ns, came, axis=0),
                 host=np.take_along_axis(self.host, came, axis=0),
                 failures=RecordedFailures(failures.row, position, failures.error),
+                shift=None if self.shift is None else np.take_along_axis(self.shift, came, axis=0),
             ),
             went,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,33 @@ def test_arrow_allocates_from_the_heap_unless_it_is_set_otherwise(outside: dict[
     env |= {"PYTHONPATH": os.pathsep.join(sys.path), **outside}
     done = subprocess.run([sys.executable, "-c", POOL], env=env, stdout=subprocess.PIPE, text=True)
     assert done.stdout == pool
+
+
+COMPARED = """
+import sys
+import flowdiff.__main__ as script
+try:
+    script.main(["diff", *sys.argv[1:]])
+except SystemExit as ended:
+    import pyarrow
+    sys.stderr.write(f"{ended.code} {pyarrow.default_memory_pool().backend_name}")
+"""
+
+
+def test_a_comparison_leaves_the_pool_that_is_set(tmp_path: Path) -> None:
+    """`diff` imports and compares in the process itself; 29 requests of one moment are too few to tell: 3."""
+    traces = (
+        '{"traceId": "%032x", "spanId": "%016x", "name": "get", "kind": 2,'
+        ' "startTimeUnixNano": "1767571200000000000", "endTimeUnixNano": "1767571200001000000"}'
+    )
+    files = []
+    for name in ("before", "after"):
+        spans = ", ".join(traces % (n, n) for n in range(1, 30))
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(f'{{"resourceSpans": [{{"scopeSpans": [{{"spans": [{spans}]}}]}}]}}')
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}
+    done = subprocess.run([sys.executable, "-c", COMPARED, *files], env=env, capture_output=True, text=True)
+    assert done.stderr == "3 mimalloc", done.stdout
 
 
 ARRAYS = """

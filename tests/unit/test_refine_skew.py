@@ -22,6 +22,7 @@ from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
+from schemas.events import EventKind
 
 
 def skewed(
@@ -238,3 +239,27 @@ def test_work_left_behind_on_another_host_is_not_taken_for_skew() -> None:
     found = population(requests)
     assert not any("clock" in note for note in found.notes)
     assert "log/write>" not in only(found).graph.labels
+
+
+def test_a_correction_goes_with_the_branch_that_is_sorted() -> None:
+    """A clock ahead made the first of two calls alike the second one: its edges are corrected, no others."""
+    local = call("db/read", 950, 990, host="a")
+    requests = [
+        call(
+            "app/get",
+            0,
+            1_000,
+            call("db/read", 5_100, 5_400 + at, host="b"),
+            local,
+            host="a",
+            kind=EventKind.SPAN_CLIENT,
+        )
+        for at in range(40)
+    ]
+    category = only(population(requests, settings=RefineSettings(host_policy="none")))
+    first, second = np.flatnonzero([label == "db/read>" for label in category.graph.labels])
+    assert (category.node_ns[first] < 950_000).all()
+    assert (category.node_ns[second] == 950_000).all()
+    of_edge = dict(zip(map(tuple, category.graph.edges.tolist()), category.skewed_edges, strict=True))
+    assert of_edge[0, first]
+    assert not of_edge[0, second]
