@@ -316,7 +316,8 @@ class Standing(Closed):
     """True if the lane only logs events: builders make windows from its log and seal them in the upkeep
     lane."""
     upkeep: Upkeep | None = None
-    """State of the upkeep lane; None for other lanes."""
+    """State of upkeep (compaction, retention, repair, building of windows) in commits of its own lane; None
+    in those of other lanes."""
 
     def kept(self) -> Standing:
         """Copy of the state for a commit that reads nothing: the offset range of each partition is empty."""

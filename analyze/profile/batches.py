@@ -158,8 +158,8 @@ class Patterned(NamedTuple):
     pattern: I8
     """int64[places]: number of the call pattern of the call or point."""
     enters: B1
-    """bool[places]: True if a step from this point leads to the first node of an operation; see
-    `GraphSites.enters`. False for calls."""
+    """bool[places]: True for a point with an edge to a node that is the first of its operation in the graph;
+    see `GraphSites.enters`. False for calls."""
     unit: I8
     """int64[places]: unit of the batch that the call is; -1 for a point of activity records."""
 

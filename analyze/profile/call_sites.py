@@ -51,8 +51,9 @@ class GraphSites:
     pattern_of: I8
     """int64[patterned places]: number, in the `NameBook`, of the call pattern of the call or point."""
     enters: B1
-    """bool[patterned places]: True if a step from this point leads to the first node of an operation in the
-    graph, as where a loop is entered. False for calls."""
+    """bool[patterned places]: True for a point of activity records with an edge to a node that is the
+    first of its operation in the graph: true of the point before a loop, but not of the point that ends a
+    round if only the next round follows. False for calls."""
     unit_at: I8
     """int64[nodes]: call (unit) that begins or ends at the node; -1 for activity records."""
 
@@ -125,7 +126,7 @@ class _Calls(NamedTuple):
 
     @property
     def called(self) -> I8:
-        """int64[n]: units that are calls and have a caller, ascending."""
+        """int64[n]: indices (units) of the spans that have a parent, ascending; no points."""
         return np.flatnonzero(self.is_call & (self.above >= 0))
 
 

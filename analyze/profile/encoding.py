@@ -241,8 +241,8 @@ def _vote_rows(name: str, votes: Votes, keys: NameKeys) -> pa.StructArray:
 
 
 def _from_start(one: Watched) -> tuple[float, ...]:
-    """JSON row of a watched interval: (start, length, n, w, first, last); first and last relative to the
-    start, ns."""
+    """JSON row of a watched interval: (start, Unix ns; length, ns; number of requests; sum of their weights;
+    starts of the first and the last request, ns after the interval's start)."""
     start = one.start_ns
     return start, one.end_ns - start, one.n, one.w, one.first_ns - start, one.last_ns - start
 

@@ -172,9 +172,10 @@ class Gathering:
             self.tables[name].append(recoded(name, columns, codes._asdict()))
 
     def add_silent(self, slot: Slot) -> None:
-        """Add a recorded interval without requests.
+        """Add a slot without requests whose time was recorded.
 
-        It becomes part of the last slot before it that sums several windows, or else a separate slot."""
+        Its interval joins the watched intervals of an earlier slot: the last one of the same sample that sums
+        several windows. Without such a slot, it is added as a slot of its own."""
         mine = [
             at
             for at, other in enumerate(self.slots)

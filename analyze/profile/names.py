@@ -85,7 +85,7 @@ class Child(NamedTuple):
 
     @property
     def least(self) -> int:
-        """Smallest number of calls that rounds up to `calls`."""
+        """Smallest number of calls that is rounded up to `calls`, e.g. 5 if `calls` is 8."""
         return self.calls // 2 + 1 if self.calls > 1 else self.calls
 
 

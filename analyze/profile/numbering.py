@@ -89,13 +89,14 @@ class RunNames:
     chains: Keys = field(default_factory=Keys)
     """Keys (number of the caller's chain + 1, site): a chain is a calling path, numbered callers first."""
     paths: Keys = field(default_factory=Keys)
-    """Keys: number in `chains` of each path; this numbers paths in the order in which files list them."""
+    """Keys (number in `chains`): the run's numbers of the calling paths, in the order in which files list
+    them; the order in `chains` is another, callers first."""
     children: Keys = field(default_factory=Keys)
     """Keys (operation, calls * 2 + 1 if awaited)."""
     prefixes: Keys = field(default_factory=Keys)
     """Keys (number of the shorter prefix + 1, child): sorted children of a call pattern, up to this one."""
     patterns: Keys = field(default_factory=Keys)
-    """Keys: 1 + number in `prefixes` of all children of a call pattern; 0 if there are no children."""
+    """Keys (1 + number in `prefixes` of all children of the call pattern; 0 if it has no children)."""
     roots: Texts = field(default_factory=Texts)
     errors: Texts = field(default_factory=Texts)
 

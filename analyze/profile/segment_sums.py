@@ -1,9 +1,9 @@
 """Numbers of requests by attribute value, stored with the statistics of a window.
 
-Rows are relations of `schemas.statistics`, keyed by hashes, so that windows can be added up by key. For each
-stored attribute there is a row per value and a row for all requests (text null); without a row for all
-requests, a window has no data on the attribute. Values of different attributes are counted separately, not
-jointly.
+The numbers are rows of relations of `schemas.statistics`. Their keys are hashes of names, so that windows can
+be added up by key. For each stored attribute there is a row per value and a row for all requests (text null);
+without a row for all requests, a window has no data on the attribute. Values of different attributes are
+counted separately, not jointly.
 """
 
 from __future__ import annotations

@@ -575,7 +575,7 @@ def _slices_needed(here: LakePeriod, most_bytes: int) -> int:
 def _made_of_slices(here: LakePeriod, n: int, settings: RefineSettings) -> Stored | None:
     """Profile of `here` as the sum of `n` slices of time with equally many requests; None without requests.
 
-    Without numbers of requests by attribute value."""
+    The profile has no numbers of requests by attribute value."""
     starts = np.sort(
         np.concatenate([table["start_ns"].to_numpy() for _, table in read_flow_files(here, ["start_ns"])])
     )

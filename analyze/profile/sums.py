@@ -185,7 +185,8 @@ def _added_up(parts: Sequence[_Part]) -> list[_Part]:
 
 
 def _taken(columns: Sequence[F8], rows: I8) -> list[F8]:
-    """Rows of columns; a column that is the first one stays that."""
+    """Select rows of each column. A column that is the same object as `columns[0]` also gives the same object
+    as that does, so that weights of 1 need no copy."""
     first = columns[0][rows]
     return [first if column is columns[0] else column[rows] for column in columns]
 

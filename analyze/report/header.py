@@ -15,10 +15,10 @@ _MOST_FOLDED: Final = 5
 
 
 def headline(samples: tuple[SampleSummary, ...], ratio: float | None, found: str = "") -> Headline:
-    """Headline on the change from the first sample to the second; for one or many samples, on their size.
+    """Headline on the change between two samples; for one or more than two, on the number of requests.
 
-    ratio: requests per second, weighted, second over first sample; found: a method's headline, which tests
-    support; empty: the measured means are reported.
+    ratio: weighted requests per second of the second sample, divided by those of the first. found: sentence
+    of a method that has tested the change; empty: the sentence compares the measured means.
     """
     if len(samples) != 2:
         return Headline(sentence=_sentence(samples), change=None)

@@ -55,10 +55,10 @@ class Traffic:
     An *arrival* is a single request, or all requests of a window if only statistics are known."""
 
     first_ns: I8
-    """int64[arrivals]: start of the first request, ns since the epoch, ascending."""
+    """int64[arrivals]: start of each arrival's first request, ns since the epoch, ascending."""
     last_ns: I8
-    """int64[arrivals]: start of the last request, ns since the epoch; equal to `first_ns` for an arrival that
-    is a single request."""
+    """int64[arrivals]: start of each arrival's last request, ns since the epoch; equal to `first_ns` if the
+    arrival is a single request."""
     requests: float
     """Number of requests in the sample."""
     weight: float

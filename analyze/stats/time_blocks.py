@@ -71,7 +71,8 @@ def mean_change(
 
     tau2: variance of such a difference between normal periods, beyond the correlation within blocks;
     tau_freedom: degrees of freedom of tau2. of_logs: True if the values are logarithms already. The p of the
-    result is by Student's t, without tau2. A place with a single request gets infinite variance.
+    result, from Student's t, allows for sampling only; the standard error includes tau2, too. A place with a
+    single request gets infinite variance.
     """
     sides = [side.mean() for side in (before, after)]
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""First stage of the watch: computes each tick's evidence of series against a baseline."""
+"""First stage of the watch: compute for every tick and series the evidence for a change from the baseline."""
 
 from __future__ import annotations
 

@@ -127,7 +127,8 @@ class _Learning:
     kind: str
     names: tuple[Name, ...]
     left: F8
-    """[instances, pools] deviations from the siblings, minus the instance's lasting deviation."""
+    """[instances, pools] deviation from the siblings in each pool (k consecutive ticks), minus the instance's
+    lasting deviation; NaN where there are too few events."""
     error: F8
     sd: F8
     """[1] standard deviation over all instances together."""

@@ -59,7 +59,7 @@ class Receiver(Config):
 
 
 class WebhookReceiver(Receiver):
-    """A receiver of CloudEvents, one per request."""
+    """A webhook that receives CloudEvents, one per HTTP request."""
 
     outlet = "flowdiff.notify.webhook:Webhook"
     secret: SecretStr | None = None
@@ -75,7 +75,7 @@ class WebhookReceiver(Receiver):
 
 
 class ChatReceiver(Receiver):
-    """An incoming hook of a chat."""
+    """An incoming webhook of a chat service, which receives messages on incidents."""
 
     outlet = "flowdiff.notify.chat:Chat"
     template: Path | None = None
@@ -83,13 +83,13 @@ class ChatReceiver(Receiver):
 
 
 class AlertReceiver(Receiver):
-    """An Alertmanager."""
+    """An Alertmanager, which receives incidents as alerts."""
 
     outlet = "flowdiff.notify.alertmanager:Alertmanager"
 
 
 class LogReceiver(Receiver):
-    """A Collector of OpenTelemetry."""
+    """An OpenTelemetry Collector, which receives events of incidents as log records."""
 
     outlet = "flowdiff.notify.otlp:Collector"
 

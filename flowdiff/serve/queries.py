@@ -66,7 +66,7 @@ class Queries:
             self._starting.start()
 
     def close(self) -> None:
-        """End the spare process; lent processes end with the blocks that borrowed them."""
+        """End the spare process; `borrowed` ends each lent process after the block that uses it."""
         with self._lock:
             self._closed = True
             starting = self._starting

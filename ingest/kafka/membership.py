@@ -74,8 +74,8 @@ _FENCED_S: Final = 1.0
 """Time without heartbeats, s, after which a joined member is considered fenced (another one has its static
 id)."""
 _ANSWER_S: Final = 0.02
-"""Delay, s, before the answer to a join is given to the client a second time: the next poll starts waiting
-for it within microseconds; if none were waiting, the client would join again."""
+"""Delay, s, before the answer to a join is given to the client again. By then the next poll waits for the
+answer, as it starts within microseconds; if no poll waited, the client would join once more."""
 _REFRESH_MS: Final = 2_000
 _CHECK_S: Final = 5.0
 """Interval between checks for unassigned partitions, s."""

@@ -204,7 +204,7 @@ class BrowseVarianceSection(Section):
 
     section: Literal["browse-variance"] = "browse-variance"
     curves: tuple[C2Curve, ...]
-    """C² curves, one per sample."""
+    """Distributions of C² over large categories, one per sample."""
     roots: tuple[RootVariance, ...]
     """Root types of the last sample, most requests first."""
     roots_total: int

@@ -93,7 +93,7 @@ class CategoryRow(CategoryPeriods):
 
 
 class CategoriesSection(Section):
-    """The category table."""
+    """Table of the categories (requests with equal structure) and their changes between the periods."""
 
     section: Literal["categories"] = "categories"
     categories: tuple[CategoryRow, ...]

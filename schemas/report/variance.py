@@ -112,7 +112,8 @@ class VariableCategory(Frozen):
 
 
 class C2Curve(Frozen):
-    """Cumulative distribution of C² over large categories (technical report, Figure 6)."""
+    """Cumulative distribution, over large categories, of C²: the variance of a category's response times,
+    divided by their squared mean (technical report, Figure 6)."""
 
     sample: str
     categories: int
@@ -161,7 +162,7 @@ class VarianceSection(Section):
     categories: tuple[VariableCategory, ...]
     categories_total: int
     curves: tuple[C2Curve, ...]
-    """C² curves, one per sample."""
+    """Distributions of C² over large categories, one per sample."""
     rare_requests: float
     """Share of the requests that are in categories of at most 10 requests."""
     markers: tuple[MarkerRow, ...]

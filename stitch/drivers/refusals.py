@@ -49,7 +49,8 @@ MAX_GAP_DAYS: Final = 31
 """Maximum number of days without events inside an island: a recording may pause for a month; wrong clocks are
 off by years."""
 BULK_SHARE: Final = 0.1
-"""Minimum share, in [0, 1], of a file's events that an island must have to belong to the bulk."""
+"""Minimum share, in [0, 1], of a file's events in an island (days with events, without a long gap) for it to
+belong to the bulk, whose times count as right."""
 ABSURD_DETAIL: Final = (
     "far away from the bulk of its file: a wrong clock, or a wrong unit; --any-time keeps it"
 )

@@ -1,12 +1,19 @@
-"""Pieces: items of a decomposed structure whose loops are folded at one level, each with a symbol.
+"""Pieces: the nested parts of a structure – nodes, spans, branches, loops – as folded at one level.
 
-A symbol is a digest of the folded form. The search for repeats compares symbols instead of pieces, and the
-symbol of the whole structure is the category key at that level.
+The level (L0, L1 or L2) says how exactly the counts of loops are kept. Each piece has a symbol, a digest of
+its folded form: the search for repeats compares symbols instead of pieces, and the symbol of the whole
+structure is the category key at that level.
 
-A node reads `component/point[/label]` with flags before it – `~` deferred, `!` a response that the deferred
-flags do not imply, or a missing one – and its side after it: `>` the start of a span, `<` its end. Outside
-double quotes a word has no white space or grammar character, so a text splits into words by `split_words`.
-All of this is display: no program reads names or sides out of a text; nodes have them as fields.
+As text, a node reads `component/point[/label]` with flags before it and its side after it:
+
+* `~`: the node is deferred, i.e. the response does not wait for it.
+* `!`: the node is an exception to the rule that the response leaves from exactly those nodes that are neither
+  deferred nor followed by a node that is not deferred.
+* `>`: the start of a span; `<`: its end.
+
+Outside double quotes a word has no white space or grammar character, so a text splits into words by
+`split_words`. All of this is display: no program reads names or sides out of a text; nodes have them as
+fields.
 """
 
 from __future__ import annotations
@@ -57,7 +64,7 @@ def word(
 ) -> Word:
     """Make the symbol and the text of a node.
 
-    marked: True if the node is a response although its deferred flags imply that it is not, or the reverse.
+    marked: True if the node gets the flag `!`, as an exception to the rule for responses.
     """
     flags = ("~" if deferred else "") + ("!" if marked else "")
     symbol = digest(b"n", bytes([kind, side, deferred, marked]), name_bytes(component, point, label))

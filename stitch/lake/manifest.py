@@ -98,8 +98,8 @@ class Manifest:
     pending: int
     """Number of commits whose publication was interrupted; the next import finishes it."""
     sealed_to_ns: int | None
-    """Windows that end at or before this time, ns since the epoch, are sealed; None: there is no live lane,
-    so all are."""
+    """Time, ns since the epoch; windows that end at or before it are sealed. None: all windows are sealed, as
+    no live ingestion is going on."""
     listing: pa.Table
     """Visible files, sorted by lane, then commit: rows of `listed.table`."""
     listed: Listing

@@ -96,7 +96,7 @@ class TreeRows:
     start_ns: I8
     end_ns: I8
     n_marks: I8
-    """[rows] number of marks in the span."""
+    """[rows] number of marks (span events that become nodes) in the span."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,8 +259,8 @@ def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:
     """Choose instances of both classes for one network; return (indices, weights that give both classes equal
     totals).
 
-    rows: indices of the instances of each class. Both classes are needed to see a shift of all values of C1:
-    within C1 alone it correlates with nothing.
+    rows: indices of the instances of each class. Both classes are needed: a variable that is shifted equally
+    in all instances of C1 correlates with the class, but with nothing within C1.
     """
     most = _POOL_RATIO * min(len(mine) for mine in rows)
     parts = [_spread(mine, most) for mine in rows]

@@ -112,7 +112,8 @@ def split_sizes(values: F8, weight: F8, rules: TreeRules) -> I8:
 
 @dataclass(frozen=True, slots=True)
 class _CutSearch:
-    """Search for the best cuts of nodes of the trees of all targets at once."""
+    """Search for the best cut (predictor, and bin at which to split) of each of many tree nodes at once; the
+    nodes may belong to trees of different targets."""
 
     indicator: csr_matrix
     """Sparse matrix [predictors · width, instances]: 1 if the instance is in the bin of the predictor."""

@@ -76,8 +76,9 @@ def _seen_there(roles: Roles, settings: RobustSettings, shard: SiteShard) -> Sit
 
 @cache
 def _begin() -> None:
-    """Set up memory allocation in a worker process, at its first call: return free memory to the system, then
-    keep memory that shards free, for reuse."""
+    """Set up memory allocation in a worker process; later calls do nothing.
+
+    Memory that is free now is returned to the system; memory freed after a shard is kept for the next."""
     give_back()
     keep_freed()
 

@@ -80,7 +80,8 @@ class Tested:
     sites: frozenset[int]
     """Indices of the sites at which at least one measure could be tested."""
     hidden: tuple[HiddenChange, ...]
-    """Hidden changes, the largest one of each operation without a significant change, largest first."""
+    """Changes that are significant against the reference alone, but not against the baseline: the largest one
+    of each operation that has no significant change, largest first."""
     open_path: float
     """Largest share of requests, in [0, 1], that moved to another call pattern by more than the floor and
     chance without being significant against the baseline; 0 if there is none."""

@@ -28,7 +28,7 @@ _DENSE = 4
 """Bytes of columns per byte of message above which a group of messages is called dense; usual spans take
 2."""
 _MUCH = 8 * 2**20
-"""Maximum bytes of columns of a dense group of messages that is accepted."""
+"""Size of columns in bytes up to which a group of messages is accepted even if it is dense."""
 
 
 def parses(message: Any, payload: bytes) -> bool:
@@ -62,8 +62,9 @@ def batches_of(
     """Yield (positions, record batch) for groups of messages read by a ptars handler, in order; positions:
     indexes into `messages`.
 
-    Protobuf must accept each message: for a malformed one ptars refuses the group, or panics. A dense group
-    is left out: messages of items without content, 2 bytes each, take 80 times their size as columns.
+    Protobuf must accept each message: for a malformed one ptars refuses the group, or panics. A group
+    that is dense (`_DENSE`) and large (`_MUCH`) is left out unless `group_bytes` is small (`PART_BYTES`):
+    messages of items without content, 2 bytes each, take 80 times their size as columns.
     """
     for group in runs_of(range(len(messages)), map(len, messages), group_bytes):
         size = sum(len(messages[i]) for i in group)

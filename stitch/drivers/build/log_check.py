@@ -78,8 +78,8 @@ class _LoggedEvents(LogView):
         self._is_renamed = any(one.n_loose for one in segments) and any(
             self._log.kept_from(one.lane) > 1 for one in segments
         )
-        """True if records without a request id may have another request now than when a window was built, as
-        records that they are linked to were deleted."""
+        """True if records without a request id may be assigned to another request now than when a window was
+        built: they get it from records that they are linked to, and the log may have lost those."""
         self._bind_frozen()
         windows = {window.start_ns: window for window in self._plan.windows()}
         self._outdated = [

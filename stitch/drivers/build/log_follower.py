@@ -200,7 +200,7 @@ class LogFollower:
         ]
 
     def lose(self, segment: LogSegment, events: int) -> None:
-        """Count `events` events of a segment that is gone as missing."""
+        """Note that a segment is gone, and count `events` of its events as missing."""
         self._lanes[segment.lane].lost[segment.seq, segment.part] = events
         self.missing += events
 

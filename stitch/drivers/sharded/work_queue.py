@@ -157,7 +157,8 @@ class JobWorker:
 
 @dataclass(frozen=True, slots=True)
 class QueueWorker:
-    """A worker that runs tasks of queues: its settings, and the inputs that its own command line names."""
+    """Worker of a sharded import, which runs tasks from queues in the lake: its number, its settings and the
+    inputs named on its own command line (tasks can name no others)."""
 
     lake: str
     number: int

@@ -106,7 +106,8 @@ class TiePlan:
     """[flows] True if decisions cannot place every tied segment of the flow; `path`, `above`, `depth` and
     `group` are then undefined."""
     culprit: B1
-    """[segments] True in a hard flow for the cells whose earliest segment must be individualised next."""
+    """[segments] True for the segments of a hard flow that are in a cell whose earliest segment gets a colour
+    of its own (is individualised) in the next turn."""
 
     def take(self, segments: I8) -> TiePlan:
         """Plan for copies of plain flows made by `SegmentGraphs.take`. segments: [new segments] original of

@@ -172,7 +172,9 @@ def _external(run: RobustRun, whole: Whole, timed: Sequence[PeriodBlocks], rate:
 
 
 def _history(run: RobustRun) -> PeriodBlocks | None:
-    """Sums of the history, one block per window; None without a history."""
+    """Sums over the requests of the history (ordinary windows besides the reference), one block per window.
+
+    None without a history, or if all baseline blocks are pieces of one short stretch of time."""
     noise, history = run.roles.noise, run.roles.history
     if run.roles.noise_assumed or not len(history):
         return None
