@@ -145,16 +145,18 @@ def own_columns(n_columns: int, n_rows: int) -> Columns:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Requests of one stored category that get the same refined graph."""
+    """Requests of one stored category that get the same refined graph: input of `assemble`, which merges
+    drafts with equal graphs."""
 
     category: StoredCategory
-    """The requests, interchangeable branches in order of start."""
+    """Requests of the draft; interchangeable branches (equal subtrees) are in order of start."""
     structure: int
     """Number of the stored category."""
     left_out: tuple[str, ...]
     """Operations, `component/point[/label]`, of deferred children that are not among the nodes."""
     left_column: I8
-    """[left out, requests] stored column of the calling span's start; [left out, 1] if equal in all."""
+    """int64[len(left_out), requests]: stored node of the calling span's start, for each deferred child that
+    is left out; int64[len(left_out), 1] if it is the same node in all requests."""
     nested: bool
     """True if nodes are sides of spans and points inside them, so that links give the nesting."""
     twins_by_row: bool
@@ -170,14 +172,14 @@ class Draft:
         nested: bool = True,
         twins_by_row: bool = False,
     ) -> Draft:
-        """Draft of a stored category, or of some rows (ascending) of it."""
+        """Make the draft of a stored category. rows: requests to use, ascending; None: all."""
         columns = np.array([left.column for left in left_out], dtype=np.int64)[:, None]
         operations = tuple(left.operation for left in left_out)
         category = category if rows is None else category.of_rows(rows)
         return Draft(category, structure, operations, columns, nested, twins_by_row)
 
     def of_rows(self, chosen: I8) -> Draft:
-        """The draft for some of its requests. chosen: their rows, ascending."""
+        """Copy of the draft with only the requests in the rows `chosen`, int64[chosen], ascending."""
         left = self.left_column
         return replace(
             self,
@@ -186,7 +188,11 @@ class Draft:
         )
 
     def moved(self, came: Columns) -> Draft:
-        """The draft with branches moved, see `StoredCategory.moved`."""
+        """Copy in which interchangeable branches (equal subtrees of one parent) swap their times, hosts and
+        failures.
+
+        came: [nodes, requests] node from which the content of each cell comes; a permutation per request.
+        """
         category, went = self.category.moved(came)
         return replace(self, category=category, left_column=went[self.left_column[:, 0]])
 
