@@ -21,8 +21,8 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
 POLL_BYTES: Final = 32 * 2**20
-"""Bytes of payload after which a piece of a poll ends, as 500 messages may decompress to 8 GB; only the last
-payload of a piece may exceed it."""
+"""Number of bytes of payload at which the messages of one poll are split into pieces, as 500 messages may
+decompress to 8 GB; a piece exceeds it by its last payload at most."""
 TOMBSTONE: Final = "a message without a value"
 _PACKED_BYTES: Final = frozenset(magic[0] for magic in PACKED)
 _HEAD: Final = itemgetter(slice(max(map(len, PACKED))))
@@ -38,12 +38,14 @@ def payloads_of_messages(
     *,
     poll_bytes: int = POLL_BYTES,
 ) -> Iterator[Payloads]:
-    """Yield the payloads of one poll of one partition, usually in one piece.
+    """Convert the messages of one poll of one partition; yield their payloads and rejects in pieces, usually
+    one.
 
-    offsets: offset of each value, ascending. until: offset after the poll, which may be behind a gap.
-    Together the pieces cover all offsets: each ends where the next begins, and the last ends at `until`.
-    format_: name or alias of the format, or AUTO. Raises UnknownFormatError. O(bytes), some 0.05 µs per
-    message.
+    format_: name or alias of the format, or AUTO. values: content of each message; None: a tombstone.
+    offsets: offset of each message, ascending. until: next offset to read after the poll; larger than the
+    last offset + 1 if the partition has a gap there. poll_bytes: size above which a piece ends. The pieces
+    cover all offsets: each ends where the next begins, the last at `until`. Raises UnknownFormatError.
+    O(bytes), some 0.05 µs per message.
     """
     name = format_ if format_ == AUTO else format_of(format_).name
     if len(values) != len(offsets):

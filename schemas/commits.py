@@ -260,15 +260,16 @@ class Upkeep(Closed):
     building."""
 
     retired: tuple[Retirement, ...] = ()
-    """Retirements, ascending.
+    """Retirements (windows up to a time are hidden), ascending by time.
 
     Readers apply the last one; the times of earlier ones determine which files a sweep may delete.
     """
     generations: tuple[Generation, ...] = ()
-    """Rewrites of windows, ascending; for each window the last rewrite with a file of the window applies."""
+    """Commits that rewrote windows, ascending; for each window, readers use the files of the last one that
+    rewrote it."""
     replaced: tuple[Replaced, ...] = ()
-    """Removals from tables without windows, ascending; for each table the last removal applies, which
-    includes all earlier ones."""
+    """Removals of files from tables without windows, such as `late`, ascending by commit; for each table only
+    the last removal is applied, as it includes all earlier ones."""
     built: tuple[BuiltCommits, ...] = ()
     """Ranges of build commits, ascending; ranges older than the grace period are merged."""
     emptied: tuple[tuple[int, int], ...] = ()
@@ -437,7 +438,11 @@ class CommitBody(Closed):
 
 
 class CommitRecord(CommitBody):
-    """One commit of a lane."""
+    """Record of one commit: the files that it publishes, its ledger, and the state of its lane afterwards.
+
+    A lane is a numbered chain of commits with one writer at a time, such as live ingestion of a share of the
+    partitions, or upkeep.
+    """
 
     version: Literal[2] = RECORD_VERSION
     lane: int

@@ -73,10 +73,11 @@ class Incident(Config):
     host: str = ""
     """The only host (instance) affected; empty: several."""
     version: str = ""
-    """Version affected, where versions were compared."""
+    """Service version affected; empty if versions were not compared."""
     state: IncidentState
     severity: Severity
-    """critical: a tenth of the requests fail more, or the mean grew by half; warning: any other."""
+    """`critical`: the share of failing requests rose by at least 0.1, or the mean response time by half (both
+    adjustable); `warning`: any other incident."""
     began_from_ns: int
     began_to_ns: int
     """Latest time at which the incident may have begun, ns since the epoch (earliest: `began_from_ns`)."""

@@ -84,7 +84,8 @@ class _Values:
 
 @dataclass(frozen=True, slots=True)
 class ReadParameters:
-    """Parameters of requests as codes, read in one pass for several contrasts."""
+    """Parameters (recorded attribute values) of the chosen requests, encoded as integers; read once and used
+    in several comparisons of two sets of requests."""
 
     structures: _Structures
     values: _Values | None
@@ -97,8 +98,10 @@ class ReadParameters:
         return cls(structures, _read(population, chosen, structures))
 
     def of(self, places: I8) -> ReadParameters:
-        """Parameters of the requests with the indices `places` (distinct), which are renumbered in that
-        order. O(values)."""
+        """Parameters of some requests only, renumbered from 0 in the order of `places`. O(values).
+
+        places: int64[n], distinct indices of requests.
+        """
         of_request = self.structures.of_request
         structures = replace(self.structures, of_request=of_request[places])
         if self.values is None:

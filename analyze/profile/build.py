@@ -136,7 +136,8 @@ def _variants(category: Category) -> I8:
 
 
 def _watched(slots: Sequence[Slot], requests: SlottedRequests) -> tuple[Slot, ...]:
-    """Slots with `watched` set: one interval each, with number, weight, first and last start of requests."""
+    """Copies of the slots with `watched` set to one interval, that of the slot, with the number of its
+    requests, the sum of their weights, and the start of the first and of the last request."""
     n, w = (totals(requests.slot, of, len(slots)) for of in (np.ones(len(requests.slot)), requests.weight))
     first = np.full(len(slots), np.iinfo(np.int64).max)
     last = np.zeros(len(slots), dtype=np.int64)
@@ -163,7 +164,8 @@ def _add_failures(
     roots: I8,
     book: NameBook,
 ) -> None:
-    """Add failed calls to the table `visits`, and the site where each request's failure began to `origins`.
+    """Add failed calls to the table `visits`; add the call site where each request's failure began to the
+    table `origins`.
 
     roots: int64[groups], number of each group's root type."""
     none = np.zeros(0, dtype=np.int64)

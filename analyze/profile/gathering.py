@@ -39,9 +39,9 @@ from schemas.arrays import I8
 from stitch.scratch import Scratch
 
 MOST_APART: Final = 6
-"""Maximum number of windows of a block held separately before they are added up."""
+"""Maximum number of windows whose statistics `Adding` holds separately; with one more, it sums them."""
 MOST_ROWS: Final = 200_000
-"""Maximum number of rows of a table that is sorted by key; larger ones stay unsorted, as no reader needs an
+"""Maximum number of rows of a table to sort by key; a larger table stays unsorted, as no reader needs an
 order."""
 _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
 
@@ -102,7 +102,7 @@ class Adding:
         self._segments = [summed_segments(self._segments)]
 
     def stored(self) -> Stored | None:
-        """Sum of all windows added; None if no window was."""
+        """Sum of the statistics of all windows added; None if no window was added."""
         return self._summed()[0]
 
     def _summed(self) -> tuple[Stored | None, Column]:

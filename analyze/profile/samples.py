@@ -64,8 +64,12 @@ class ComparedSamples:
         gathered: Gathered | None = None,
         workers: int = 1,
     ) -> ComparedSamples:
-        """Samples as statistics, without requests. profile: with slots whose `sample` is an index into
-        `samples`."""
+        """Make samples that have stored statistics, but no requests.
+
+        profile: statistics; `Slot.sample` is an index into `samples`. window_ns: length of the lake's
+        windows, ns. notes: remarks on the samples for the report. gathered: statistics from which `profile`
+        was computed. workers: maximum number of processes for tests.
+        """
         nothing = Population((), {}, notes, samples, window_ns=window_ns, folded=profile.folded)
         return ComparedSamples(nothing, profile, gathered, workers)
 

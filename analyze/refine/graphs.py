@@ -146,7 +146,8 @@ def own_columns(n_columns: int, n_rows: int) -> Columns:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Requests of one stored category that get the same refined graph."""
+    """Requests of one stored category that get the same refined graph: input of `assemble`, which merges
+    drafts with equal graphs."""
 
     category: StoredCategory
     """Stored nodes of the draft's requests; interchangeable branches are in order of start."""
@@ -182,7 +183,7 @@ class Draft:
         return Draft(category, structure, operations, columns, nested, twins_by_row)
 
     def of_rows(self, chosen: I8) -> Draft:
-        """The draft for some of its requests. chosen: their rows, ascending."""
+        """Copy of the draft with only the requests in the rows `chosen`, int64[chosen], ascending."""
         left = self.left_column
         return replace(
             self,
@@ -191,7 +192,11 @@ class Draft:
         )
 
     def moved(self, came: Columns) -> Draft:
-        """The draft with interchangeable branches moved; came: argument of `StoredCategory.moved`."""
+        """Copy in which interchangeable branches (equal subtrees of one parent) swap their times, hosts and
+        failures.
+
+        came: [nodes, requests] node from which the content of each cell comes; a permutation per request.
+        """
         category, went = self.category.moved(came)
         return replace(self, category=category, left_column=went[self.left_column[:, 0]])
 

@@ -1,4 +1,8 @@
-"""Set what the refinement does, and the bounds it keeps. Every step can be switched off."""
+"""Settings of refinement, which turns stored flows (graphs of one request each) into comparable categories.
+
+Clocks, asynchronous calls and the order of siblings are decided from all requests together, so that requests
+that did the same work get the same graph. Every step can be switched off.
+"""
 
 from __future__ import annotations
 
@@ -99,8 +103,8 @@ class RefineSettings(Config):
     and `slack` applies, but at most half of the shorter sibling's duration.
     """
     max_siblings: Expert[int] = Field(default=128, ge=2)
-    """Maximum number of children of a parent for which their order is decided: k² comparisons per request, 16
-    k at the default.
+    """Maximum number of children whose order is decided; the children of a parent with more stay unordered.
+    n children take n² comparisons per request, 16,000 at the default.
     """
     statistics: StatisticsSettings = StatisticsSettings()
 

@@ -87,7 +87,7 @@ class Families:
 
     trees: SpanTrees
     parent: I8
-    """int64[families]: parent span (unit of `trees`), ascending."""
+    """int64[families]: index in the arrays of `trees` of the parent span, ascending."""
     parent_key: I8
     """int64[families]: number of the parent's operation."""
     keys_number: I8
@@ -95,7 +95,8 @@ class Families:
     size: I8
     """int64[families]: number of rows (children) in the family."""
     unit: I8
-    """int64[rows]: child (unit of `trees`); children with the same operation are ordered by stored column."""
+    """int64[rows]: index in the arrays of `trees` of the child, a span or a point event; ascending among
+    children with the same operation."""
     key: I8
     """int64[rows]: index into `children` of the row's child key, ascending within a family."""
     children: tuple[ChildKey, ...]
@@ -172,7 +173,8 @@ class Families:
 
 
 def families(trees: SpanTrees, max_siblings: int) -> Families:
-    """Families of parents with 2 to `max_siblings` awaited children. O(units log units)."""
+    """Find the families, parents with 2 to `max_siblings` awaited children, in all span trees. O(units log
+    units), where a unit is a span or a point event inside a span."""
     child = np.flatnonzero(trees.awaited & (trees.parent >= 0))
     n_children = np.bincount(trees.parent[child], minlength=len(trees.parent))
     child = child[(n_children[trees.parent[child]] >= 2) & (n_children[trees.parent[child]] <= max_siblings)]

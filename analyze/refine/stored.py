@@ -87,7 +87,7 @@ class StoredCategory:
         return START in self.structure.side or END in self.structure.side
 
     def of_rows(self, chosen: I8) -> StoredCategory:
-        """Some of the requests. chosen: their rows, ascending."""
+        """Copy with only the requests in the rows `chosen`, int64[chosen], ascending."""
         failures = self.failures
         at = np.minimum(np.searchsorted(chosen, failures.row), len(chosen) - 1)
         kept = chosen[at] == failures.row
@@ -107,8 +107,11 @@ class StoredCategory:
         )
 
     def moved(self, came: Columns) -> tuple[StoredCategory, I8]:
-        """Move times, hosts and failures between interchangeable branches; and [nodes, requests] where each
-        node went. came: [nodes, requests] node from which the cell's content comes."""
+        """(copy in which interchangeable branches, equal subtrees of one parent, swap their times, hosts and
+        failures; int64[nodes, requests] node to which each node's content went).
+
+        came: [nodes, requests] node from which the content of each cell comes; a permutation per request.
+        """
         went = np.empty(came.shape, dtype=np.int64)
         np.put_along_axis(went, came, np.arange(len(came))[:, None], axis=0)
         failures = self.failures

@@ -28,7 +28,8 @@ class RequestVersions:
         self._rows: _Rows | None = None
 
     def __call__(self, request: pa.ChunkedArray) -> pa.Array:
-        """VARCHAR[] for each request: version by node position, up to the last node with a version."""
+        """VARCHAR[] for each request: service version of each node, by node position, up to the last node
+        with a version. request: hashes, `hash(request_id, kind)`."""
         with self._lock:
             if self._rows is None:
                 self._rows = _Rows(self._found, self._files)
@@ -36,7 +37,7 @@ class RequestVersions:
 
 
 class _Rows:
-    """Versions of nodes that have one, sorted by request and position."""
+    """Service versions of the nodes that have one, sorted by request and node position."""
 
     def __init__(self, found: LakePeriod, files: Sequence[Path]) -> None:
         verify(found, files)
@@ -51,7 +52,11 @@ class _Rows:
         self._requests = request[self._begin[:-1]]
 
     def versions(self, request: np.typing.NDArray[np.uint64]) -> pa.Array:
-        """VARCHAR[] for each request: version by node position. O(requests log all + nodes)."""
+        """VARCHAR[] for each request: service version of each node, by node position, up to the last node
+        with a version; null for a node without one. Empty list for a request without versions.
+
+        request: [requests] hashes, `hash(request_id, kind)`. O(requests log stored requests + nodes).
+        """
         at = np.minimum(np.searchsorted(self._requests, request), max(len(self._requests) - 1, 0))
         is_known = (
             self._requests[at] == request if len(self._requests) else np.zeros(len(request), dtype=bool)

@@ -616,20 +616,22 @@ class Ring:
         return WindowTicks(day_ns, HOUR_NS, n_hours, tuple(self.names), rows, np.zeros(n_hours))
 
     def sums(self, rows: I8, columns: slice | I8) -> F8:
-        """[3, rows, columns] sums den, num, sq. rows: series numbers; columns: indices of ticks in the
-        ring.
+        """float64[3, rows, columns]: denominator, numerator and sum of squares. rows: series numbers;
+        columns: indices of ticks in the ring.
         """
         found = self.ticks.cells[:, rows][:, :, columns].astype(np.float64)
         found[0] = self.ticks.cells[0, np.asarray(self.base)[rows]][:, columns]
         return found
 
     def events(self, columns: I8) -> F8:
-        """[series] number of events in the ticks `columns`."""
+        """float64[series]: number of events, such as requests or calls, that are the denominator of each
+        series, summed over ticks. columns: indices of the ticks in the ring."""
         events: F8 = self.ticks.cells[0, self.base][:, columns].sum(axis=1, dtype=np.float64)
         return events
 
     def hour_sums(self, past: int) -> tuple[I8, F8]:
-        """Hourly sums before hour `past`: (hours since the epoch, float64[3, series, hours] den, num, sq)."""
+        """Hourly sums before hour `past`: (int64[hours] hours since the epoch, float64[3, series, hours]
+        denominator, numerator and sum of squares)."""
         n = int(np.searchsorted(self.hour, past))
         found = self.hours.cells[:, : len(self.names), :n].astype(np.float64)
         found[0] = self.hours.cells[0, self.base, :n]
@@ -676,8 +678,8 @@ class Ring:
 
 @dataclass(slots=True)
 class Sums:
-    """Sums den, num, sq as float32[3, series, columns], in arrays with spare capacity; float32 is precise
-    enough for shares and means of logs."""
+    """Denominators, numerators and sums of squares as float32[3, series, columns], in an array with spare
+    capacity; float32 is precise enough for shares and means of logs."""
 
     cells: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((3, 0, 0), dtype=np.float32))
 

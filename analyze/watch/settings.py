@@ -132,7 +132,9 @@ class WatchSettings(Config):
     accept_ns: int = Field(default=7 * NS_PER_DAY, ge=NS_PER_MINUTE)
     """Duration after which an incident's level becomes the new baseline."""
     worse_by: Expert[float] = Field(default=0.5, gt=0)
-    """Relative growth from which an incident became worse."""
+    """Relative increase of the time that an incident adds to the mean response time, above which it became
+    worse.
+    """
     critical_failing: float = Field(default=0.1, gt=0, le=1)
     """Increase of the share of failing requests from which an incident is critical."""
     critical_slower: float = Field(default=0.5, gt=0)

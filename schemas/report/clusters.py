@@ -1,6 +1,7 @@
 """Section `clusters`: requests grouped by K-means, and overlays of the groups' calling-context trees.
 
-Clusters are numbered from 1, by size. A is the first of two sides, B the second. Times are µs.
+Clusters are numbered from 1, by size. An overlay compares two sets of requests, side A and side B. Times are
+µs.
 """
 
 from __future__ import annotations
@@ -25,33 +26,33 @@ class OverlayNode(Frozen):
     shade: int
     """Intensity of the colour, 1 to 4, by `added_us`; 0: no significant difference."""
     added_us: float
-    """Contribution to the mean response time, B minus A, µs, through the number of visits or the time per
-    visit; 0 if the difference is not significant.
+    """Contribution to the mean response time, side B minus side A, µs, through the number of visits or the
+    time per visit; 0 if the difference is not significant.
     """
     passing_a: float
-    """Share of A's requests that visit the node, in [0, 1]."""
+    """Share of the requests of side A that visit the node, in [0, 1]."""
     passing_b: float
-    """Share of B's requests that visit the node, in [0, 1]."""
+    """Share of the requests of side B that visit the node, in [0, 1]."""
     visits_a: float
-    """Mean visits of the node per request of A."""
+    """Mean number of visits of the node per request of side A."""
     visits_b: float
-    """Mean visits of the node per request of B."""
+    """Mean number of visits of the node per request of side B."""
     mean_a_us: float | None
-    """Mean own time per visit in A, µs; None without visits."""
+    """Mean self time of the node per visit on side A, µs; None without visits."""
     mean_b_us: float | None
-    """Mean own time per visit in B, µs; None without visits."""
+    """Mean self time of the node per visit on side B, µs; None without visits."""
     skipped: int
     """Number of nodes left out between this node and `above`."""
     skipped_a_us: float
-    """Mean own time of the nodes left out between this node and `above`, µs per request of A."""
+    """Mean self time of the nodes left out between this node and `above`, µs per request of side A."""
     skipped_b_us: float
-    """Mean own time of the nodes left out between this node and `above`, µs per request of B."""
+    """Mean self time of the nodes left out between this node and `above`, µs per request of side B."""
     below: int
     """Number of descendants that are not shown."""
 
 
 class TreeOverlayRow(Frozen):
-    """Overlay of two calling-context trees, A and B."""
+    """Overlay of the calling-context trees of two sets of requests, side A and side B."""
 
     kind: OverlayKind
     """Meaning of sides A and B: `samples` – the cluster in the first and in the second sample; `origin` – the
@@ -67,9 +68,9 @@ class TreeOverlayRow(Frozen):
     requests_a: int
     requests_b: int
     mean_a_us: float
-    """Mean response time of A, µs."""
+    """Mean response time of the requests of side A, µs."""
     mean_b_us: float
-    """Mean response time of B, µs."""
+    """Mean response time of the requests of side B, µs."""
     score_us: float
     """Contribution of the node with the largest difference to the mean response time of all requests, µs."""
     calls: bool

@@ -284,8 +284,9 @@ class Finding(Frozen):
     first_window_ns: int | None
     """Start of the first window of the problem period in which the change is visible."""
     when: When | None = None
-    """Start and end of the change within the problem period; both None in it: the whole period. None: unknown
-    (no request was loaded; in a report of an older version, also the whole period).
+    """Start and end of the change within the problem period; if `began` and `ended` are both None, the change
+    lasts the whole period. None: unknown, as no request was loaded (in reports of older versions, also: the
+    whole period).
     """
     views: tuple[FurtherView, ...] = ()
     """Suggested analyses, most informative first. Excluded from the report's id, as their commands name the
@@ -311,8 +312,8 @@ class FindingsSection(Section):
     """
 
     def content(self) -> Self:
-        """Copy of the section without the suggested analyses, which name the lake, and without the display
-        filter."""
+        """Copy of the section for the report's id (a hash): without the suggested analyses (`views`), whose
+        commands name the lake, and without the display filter (`only`)."""
         plain = tuple(finding.model_copy(update={"views": ()}) for finding in self.findings)
         return self.model_copy(update={"findings": plain, "only": ""})
 

@@ -250,13 +250,13 @@ class RankedList(Frozen):
 
 
 class MutationsSection(Section):
-    """All mutations, the lists in which they are shown, and the graphs of the detailed ones."""
+    """Mutations, the ranked lists that show them, and the graphs of the detailed mutations."""
 
     section: Literal["mutations"] = "mutations"
     lists: tuple[RankedList, ...]
     """Lists in reading order; none is empty."""
     mutations: tuple[Mutation, ...]
-    """All mutations by rank."""
+    """Mutations in ascending order of `rank`, up to the report's limit; `mutations_total` counts all."""
     mutations_total: int
     structural_total: int
     response_time_total: int

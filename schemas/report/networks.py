@@ -1,4 +1,9 @@
-"""Section `distalyze`: variables that diverge between two classes, and their dependency on response time.
+"""Section `distalyze`: variables that differ between two classes of instances, and the networks of their
+dependencies on response time.
+
+An instance is a request, a host or a window; a feature is one number per instance and variable, such as the
+time of the first occurrence. Class 1 is the instances of the problem (or the slow ones, or one host), class 0
+the instances compared with them.
 
 Values of a variable are in its quantity: `us` microseconds, `share` 0 to 1, `count`, `value` as logged.
 """
@@ -15,7 +20,7 @@ Quantity = Literal["us", "share", "count", "value"]
 
 
 class Distribution(Frozen):
-    """Histogram of one feature in both classes of instances, over the same bins."""
+    """Histograms of one feature in class 0 and in class 1, over the same bins."""
 
     edges: tuple[float, ...]
     """[bins + 1] ascending bin edges."""
@@ -37,14 +42,15 @@ class NetworkVariable(Frozen):
     measure: str
     quantity: Quantity
     t: float | None
-    """Welch's t between the classes for the variable's feature; None: not tested."""
+    """Welch's t of the variable's feature between class 0 and class 1; None: not tested."""
     p: float | None
     significant: bool
-    """True if the difference between the classes is significant after Bonferroni over all features of the
-    run.
+    """True if the variable's values differ significantly between class 0 and class 1 after Bonferroni
+    correction for all features tested in the report.
     """
     q_significant: bool
-    """True if the difference between the classes is significant after Benjamini-Hochberg."""
+    """True if the variable's values differ significantly between class 0 and class 1 after Benjamini-Hochberg
+    correction."""
     divergence: float
     """|t| as a fraction of the largest |t| in the log, 0 to 1; 0 if not significant."""
     before: float | None
@@ -118,7 +124,7 @@ class NetworkComponent(Frozen):
 
 
 class DivergentVariable(Frozen):
-    """A variable whose values differ significantly between the classes."""
+    """A variable whose values differ significantly between class 0 and class 1."""
 
     rank: int
     root: str
@@ -138,7 +144,7 @@ class DivergentVariable(Frozen):
 
 
 class StudyRow(Frozen):
-    """Comparison of the two classes of instances for one root type."""
+    """Comparison of class 0 with class 1 for one root type."""
 
     root: str
     instances0: int
@@ -170,11 +176,13 @@ class DistalyzeSection(Section):
     class1: str
     alpha: float
     features: int
-    """Number of features tested in all logs."""
+    """Number of features tested, summed over root types and over event and state variables."""
     significant: int
-    """Number of features significant after Bonferroni correction."""
+    """Number of features that differ significantly between class 0 and class 1 after Bonferroni
+    correction."""
     significant_bh: int
-    """Number of features significant after Benjamini-Hochberg correction."""
+    """Number of features that differ significantly between class 0 and class 1 after Benjamini-Hochberg
+    correction."""
     studies: tuple[StudyRow, ...]
     components: tuple[NetworkComponent, ...]
     components_total: int

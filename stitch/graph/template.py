@@ -135,11 +135,14 @@ class Template:
         mate: Sequence[int] | None = None,
         deferred: Sequence[bool] | None = None,
     ) -> Template:
-        """Make a template from a labelled DAG without events, for refined graphs: `names[i]` is (component,
-        point, label) of node i.
+        """Make the template of a refined graph, whose nodes have no events: all kinds are 0, all parents -1.
 
-        All kinds are 0 and all parents -1. Known mates let a leaf span print as one word, and let a span
-        count as one symbol of a loop. Node indices must be a topological order; edges may be in any order.
+        names: (component, point, label) of each node; node indices must be a topological order. edges:
+        (source, destination), in any order. responses: nodes from which the response may leave. side: 0
+        point, 1 start, 2 end of a span; None: all points. mate: other node of the node's span, -1 if none or
+        unknown; None: all -1. Known mates let the text of the graph show a span without children as one word,
+        and detect repeated spans as loops. deferred: True if the response does not wait for the node; None:
+        all False.
         """
         n = len(names)
         return cls(

@@ -26,7 +26,7 @@ class Backend:
     """Kind of remote store that can contain lakes."""
 
     scheme: str
-    """Scheme with which the names of lakes in such a store begin: `s3://`."""
+    """Beginning of the name of every lake in such a store: `s3://`."""
     form: str
     """Form of a lake's name, for help and messages: `s3://BUCKET/PREFIX`."""
     settings_maker: str
@@ -35,7 +35,8 @@ class Backend:
     store_class: str
     """`module:class` of the store (`RemoteStore`), constructed from the settings."""
     hint: str = ""
-    """Remark, for messages, on other stores that this backend can reach; empty: none."""
+    """Advice, shown in error messages, on how to reach other stores by this backend: `for other S3 stores set
+    AWS_ENDPOINT_URL`; empty: none."""
 
     def settings(self, name: str, environ: Mapping[str, str]) -> Hashable:
         """Settings of the lake called `name`, including credentials. Raises ConfigError for an invalid name

@@ -44,14 +44,16 @@ from schemas.report.browse import (
 from schemas.windows import NS_PER_US
 
 _MOST_ROOTS: Final = 60
-"""Maximum number of root types whose bins are in the section, for any range that the user chooses: the root
-types with most requests, and all that a listed range names."""
+"""Maximum number of root types, those with most requests, whose counts by response-time bin are in the
+section, from which the page fills any range that the user chooses. Root types of a listed range are added.
+"""
 _MOST_CATEGORIES: Final = 200
-"""Maximum number of categories whose bins are in the section, for any range that the user chooses: the
-categories with most requests, and all that a listed range names."""
+"""Maximum number of categories, those with most requests, whose counts by response-time bin are in the
+section, from which the page fills any range that the user chooses. Categories of a listed range are added.
+"""
 _MOST_SITES: Final = 120
-"""Maximum number of call sites whose bins are in the section, for any range that the user chooses: the sites
-with most time, and all sites that a listed range names.
+"""Maximum number of call sites, those with most time, whose sums by response-time bin are in the section,
+from which the page fills any range that the user chooses. Call sites of a listed range are added.
 """
 _DIGITS: Final = 9
 """Number of significant digits to which sums in the section are rounded, to limit the size of the page."""

@@ -207,8 +207,8 @@ class FeatureMaker:
         return np.where(read > 0, values[self.begin + np.maximum(read - 1, 0)], np.nan)
 
     def present(self) -> tuple[F8, F8]:
-        """Share of the instances in which each variable occurs, in the classes C0 and C1; float64[variables]
-        each."""
+        """(share of the instances of class 0, of class 1) in which each variable occurs, in [0, 1]; each
+        float64[variables]. Class 1 is the problem (or the slow) instances, class 0 the other ones."""
         late, problem = self.instances.problem[self.instance], self.instances.problem
         of_c0, of_c1 = (
             np.bincount(self.variable[late == side], minlength=self.shape[0])
@@ -218,8 +218,8 @@ class FeatureMaker:
         return of_c0, of_c1
 
     def when_us(self) -> F8:
-        """Mean time of each variable's first occurrence, µs, float64[variables]: in C1 if it occurs there;
-        NaN if it never occurs."""
+        """float64[variables]: mean time of each variable's first occurrence in an instance, µs: over the
+        instances of class 1, or over all if it occurs in none of class 1; NaN if it never occurs."""
         time = self.series.time_us[self.begin]
         late = self.instances.problem[self.instance]
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -66,8 +66,9 @@ def flow_picture(
 
 
 _Place = tuple[int, int]
-"""Node of the picture: (calling path, call site), for spans a call in its calling context, for activity
-records a step between trace points of a root type. The path is NO_CALLER if the breakdown has no such path.
+"""Node of the picture: (index of a calling path, index of a call site). Of spans it is a call in its calling
+context, of activity records a step between two trace points of a root type. The path is NO_CALLER if the
+step breakdown has no path to the site.
 """
 _Marks = Mapping[int, tuple[int, Change, bool]]
 """Index of a call site -> (rank of the first finding there, change to show, True if the change has the kind

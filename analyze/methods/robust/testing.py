@@ -66,8 +66,8 @@ _SCALE: Final[Mapping[Unit, float]] = {"us": 1e-3, "ratio": 1 / RATIO_SCALE}
 """Factor from the unit of stored values (ns, scaled ratios) to the unit shown; 1 for units without an
 entry."""
 WINDOW_SHARES: Final = "window-shares"
-"""Name of the rule by which p of a share allows for differences between the history's windows (`surprise`);
-listing it in the setting `without` disables the rule."""
+"""Name of a rule: the p-value of a changed share takes into account how much the share varies between the
+windows of the history (`surprise`). The rule is disabled if the setting `without` contains this name."""
 
 
 @dataclass(frozen=True, slots=True)

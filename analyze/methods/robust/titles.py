@@ -54,8 +54,8 @@ def _waiting_calls(cause: Cause, names: Names) -> set[int]:
 
 
 def title(change: Change, changes: Sequence[Change], names: Names) -> str:
-    """Sentence for the leading change of a finding. changes: all changes of the finding, for call patterns
-    that replaced each other."""
+    """Sentence that describes `change`, the leading change of a finding. changes: all changes of the finding,
+    among which the sentence finds the call patterns that replaced each other."""
     if change.segment is not None:
         return _segment_title(change, change.segment, names)
     site = names.sites[change.site]

@@ -169,7 +169,8 @@ _TIME_TOP: Final = 16
 _TIME_LANE: Final = 8
 _TIME_TICKS: Final = 7
 _LEAST_WIDTH: Final = 0.6
-"""Minimum width of a drawn request, in units of WIDE, so that short requests are visible."""
+"""Minimum width of a drawn request, in SVG units, of which the drawing is WIDE across: short requests stay
+visible."""
 
 
 Series = tuple[str, Sequence[float | None]]
@@ -248,7 +249,7 @@ _TRAIN_LANE: Final = 38
 _TRAIN_TOP: Final = 6
 _TRAIN_BOTTOM: Final = 20
 _LEAST_BAR: Final = 1.2
-"""Minimum length of a drawn bar, in units of WIDE."""
+"""Minimum length of a drawn bar, in SVG units, of which the drawing is WIDE across."""
 
 
 def draw_train(schedule: TrainSchedule, title: str) -> Markup:

@@ -1,8 +1,8 @@
-"""Groups of open windows that were built before their window can be, so that sealing it takes seconds.
+"""Groups of requests built before the end of their window, so that building the window takes seconds.
 
-A group is built ahead once its requests have been quiet, and used if the log still says the same of it when
-its window is built. Its encoded files lie in the scratch folder; a builder that starts has none and builds
-them with the window.
+A group is built ahead once no event of its requests has arrived for a while, and used if the log holds the
+same events of it when its window is built. Its encoded files are in the scratch folder; a builder that has
+just started has no such groups, and builds all groups with the window.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stitch.scratch import Scratch
 
 @dataclass(frozen=True, slots=True)
 class BuiltGroup:
-    """Files of a group with all that the version of its window says of it."""
+    """Files of a group, with its part of the counts and rejects that the window's commit records."""
 
     files: tuple[EncodedFile, ...]
     counts: Mapping[str, int]
@@ -33,29 +33,31 @@ class BuiltGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """State of a group when it was quiet."""
+    """State of a group at the time it was built ahead, or noted without being built."""
 
     digest: str
     settings: LiveSettings
     rows: int
     built: BuiltGroup | None
-    """None: not built, as groups of the window before changed after they were built, or not stored."""
+    """Files of the group; None if it was only noted: too many groups of the previous window changed after they
+    were built, or the scratch folder had no room."""
 
 
 class AheadGroups:
     """Groups built ahead. Used by one thread."""
 
     def __init__(self, scratch: Scratch, waste_share: float) -> None:
-        """waste_share: share of a window's events built ahead in vain from which on the next window is built
-        at its end."""
+        """waste_share: maximum share, in [0, 1], of a window's events that may be built ahead in vain; above
+        it, the next window's groups are built at the end of the window."""
         self._scratch = scratch
         self._waste_share = waste_share
         self._groups: dict[tuple[int, int, int, int], _Ahead] = {}
         self.pauses = False
-        """True if groups are only noted, to see whether they would have changed."""
+        """True if groups should not be built ahead, but only noted, to count those that change later."""
 
     def find(self, group: Group, settings: LiveSettings) -> BuiltGroup | None:
-        """The group as it was built ahead; None if it was not, or the log or the settings changed since."""
+        """Files of a group built ahead; None if it was not built, or if its events in the log or the settings
+        have changed since."""
         known = self._groups.get(group.place)
         if known is None or known.digest != group.within.digest or known.settings != settings:
             return None
@@ -67,8 +69,11 @@ class AheadGroups:
         return group.place in self._groups
 
     def keep(self, group: Group, settings: LiveSettings, built: BuiltGroup | None) -> None:
-        """Keep a group that was built ahead, or note it (None). A group for which the scratch folder has no
-        room is noted, as are others until the next window is built: they are built with their windows."""
+        """Store the files `built` of a group that was built ahead; None: only note the group.
+
+        A group for which the scratch folder has no room is only noted, as are further ones until the next
+        window is built: such groups are built with their windows.
+        """
         if built is not None:
             try:
                 built = replace(built, files=tuple(self._mapped(file) for file in built.files))
@@ -77,9 +82,10 @@ class AheadGroups:
         self._groups[group.place] = _Ahead(group.within.digest, settings, group.within.rows, built)
 
     def forget(self, start_ns: int, groups: Iterable[Group]) -> None:
-        """Forget the groups of a window that was built, and decide by them whether to build ahead.
+        """Remove the groups of a window that is now built, and set `pauses`: True if too many of the events
+        in these groups belong to groups that changed after they were built or noted.
 
-        groups: those that the window was built from.
+        start_ns: start of the window, ns since the epoch. groups: groups from which the window was built.
         """
         own = {place: self._groups.pop(place) for place in [*self._groups] if place[0] == start_ns}
         same = {group.place: group.within.digest for group in groups}

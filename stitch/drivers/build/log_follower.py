@@ -23,7 +23,7 @@ _NO_KEYS: Final = np.zeros(0, np.uint64)
 
 @dataclass(eq=False, slots=True)
 class LogSegment:
-    """A segment of a lane's log, with what the plan of windows knows of its requests."""
+    """A segment (file of events) of a lane's log, with the times and windows of its events if known."""
 
     lane: int
     seq: int
@@ -49,7 +49,7 @@ class LogSegment:
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """(Lane, commit, part): a segment that was restored has that of the one it replaces."""
+        """Identity of the segment: (lane, commit, part). A restored segment keeps its identity."""
         return self.lane, self.seq, self.part
 
 
@@ -60,7 +60,8 @@ class UnreadableSegmentError(LakeError):
 
 @dataclass(slots=True)
 class _LaneLog:
-    """State of one lane's log, as read from the lane's commits."""
+    """Progress of reading one lane's commits, and what they say of the lane's log: the available and lost
+    segments (files of events), watermark and settings."""
 
     head: int = 0
     """Number of the last commit read; 0: none."""
@@ -82,7 +83,7 @@ class _LaneLog:
 
     @property
     def start(self) -> int:
-        """First commit from which on every segment is available."""
+        """Number of the first commit whose segments, and those of all later commits, are available."""
         return max([self.kept_from, *(seq + 1 for seq, _ in self.lost)])
 
     def note(self, record: CommitRecord) -> None:

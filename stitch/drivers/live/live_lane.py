@@ -92,7 +92,7 @@ class LiveLane:
         self._watermark_ns = self._said_ns = standing.watermark_ns
         self._idle: tuple[StreamId, ...] = ()
         self._formats: dict[str, str] = dict(self._lane.config.get("formats", {}))
-        """Topic -> format, recognised last, in which its messages decoded to events."""
+        """Topic -> format in which its messages decoded to events; the last one if there were several."""
         self._gaps: list[PartitionRange] = []
         self._counts: Counter[str] = Counter()
         self._oddities: Counter[str] = Counter()
@@ -100,7 +100,7 @@ class LiveLane:
         self._letters: list[pa.Table] = []
         self._committed_at_ns: int | None = None
         self._latest_ns: int | None = None
-        """Latest time of an event in this process's commits of the lane, ns; None without one."""
+        """Latest event time, ns since the epoch, committed to the lane by this process; None: none yet."""
         self._changed = self._carried > 0
         self.state = LaneState.RUNNING
         self.why = ""
@@ -120,8 +120,8 @@ class LiveLane:
         return {**settings, "formats": dict(sorted(self._formats.items()))}
 
     def format_of(self, topic: str) -> str | None:
-        """Format, recognised last, in which messages of a topic decoded to events, also under previous owners
-        of the lane; None if no message has."""
+        """Format in which the latest messages of `topic` decoded to events, also under previous owners of the
+        lane; None if no message of the topic was decoded yet."""
         return self._formats.get(topic)
 
     @property
@@ -250,8 +250,8 @@ class LiveLane:
 
     @property
     def latest_ns(self) -> int | None:
-        """Latest time of an event of the lane that this process read, ns; None before the first event with a
-        time."""
+        """Latest event time, ns since the epoch, that this process read from the lane's streams; None before
+        the first event with a time."""
         times = [at for at in (self._arrivals.latest_ns, self._latest_ns) if at is not None]
         return max(times, default=None)
 

@@ -172,8 +172,12 @@ def hidden_by(
 def _replacing(
     upkeep: Upkeep, generations: list[int], seq: I8, until_ns: int | None, without: Set[int]
 ) -> B1:
-    """[commits] True if `seq`, the number of an upkeep commit, is in `generations`, or is that of a build
-    committed by `until_ns`; False for commits in `without`."""
+    """bool[commits]: True for upkeep commits whose files replace the earlier files of their windows: commits
+    that rewrote windows (their numbers are in `generations`), and builds recorded in `upkeep.built`.
+
+    seq: int64[commits] numbers of the upkeep commits to test. until_ns: ignore builds committed after this
+    time, ns since the epoch; None: ignore none. without: numbers of commits for which the result is False.
+    """
     found: B1 = np.isin(seq, generations)
     for at in upkeep.built:
         if until_ns is None or at.at_ns <= until_ns:

@@ -55,11 +55,12 @@ class UpkeepRun:
     created_by: str
     """Program and version, for commits."""
     losses_borne: int = 8
-    """Maximum number of commits that a run may lose in a row to other writers, as to a live builder."""
+    """Maximum number of consecutive attempts to commit that may fail because another writer, such as a live
+    builder, was faster; one more raises CommitTakenError."""
 
     def retry(self, attempt: Callable[[], T]) -> T:
-        """Call `attempt`, which plans and commits, until no other writer took its number or swept its stage
-        meanwhile; after `losses_borne` losses it raises CommitTakenError."""
+        """Call `attempt`, which plans and commits, until no other writer takes its commit number or deletes
+        its staged files meanwhile. Raises CommitTakenError after `losses_borne` + 1 failures."""
         for _ in range(self.losses_borne):
             try:
                 return attempt()

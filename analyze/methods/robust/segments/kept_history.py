@@ -1,4 +1,4 @@
-"""Number of requests and hits by attribute value, read from the stored statistics of a history."""
+"""Number of requests and hits (failing or slow requests) by attribute value, from a history's statistics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _NONE: Final = -2
 
 
 class KeptHistory:
-    """Stored numbers of requests and hits of a history, by attribute value, block and root type."""
+    """Stored numbers of requests and hits (failing or slow requests) of a history, by attribute value, time
+    block and root type."""
 
     def __init__(self, blocks: Sequence[SegmentSums], flat: FlatRequests) -> None:
         """Sort the stored rows by attribute value; drop rows of root types and components that do not occur
@@ -36,8 +37,9 @@ class KeptHistory:
         """Number of requests and hits, by block and root type, for one attribute value and for all requests;
         None if no block stores the attribute.
 
-        attribute, text: name and value of the attribute. component: index of a component (requests that pass
-        it are counted; hits fail there), or SLOW (all requests are counted; hits are slow).
+        attribute, text: name and value of the attribute. component: index of a component, to count the
+        requests that pass it, and as hits those that fail there; SLOW, to count all requests, and as hits
+        the slow ones.
         """
         rows = self._slow if component == SLOW else self._rows
         shape = (self.n_blocks, self.n_roots)
@@ -66,8 +68,8 @@ class _Rows:
     @staticmethod
     def of(tables: Sequence[pa.Table], hits: str, roots: I8, components: I8 | None) -> _Rows:
         """Concatenate the tables of the blocks, one table per block. hits: name of the column with the number
-        of hits; roots, components: hash keys of the comparison's root types and components, in its order;
-        components is None for a table without a component column."""
+        of failing or slow requests; roots, components: hash keys of the comparison's root types and
+        components, in its order; components is None for a table without a component column."""
         rows = pa.concat_tables(tables)
         root = _places(roots, rows["root"].to_numpy())
         component = np.full(len(root), SLOW)
@@ -80,10 +82,11 @@ class _Rows:
         return _Rows(*(column[order] for column in (value, block, root, component, n, hit)))
 
     def sums(self, value: int, component: int, shape: tuple[int, int]) -> tuple[F8, F8]:
-        """Number of requests and number of hits of an attribute value at a component, both float64[blocks,
-        roots].
+        """(number of requests with an attribute value at a component, number of hits: those of them that fail
+        there), each float64[blocks, roots].
 
-        value: key of the attribute value; component: index of the component, or SLOW; shape: (blocks, roots).
+        value: key of the attribute value, from `key_of_value`. component: index of the component; SLOW in a
+        table of slow requests, whose hits are slow. shape: (number of blocks, number of root types).
         """
         mine = np.arange(*np.searchsorted(self.value, [value, value + 1]))
         mine = mine[self.component[mine] == component]

@@ -389,10 +389,11 @@ class SegmentSearch:
         return self.read
 
     def _with_history(self, rows: I8, test: _Test, alike: F8) -> tuple[float, float, float]:
-        """Test a segment against reference and history together: (z, p, over-dispersion).
+        """Test if a segment's hit rate (share of failing or slow requests) rose in the problem, compared with
+        reference and history together: (z, p, over-dispersion).
 
-        rows: indices of the segment's requests; alike: float64[1] weight, in hits, of the prior on its hit
-        rate.
+        rows: indices of the segment's requests. alike: float64[1] weight, as a number of hits, of the prior
+        that the segment had the hit rate of the other requests before.
         """
         flat, outcome, p = self.flat, test.outcome, test.p
         kept = self._kept_counts(test)

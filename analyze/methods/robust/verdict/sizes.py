@@ -98,13 +98,13 @@ class LargestChange:
     """Largest possible relative change of the response time of requests that pass a call site, for sites with
     `nearly_all` of the time (1: twice as long)."""
     slow: float | None
-    """Largest possible change of the share of slow requests; None if a period has too few requests to define
-    slow."""
+    """Largest possible change of the share of slow requests (0.05: 5 percentage points); None if a period has
+    too few requests to determine the time above which a request is slow."""
     errors: float
     """Largest possible change of the share of failed requests, or of requests with a failing call, whichever
-    is larger."""
+    is larger (0.05: 5 percentage points)."""
     path: float
-    """Largest possible share of requests that take another path."""
+    """Largest possible share, in [0, 1], of requests whose path (sequence of calls) changed."""
     usual: bool
     """True if all measured changes of whole periods are within the difference between two normal periods."""
     windows: int = 0
