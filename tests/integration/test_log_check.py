@@ -164,14 +164,14 @@ def test_a_builder_that_loses_events_on_the_way_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lake").mkdir()
-    real = Builder._groups
+    real = Builder._events
 
-    def groups(self: Builder, *given: Any) -> Iterator[pa.Table]:
+    def events_of(self: Builder, *given: Any) -> Iterator[pa.Table]:
         for events in real(self, *given):
             yield events.slice(1)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Builder, "_groups", groups)
+        patch.setattr(Builder, "_events", events_of)
         store = a_lake(tmp_path)
     assert any("names" in each.detail for each in check(store))
 
