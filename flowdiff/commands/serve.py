@@ -10,6 +10,7 @@ import typer
 
 from flowdiff.cli.options import LakeOption, set_values
 from flowdiff.cli.outcome import say
+from flowdiff.live.memory import share_one_heap
 from schemas.errors import ConfigError
 from schemas.masking import masked_address
 
@@ -73,6 +74,8 @@ def command(
     Listens on loopback only, unless --listen says otherwise. Only reads the lake, except that users with the
     role mark may accept incidents. SIGTERM or Ctrl-C ends it.
     """
+    share_one_heap()  # of each further heap up to 64 MB of freed memory would stay
+
     import logging
 
     from flowdiff.cli.terminal import echo
