@@ -52,7 +52,7 @@ class Sample:
     """Ranges [start, end) that make up the sample, ns since the epoch, ascending, disjoint; empty: the range
     [`start_ns`, `end_ns`)."""
     recorded: tuple[tuple[Recorded, ...], ...] = ()
-    """For each range in `ranges` the recordings that overlap it; empty: unknown."""
+    """Recordings that overlap each range in `ranges`; empty: unknown."""
 
     @property
     def length_ns(self) -> int:
@@ -380,7 +380,7 @@ class Population:
     """Pairs of hosts whose clock offset changed during the compared samples, so that latencies between them
     must not be compared."""
     incomplete: tuple[tuple[int, int], ...] = ()
-    """For each sample (number of flows in which an event seems to be missing, number of all flows); empty:
+    """(Number of flows in which an event seems to be missing, number of all flows) per sample; empty:
     unknown."""
     weight_known: tuple[float, ...] = ()
     """For each sample the share of flows with a recorded sampling probability, in [0, 1]; empty: no flows, or

@@ -19,8 +19,7 @@ NO_COMMIT: Final = "0" * 64
 
 
 class InputFile(Closed):
-    """One imported file, or one imported range of a topic, identified by `sha256`; `name` is only for
-    display."""
+    """Imported file, or imported range of a topic, identified by `sha256`; `name` is only for display."""
 
     name: Annotated[str, BeforeValidator(lambda name: readable_name(name) if isinstance(name, str) else name)]
     sha256: str
@@ -215,7 +214,7 @@ class Retirement(Closed):
 
 
 class Generation(Closed):
-    """One commit of the upkeep lane that rewrote windows: its files replace the earlier files of these
+    """Commit of the upkeep lane that rewrote windows: its files replace the earlier files of these
     windows."""
 
     seq: int

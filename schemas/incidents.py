@@ -52,7 +52,7 @@ class IncidentExamples(Config):
 
 
 class Incident(Config):
-    """One cause of a change, from its start to its end. Times are ns since the epoch, UTC."""
+    """Cause of a change, from its start to its end. Times are ns since the epoch, UTC."""
 
     id: str
     """16 hex digits (`incident_id`), a dash, and the start of the tick in which it began, seconds since the

@@ -20,7 +20,7 @@ it."""
 
 
 class Recorded(NamedTuple):
-    """One recording `[start_ns, end_ns)`, and the time around a period during which recording was on; all in
+    """Recording `[start_ns, end_ns)`, and the time around a period during which recording was on; all in
     ns since the epoch."""
 
     start_ns: int

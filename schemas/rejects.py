@@ -73,7 +73,7 @@ REJECT_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """One refused item of one payload. `rejects_table` adds the item's position in the source."""
+    """Refused item of a payload. `rejects_table` adds the item's position in the source."""
 
     reason: Reason
     detail: str

@@ -33,11 +33,11 @@ class CodedColumns:
     numeric: B1
     """bool[columns]: True for columns of numbers."""
     low: tuple[F8, ...]
-    """For each column float64[bins]: smallest value of each bin; empty for a column of words."""
+    """Smallest value of each bin: a float64[bins] per column, empty for a column of words."""
     high: tuple[F8, ...]
-    """For each column float64[bins]: largest value of each bin; empty for a column of words."""
+    """Largest value of each bin: a float64[bins] per column, empty for a column of words."""
     levels: tuple[tuple[str, ...], ...]
-    """For each column its words, in the order of the codes; empty for a column of numbers."""
+    """Words of each column, in the order of the codes; empty for a column of numbers."""
     askable: B1
     """bool[columns, width]: True for codes by which a tree may split a column of words.
 
@@ -54,7 +54,7 @@ class CodedColumns:
         return MISSING if code == self.width - 1 else self.levels[column][code]
 
     def counts(self, rows: I8, *classes: F4) -> list[F4]:
-        """For each class float32[columns, width, labellings]: number of requests with each code.
+        """Count requests with each code: a float32[columns, width, labellings] per class.
 
         rows: int64[rows], indices of the requests. classes: for each class float32[rows, labellings], how
         often the request counts in the class under every labelling (assignment of requests to classes). Exact

@@ -114,7 +114,7 @@ def candidate_pairs(
 
 
 def _nearest(takers: Sequence[str], givers: Sequence[str], most: int) -> list[npt.NDArray[np.intp]]:
-    """For each taker: indices, ascending, of at most `most` givers with the most similar numbers of tokens.
+    """Indices, ascending, of at most `most` givers with the most similar numbers of tokens, for each taker.
 
     takers, givers: paths as texts, one character per token."""
     if len(givers) <= most:

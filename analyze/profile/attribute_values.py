@@ -132,9 +132,10 @@ class _Said(NamedTuple):
     words: pa.Array
     """Texts of values."""
     requests: list[I4]
-    """For each part int32[rows]: code of the row's request, see `RequestIds.code`."""
+    """Codes of the rows' requests (`RequestIds.code`): an int32[rows] per part."""
     pairs: list[npt.NDArray[np.integer]]
-    """For each part int[rows]: index into `keys` * len(words) + index into `words`."""
+    """Codes of the rows' keys and words, index into `keys` * len(words) + index into `words`: an int[rows]
+    per part."""
 
 
 def _said(table: pa.Table, ids: RequestIds, wants: Callable[[str], bool]) -> _Said | None:

@@ -73,7 +73,7 @@ class Batch:
     numbers: slice
     """Range of the batch's groups among all groups."""
     parts: tuple[tuple[Category, I8], ...]
-    """For each group: (its category, int64[n] rows of the category)."""
+    """(Category, int64[n] rows of the category) of each group."""
     requests: SlottedRequests
     n_of: I8
     """int64[groups]: number of requests."""
@@ -88,7 +88,7 @@ class Batch:
     root: I8
     """int64[groups]: node at which the group's requests begin."""
     responses: Ragged
-    """For each group the range of its nodes in `response_node`."""
+    """Range of each group's nodes in `response_node`."""
     response_node: I8
     """int64[n]: nodes at which the response may be sent, by group."""
     unit_group: I8

@@ -205,7 +205,7 @@ class _Runs(NamedTuple):
     """Runs of a batch's requests: a run is all requests of one group in one slot."""
 
     of_group: Ragged
-    """For each group the range of its runs."""
+    """Range of each group's runs."""
     slot: I8
     """int64[runs]: index of the slot of time of the run's requests."""
     n: F8

@@ -208,7 +208,7 @@ def reference_blocks(reference: Sample, history: Sequence[Sample]) -> int:
 
 
 StatisticsUse = Literal["auto", "never", "history", "all"]
-"""Which samples to read from stored statistics instead of requests; `auto`: samples with many requests."""
+"""Samples to read from stored statistics instead of requests; `auto`: those with many requests."""
 NamedSamples = Sequence[tuple[str, tuple[LakePeriod, ...]]]
 """(name, periods) of each sample; samples do not share requests."""
 

@@ -117,14 +117,14 @@ def n_shards(names: Names, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> i
 
 
 def _by_shard(shard: np.ndarray[tuple[int], np.dtype[np.int16]], n: int) -> list[I8]:
-    """For each shard int64[n]: indices of its rows. shard: int16[rows]; n: number of shards."""
+    """Indices of the rows of each shard: an int64[n] per shard. shard: int16[rows]; n: number of shards."""
     order = np.argsort(shard, kind="stable")
     return np.split(order, np.cumsum(np.bincount(shard, minlength=n))[:-1])
 
 
 def _cut(rows: pa.RecordBatch, shard: Column, n: int) -> list[pa.RecordBatch]:
-    """For each shard its rows; slices without a copy if `rows` are ordered by shard. shard: [sites], shard of
-    each site; n: number of shards."""
+    """Rows of each shard; slices without a copy if `rows` are ordered by shard. shard: [sites], shard of each
+    site; n: number of shards."""
     of = shard[rows["site"].to_numpy()]
     if not (of[1:] >= of[:-1]).all():
         order = np.argsort(of, kind="stable")

@@ -201,7 +201,7 @@ class AllPathTimes:
     names: Names
 
     def responses(self, unmarked: Sequence[B1] | None = None) -> tuple[F8, ...]:
-        """For each category float64[requests]: response times, µs.
+        """Response times, µs: a float64[requests] per category.
 
         unmarked: for each category bool[edges]; if given, only the time on these edges of the critical path
         is counted."""

@@ -71,8 +71,8 @@ class StoredCategory:
     """Failed nodes by request. Positions are node numbers in `structure`; error codes index
     `FlowMatrices.errors`."""
     positions: tuple[int, ...] | None = None
-    """For the work of a message, split off as a separate request: the node numbers that the work has in the
-    stored structure. None: `structure` is the stored structure itself."""
+    """Node numbers in the stored structure of the work of a message that is split off as a separate request.
+    None: `structure` is the stored structure itself."""
     shift: I8 | None = None
     """int64[nodes, requests]: ns that the skew correction added to `node_ns`; None: none."""
 

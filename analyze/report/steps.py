@@ -77,7 +77,7 @@ def step_lines(account: StepAccount) -> tuple[StepLine, ...]:
 
 
 def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[StepLine]:
-    """One line with bars per row of the account; bars of the same side follow one another on the axis."""
+    """Lines with bars, one per row of the account; bars of the same side follow one another on the axis."""
     least = MATERIAL * sum(abs(row.part_us) for row in rows)
     lines, ends = [], (0.0, 0.0)
     for row in rows:

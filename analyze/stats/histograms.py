@@ -245,7 +245,7 @@ class Histograms:
         return rank_p_of_groups(self.place[first], before, after, n_places)
 
     def _holding(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[I8]:
-        """For each quantile int64[non-empty cells]: the row that contains the cell's quantile.
+        """Find the row that contains each cell's quantile: an int64[non-empty cells] per quantile.
 
         A cell is a (place, column). cell: int64[rows], cell of each row; n: float64[cells], number of
         requests. A quantile is a number in [0, 1], the same for all cells, or float64[cells].
@@ -263,8 +263,8 @@ class Histograms:
         return found
 
     def _quantiles(self, cell: I8, n: F8, quantiles: Sequence[F8 | float]) -> list[F8]:
-        """For each quantile float64[cells]: the cell's quantile as a fractional bin number, interpolated
-        linearly within the bin; NaN for an empty cell. Parameters as in `_holding`."""
+        """Quantiles of each cell as fractional bin numbers, interpolated linearly within the bin; NaN for an
+        empty cell. A float64[cells] per quantile. Parameters as in `_holding`."""
         cumulative = np.cumsum(self.n)
         filled = np.flatnonzero(n > 0)
         before = np.concatenate(([0.0], np.cumsum(n)))[filled]

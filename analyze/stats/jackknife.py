@@ -35,8 +35,8 @@ class Jackknifed:
         return self.value - reach, self.value + reach
 
     def minus(self, other: Jackknifed) -> Jackknifed:
-        """This statistic minus `other`, which must be independent of it; degrees of freedom by Welch and
-        Satterthwaite."""
+        """Difference of this statistic and `other`, which must be independent of it; degrees of freedom by
+        Welch and Satterthwaite."""
         mine, theirs = self.se**2, other.se**2
         df = sum_freedom((mine, self.df), (theirs, other.df))
         least = np.minimum(self.df, other.df)

@@ -106,7 +106,8 @@ def p_two_sided(d: F8, n0: I8, n1: I8) -> F8:
 
 
 def p_one_sided(d_slower: F8, n0: I8, n1: I8) -> F8:
-    """One-sided p of `d_slower` under "the problem is not slower", exp(-2λ²); NaN where `d_slower` is NaN."""
+    """p of `d_slower`, one-sided, under "the problem is not slower": exp(-2λ²); NaN where `d_slower` is
+    NaN."""
     p: F8 = np.exp(-2.0 * _stephens(d_slower, n0, n1) ** 2)
     return p
 

@@ -47,9 +47,9 @@ class ExactProportions:
     """Results of Fisher's exact tests (`fisher`); arrays have the shape of the inputs."""
 
     p_more: F8
-    """One-sided p of "the share did not increase": P(X >= k1) given the margins."""
+    """p of "the share did not increase", one-sided: P(X >= k1) given the margins."""
     p_fewer: F8
-    """One-sided p of "the share did not decrease": P(X <= k1) given the margins."""
+    """p of "the share did not decrease", one-sided: P(X <= k1) given the margins."""
 
     @property
     def p(self) -> F8:

@@ -66,8 +66,8 @@ class Traffic:
     ranges: tuple[tuple[int, int], ...]
     """Half-open intervals [start, end) that make up the sample, ns since the epoch."""
     recorded: tuple[tuple[Recorded, ...], ...]
-    """For each range in `ranges` the recordings that overlap it, as in `Sample.recorded`; empty: each range
-    was recorded from its first to its last request."""
+    """Recordings that overlap each range in `ranges`, as in `Sample.recorded`; empty: each range was recorded
+    from its first to its last request."""
     left_out: float = 0.0
     """Number of requests that are excluded from the sample as damaged, and so are not in `requests`; the
     times of these are unknown."""

@@ -74,8 +74,8 @@ def refuse_unwritable(output: Path) -> None:
 
 
 def _places(output: Path) -> tuple[Path | int, Path | None]:
-    """Where to write: (path or descriptor; path to which to rename the file at the end, None if it is written
-    in place)."""
+    """Return the place to write to: (path or descriptor; path to which to rename the file at the end, None if
+    it is written in place)."""
     own = _DESCRIPTOR.fullmatch(str(output))
     if own is not None or str(output) in _STREAMS:
         return (_STREAMS[str(output)] if own is None else int(own[1])), None

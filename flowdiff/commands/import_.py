@@ -176,26 +176,27 @@ def command(
     if member is not None and member.number:
         echo(f"tasks done: {member.work():,}")
         return
-    with import_progress() as progress, giving_back(settings.memory_bytes):
-        summary = import_into(
-            lake,
-            expanded(files, settings),
-            settings,
-            owner=owner_name(),
-            created_by=f"flowdiff {version()}",
-            stdin=sys.stdin.buffer,
-            progress=progress,
-            workers=member or doing or processes,
-            threads=threads,
-        )
-    if member is not None:
-        member.end()
-    built = None
-    with reported_afterwards("The import is committed"):
-        if settings.keep_events:
-            built = build_kept_events(lake, settings.memory_bytes)
-            summary = with_build(summary, built)
-        _print(summary, built, lake, as_json=as_json)
+    with giving_back(settings.memory_bytes):
+        with import_progress() as progress:
+            summary = import_into(
+                lake,
+                expanded(files, settings),
+                settings,
+                owner=owner_name(),
+                created_by=f"flowdiff {version()}",
+                stdin=sys.stdin.buffer,
+                progress=progress,
+                workers=member or doing or processes,
+                threads=threads,
+            )
+        if member is not None:
+            member.end()
+        built = None
+        with reported_afterwards("The import is committed"):
+            if settings.keep_events:
+                built = build_kept_events(lake, settings.memory_bytes)
+                summary = with_build(summary, built)
+            _print(summary, built, lake, as_json=as_json)
 
 
 def _shares(workers: int | None) -> tuple[int, int]:
@@ -213,7 +214,7 @@ def _shares(workers: int | None) -> tuple[int, int]:
 def _job_worker(
     worker: str | None, job: str | None, lake: str, files: list[str], settings: ImportSettings
 ) -> JobWorker | None:
-    """This process as a worker of a job that several machines share; None if `worker` is not given.
+    """Worker, run by this process, of a job that several machines share; None if `worker` is not given.
 
     Raises ConfigError.
     """

@@ -46,7 +46,7 @@ class PartFailedError(FlowdiffError):
 
 @dataclass
 class _Part:
-    """One child process of `flowdiff up`, with its arguments, log events and times of its deaths."""
+    """Child process of `flowdiff up`, with its arguments, log events and times of its deaths."""
 
     name: str
     arguments: Sequence[str]

@@ -43,7 +43,7 @@ class Context:
 
 
 class Outlet(ABC, Generic[R_co]):
-    """One receiver of incidents: its address and secrets (checked), and the form of its messages."""
+    """Receiver of incidents: its address and secrets (checked), and the form of its messages."""
 
     below: ClassVar[str] = ""
     """Path that is appended to the receiver's address."""

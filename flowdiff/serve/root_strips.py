@@ -14,7 +14,7 @@ from schemas.arrays import F8, I8
 
 @dataclass(frozen=True, slots=True)
 class RootStrip:
-    """One root type over a range of time: its totals, and its heat strip."""
+    """Totals and heat strip of a root type over a range of time."""
 
     root: str
     requests: int

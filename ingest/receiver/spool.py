@@ -57,7 +57,7 @@ class PendingFullError(SpoolFullError):
 
 @dataclass(slots=True)
 class _Segment:
-    """One file of a stream."""
+    """File of a stream."""
 
     path: Path
     first: int

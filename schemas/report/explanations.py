@@ -26,7 +26,7 @@ class LevelShare(Frozen):
 
 
 class AttributeRow(Frozen):
-    """One parameter, and the distance between its distributions among affected and other requests."""
+    """Parameter, and the distance between its distributions among affected and other requests."""
 
     where: str
     """Place of the parameter: node `component/point`, or `request`."""

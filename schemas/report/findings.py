@@ -222,7 +222,7 @@ class FurtherView(Frozen):
 
 
 class Finding(Frozen):
-    """One cause of the change, with its evidence, effects and example requests."""
+    """Cause of the change, with its evidence, effects and example requests."""
 
     rank: Annotated[int, column("place", "from 1, most important first")]
     kind: Annotated[

@@ -114,7 +114,7 @@ class GraphDifference(Frozen):
 
 
 class StepRow(Frozen):
-    """One step in both periods: the step of the reference, and its counterpart in the problem; or several
+    """Step in both periods: the step of the reference, and its counterpart in the problem; or several
     steps merged into one row.
 
     The time of a step is how long the response waited for it, measured from the previous step on the critical

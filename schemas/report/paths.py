@@ -59,7 +59,7 @@ class PathMoveRow(Frozen):
 
 
 class DifferenceRow(Frozen):
-    """One step in the difference of two paths, or several successive steps that are not shown."""
+    """Step in the difference of two paths, or several successive steps that are not shown."""
 
     fate: StepFate
     before: NodeName | None

@@ -53,7 +53,7 @@ committed meanwhile."""
 
 
 class Lane:
-    """One lane of a lake, open for writing.
+    """Lane of a lake, open for writing.
 
     On a disk the caller must hold `exclusive_lock`; in a bucket there is no lock, and only put-if-absent
     excludes other writers. Raises LakeError if files contradict the chain, CommitTakenError (a LakeError) if

@@ -54,7 +54,7 @@ class EdgeEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One ranked mutation: a category that changed."""
+    """Ranked mutation: a category that changed."""
 
     category: int
     """Index of the category in the population."""

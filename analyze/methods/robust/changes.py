@@ -40,8 +40,8 @@ class Instance(NamedTuple):
     hosts: tuple[int, ...]
     """Indices in `Population.hosts` of the changed instances."""
     siblings: float
-    """For times: log ratio by which times changed on the component's other instances. For failures: share of
-    requests that fail on the other instances in the problem, in [0, 1]."""
+    """Change on the component's other instances. Of times: log ratio. Of failures: share of requests that
+    fail there in the problem, in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class Comparison:
     workers: int = 1
     """Maximum number of worker processes."""
     noticed: tuple[Noticed, ...] = ()
-    """What confounders stored when they adjusted the comparison; at most one element per class."""
+    """Records that confounders stored when they adjusted the comparison; at most one per class."""
 
     def with_noticed(self, one: Noticed) -> Comparison:
         """Copy with the element `one` appended to `noticed`."""

@@ -58,7 +58,7 @@ lock, not a cache."""
 
 
 class Marker(BaseModel):
-    """One marker: an entry `[[marker]]` of the file."""
+    """Marker: an entry `[[marker]]` of the file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

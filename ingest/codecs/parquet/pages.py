@@ -30,7 +30,7 @@ class PageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Those fields of a page's header that the measurement needs."""
+    """Sizes of a page, from its header."""
 
     unpacked_bytes: int
     values: int

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
 
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.builder import Builder, Step
-from stitch.drivers.live.election import Election
+from stitch.drivers.live.election import Election, tries
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 from stitch.scratch import Scratch
-
-LOOK_S: Final = 0.2
-"""Interval, s, at which the election is tried again while another process may be the builder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +38,8 @@ def build_kept(run: UpkeepRun, scratch: Scratch, settings: BuildSettings, electi
     committed before stay built.
     """
     with ExitStack() as held:
-        until_s = time.monotonic() + election.patience_s
-        while not election.take(held):
-            if time.monotonic() >= until_s:
-                return KeptBuild(0, 0, 0, 0, 0, is_elsewhere=True)
-            time.sleep(LOOK_S)
+        if not any(election.take(held) for _ in tries(election)):
+            return KeptBuild(0, 0, 0, 0, 0, is_elsewhere=True)
         total, waiting, n_flows = Step(), 0, 0
 
         def attempt() -> None:

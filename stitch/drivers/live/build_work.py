@@ -23,7 +23,7 @@ from schemas.windows import NS_PER_SECOND
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.builder import Builder, Step
 from stitch.drivers.live.build_status import BuildStatus
-from stitch.drivers.live.election import Election
+from stitch.drivers.live.election import Election, tries
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import Clock
 from stitch.drivers.live.young_segments import YoungSegments
@@ -34,8 +34,6 @@ from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 from stitch.scratch import Scratch
 
-FINISH_LOOK_S: Final = 0.2
-"""Interval, s, at which `BuildWork.finish` retries the election while another process may be the builder."""
 LOOK_NS: Final = NS_PER_SECOND
 """Interval, ns, at which the log is polled for commits of other processes' lanes while this process's lanes
 commit nothing."""
@@ -125,11 +123,10 @@ class BuildWork:
         """Build every window that can be built, also those with late events, and wait until this is done,
         unless another process is the builder. If building fails, `status.trouble` is the reason."""
         self.rest()
-        until_s = time.monotonic() + self._election.patience_s
-        self._go_on(urgent=True)
-        while not self._is_elected and time.monotonic() < until_s:
-            time.sleep(FINISH_LOOK_S)
+        for _ in tries(self._election):
             self._go_on(urgent=True)
+            if self._is_elected:
+                break
         self._go_on(urgent=True)  # the number may be taken by another builder, once
 
     def rest(self) -> None:

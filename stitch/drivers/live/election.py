@@ -5,6 +5,8 @@ The election only saves work: two builders at once do no harm, as put-if-absent 
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Protocol
@@ -31,6 +33,22 @@ class Election(Protocol):
         """Try to become the builder. Return True if elected, which lasts until `held` is closed or the lease
         expires. Raises OSError."""
         ...
+
+
+LOOK_S: Final = 0.2
+"""Interval, s, at which `tries` yields."""
+
+
+def tries(election: Election) -> Iterator[None]:
+    """Yield once, then every LOOK_S until `patience_s` of the election has passed.
+
+    A caller that tries at each of these times knows at the end that the elected process lives.
+    """
+    until_s = time.monotonic() + election.patience_s
+    yield
+    while time.monotonic() < until_s:
+        time.sleep(LOOK_S)
+        yield
 
 
 class NoElection:

@@ -25,7 +25,7 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True, slots=True)
 class HeldPart:
-    """One part of a window in memory: rows of tables that many parts share."""
+    """Part of a window in memory: rows of tables that many parts share."""
 
     window: Window
     nbytes: int
@@ -45,7 +45,7 @@ class HeldPart:
 
 @dataclass(frozen=True, slots=True)
 class LeftPart:
-    """Location of one part of a window in a file of many parts; a part is one Arrow IPC stream per table,
+    """Location of a part of a window in a file of many parts; a part is one Arrow IPC stream per table,
     concatenated."""
 
     window: Window

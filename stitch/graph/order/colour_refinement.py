@@ -74,7 +74,7 @@ class SegmentGraphs:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One round of a sweep: the colours of `seen[first[k]]` and the next `count[k] - 1` entries are summed
+    """Round of a sweep: the colours of `seen[first[k]]` and the next `count[k] - 1` entries are summed
     into the colour of segment `into[k]`."""
 
     seen: I8

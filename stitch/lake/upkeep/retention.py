@@ -144,7 +144,7 @@ class AgedSide:
 
 
 def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSide]:
-    """For each table without windows, the files written at or before `limit_ns`, as far as all earlier files
+    """Files of tables without windows that were written at or before `limit_ns`, as far as all earlier files
     of their lane were too.
 
     Files of commits after the lane's published head are excluded. O(files of the tables).

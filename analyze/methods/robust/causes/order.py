@@ -22,8 +22,8 @@ _REQUESTS: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """For each trace point of activity records, number of requests by the trace point right before its first
-    occurrence, from stored statistics. Determines the order of trace points in time."""
+    """Number of requests by (trace point of activity records, trace point right before its first occurrence),
+    from stored statistics. Determines the order of trace points in time."""
 
     place: Mapping[int, int]
     """Operation of a trace point of activity records -> index of the point in `requests`, `later` and
@@ -65,8 +65,8 @@ class Entries:
         return Entries(place, requests, later.astype(np.int64), earlier.astype(np.int64), n)
 
     def order(self, asked: Sequence[int]) -> dict[int, set[int]]:
-        """For each operation in `asked`, the other operations in `asked` that come before it in more requests
-        than after it.
+        """Map each operation in `asked` to the others in `asked` that come before it in more requests than
+        after it.
 
         Treats the steps back from a first occurrence to the start of the request as a Markov chain
         (independent steps), and solves for the expected number of requests that pass each earlier point.
@@ -149,8 +149,8 @@ class Order:
 
 
 def _order_in_time(names: Names, groups: Sequence[RequestGroup], asked: list[int]) -> dict[int, set[int]]:
-    """For each operation in `asked`, the other operations in `asked` whose first occurrence is earlier in
-    most requests that contain both."""
+    """Map each operation in `asked` to the others in `asked` whose first occurrence is earlier in most
+    requests that contain both."""
     if not asked:
         return {}
     column = {operation: place for place, operation in enumerate(asked)}

@@ -32,8 +32,8 @@ class Link(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One row of RELATIONS: a rule by which a symptom follows from another. The first paragraph of the
-    docstring of `fit` states the purpose of the rule."""
+    """Rule by which a symptom follows from another, a row of RELATIONS. The first paragraph of the docstring
+    of `fit` states the purpose of the rule."""
 
     name: str
     link: Link

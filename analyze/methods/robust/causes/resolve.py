@@ -57,7 +57,7 @@ def by_size(causes: Sequence[Cause]) -> tuple[Cause, ...]:
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
-    """For each symptom that follows from another one: (the symptom it follows from, the relation).
+    """Map each symptom that follows from another one to (the symptom it follows from, the relation).
     O(relations · symptoms²).
 
     Relations are tried in order, and the best fits of a relation first; a link that would close a cycle is

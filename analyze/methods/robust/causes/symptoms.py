@@ -119,7 +119,7 @@ def part_ns(changes: Iterable[Change]) -> float:
 
 
 def sure_part(change: Change) -> float:
-    """One-sided 95 % lower bound of a change divided by the change, in [0, 1]; 0 if the bound is not
+    """Lower bound of a change (one-sided, 95 %) divided by the change, in [0, 1]; 0 if the bound is not
     positive."""
     return max(1 - _ONE_SIDED_95 / max(abs(change.z), 1e-9), 0.0)
 
@@ -227,7 +227,7 @@ class Cause:
     """Hosts on which the leading site was tested without finding a change; empty if components do not name
     hosts."""
     edges: tuple[Edge, ...] = ()
-    """For each symptom of the cause but the leading one, the link to the symptom that it follows from."""
+    """Links from each symptom of the cause, but the leading one, to the symptom that it follows from."""
 
     @property
     def alike(self) -> tuple[Change, ...]:

@@ -44,7 +44,7 @@ class Silent:
 
 @dataclass(frozen=True, slots=True)
 class SilentComponents(Noticed):
-    """What the confounder `LostInstrumentation` stores: the components that stopped recording."""
+    """Components that stopped recording, stored by the confounder `LostInstrumentation`."""
 
     silent: tuple[Silent, ...]
     """Components that stopped recording, sorted by name; at least one."""

@@ -29,10 +29,10 @@ _MOST_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class LeftOut(Noticed):
-    """What the confounder `OutlyingWindows` stores: the windows excluded from the baseline."""
+    """Windows excluded from the baseline, stored by the confounder `OutlyingWindows`."""
 
     texts: tuple[str, ...]
-    """One text per excluded window: when it was, and the values by which it differs from the other
+    """Description of each excluded window: its time, and the values by which it differs from the other
     windows."""
     of: int
     """Number of windows tested for being outliers, the excluded ones included."""

@@ -25,7 +25,7 @@ class Explained:
     kind: Kind
     """Kind of the row under data quality in which the report shows the text."""
     text: str
-    """One or two sentences for the report, with the size of the confounder's effect."""
+    """Sentence or two for the report, with the size of the confounder's effect."""
     changes: tuple[Change, ...] = ()
     severe: bool = False
     """True if findings may be missing because of the confounder; the report then puts its row first."""

@@ -42,7 +42,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Renames(Noticed):
-    """What the confounder `RenamedOperations` stores: the operations renamed in the problem."""
+    """Operations renamed in the problem, stored by the confounder `RenamedOperations`."""
 
     renamed: tuple[Rename, ...]
     """Renamed operations, sorted by old name; at least one."""
@@ -50,8 +50,7 @@ class Renames(Noticed):
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """How often each operation is used in one period, and with which result; arrays are
-    float64[operations]."""
+    """Counts of the uses of each operation in one period, by result; arrays are float64[operations]."""
 
     n: F8
     """Number of recorded requests that pass the operation, summed over its call sites, unweighted; the sample

@@ -35,7 +35,7 @@ median of one or two values is the mean."""
 
 
 class _Row(NamedTuple):
-    """One instance, version or zone at a site or component, compared with its siblings."""
+    """Comparison of an instance, version or zone at a site or component with its siblings."""
 
     site: int
     level: Level

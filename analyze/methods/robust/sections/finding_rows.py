@@ -447,8 +447,8 @@ def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAcco
 
 
 def when_of(population: Population, at: Sequence[AtSite]) -> When | None:
-    """When a change began and ended within the problem, from the start times of the requests at the site, and
-    which of them show the change; None if unknown.
+    """Times at which a change began and ended within the problem, from the start times of the requests at the
+    site and which of them show the change; None if unknown.
 
     If no request of the reference touches the site (or the instance), all requests of the same root types are
     counted.

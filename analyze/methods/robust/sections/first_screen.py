@@ -147,8 +147,8 @@ def _onset_ns(lead: Finding | None) -> int | None:
 
 
 def since_words(finding: Finding, period: SampleSummary) -> str:
-    """When a finding began (and ended) as text: `since 20:38:02Z`, `since 20:38:00Z or before`, `from
-    20:38:02Z until 20:40:10Z`, or `in the period from 20:38:00Z` if unknown."""
+    """Text of the time when a finding began (and ended): `since 20:38:02Z`, `since 20:38:00Z or before`,
+    `from 20:38:02Z until 20:40:10Z`, or `in the period from 20:38:00Z` if unknown."""
     day = f"{_instant(period.start_ns):%Y-%m-%d}"
     when, first = finding.when, finding.first_window_ns
     start = _clock(period.start_ns, day)

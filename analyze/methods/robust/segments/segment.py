@@ -20,7 +20,7 @@ class Segment:
     requests."""
 
     where: Attributes
-    """One or two (attribute, value) pairs that define the segment; a request belongs to it if it has all of
+    """(attribute, value) pairs, one or two, that define the segment; a request belongs to it if it has all of
     them."""
     alike: Attributes
     """(attribute, value) pairs that are not in `where`, but occur in almost exactly the same requests."""

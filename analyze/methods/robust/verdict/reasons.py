@@ -91,7 +91,7 @@ def said(kind: ReasonKind, text: str) -> tuple[Reason, ...]:
 
 
 def changed(measures: Sequence[PeriodMeasure]) -> list[Reason]:
-    """One reason per measure of whole periods that changed significantly."""
+    """Reasons for measures of whole periods that changed significantly, one per measure."""
     return _once(
         _about(
             test,
@@ -104,8 +104,8 @@ def changed(measures: Sequence[PeriodMeasure]) -> list[Reason]:
 
 
 def insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -> list[Reason]:
-    """One reason per measure of whole periods whose change is not significant although its confidence
-    interval excludes 0."""
+    """Reasons, one per measure, for measures of whole periods whose change is not significant although its
+    confidence interval excludes 0."""
     reasons = []
     significant = {test.name for test in measures if test.changed}
     for test in measures:
@@ -125,8 +125,8 @@ def insignificant(measures: Sequence[PeriodMeasure], settings: RobustSettings) -
 
 
 def hidden(measures: Sequence[PeriodMeasure]) -> list[Reason]:
-    """One reason per measure of whole periods that changed significantly against the reference alone, but
-    within normal variation."""
+    """Reasons, one per measure, for measures of whole periods that changed significantly against the
+    reference alone, but within normal variation."""
     reasons = []
     for test in measures:
         if test.hidden:
