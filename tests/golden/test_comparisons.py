@@ -40,12 +40,12 @@ def flowdiff(*arguments: object) -> tuple[int, str]:
     return int(ended.value.code or 0), out.getvalue()
 
 
-def report(case: Case, lake: Path, path: Path) -> dict[str, Any]:
-    """What is kept of the report; of a comparison that is refused, the reason."""
+def report(case: Case, lake: Path | str, path: Path) -> tuple[dict[str, Any], str]:
+    """What is kept of the report (of a comparison that is refused, the reason), and what was printed."""
     code, said = flowdiff(*case.arguments, "--lake", lake, "--no-save", "--json", path)
     if code == REFUSED:
-        return {"exit_code": code, "error": said}
-    return {"exit_code": code, **kept(json.loads(path.read_bytes()))}
+        return {"exit_code": code, "error": said}, said
+    return {"exit_code": code, **kept(json.loads(path.read_bytes()))}, said
 
 
 @pytest.fixture(scope="session")
@@ -67,8 +67,15 @@ def test_report(
     tmp_path: Path,
     expected_folder: Path,
     request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = report(case, lake(case.lake), tmp_path / "report.json")
+    """The report, and of some comparisons the first screen, which is printed with it."""
+    monkeypatch.setenv("COLUMNS", str(SCREEN_COLUMNS))
+    monkeypatch.chdir(lake(case.lake).parent)  # where lines break must not hang on a path
+    found, said = report(case, case.lake, tmp_path / "report.json")
+    rewrites = request.config.getoption("--rewrite-golden")
+    if case.name in SCREENS:
+        _assert_screen(case.name, said, expected_folder / "screens" / f"{case.name}.txt", rewrites)
     golden = expected_folder / "comparisons" / f"{case.name}.json"
     known = json.loads(golden.read_bytes()) if golden.is_file() else None
     lines = [
@@ -77,7 +84,7 @@ def test_report(
     if not lines:
         return
     numbers = "names and sentences only" if only_words_differ(known, found) else "NUMBERS differ"
-    if request.config.getoption("--rewrite-golden"):
+    if rewrites:
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(written(found) + "\n", encoding="utf-8")
         pytest.skip(f"rewrote {golden.name}: {len(lines)} fields, {numbers}")
@@ -111,23 +118,10 @@ SCREENS = {
 SCREEN_LINES, SCREEN_COLUMNS = 14, 100
 
 
-@pytest.mark.parametrize("name", SCREENS)
-def test_first_screen(
-    name: str,
-    lake: Callable[[str], Path],
-    expected_folder: Path,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(SCREEN_COLUMNS))
-    case = next(case for case in CASES if case.name == name)
-    monkeypatch.chdir(lake(case.lake).parent)  # where lines break must not hang on a path
-    _, said = flowdiff(*case.arguments, "--lake", case.lake, "--no-save")
-    golden = expected_folder / "screens" / f"{name}.txt"
-    if request.config.getoption("--rewrite-golden"):
+def _assert_screen(name: str, said: str, golden: Path, rewrites: bool) -> None:
+    if rewrites:
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(said, encoding="utf-8")
-        pytest.skip(f"rewrote {golden.name}")
     lines = said.splitlines()
     assert len(lines) <= SCREEN_LINES
     assert max(map(len, lines)) <= SCREEN_COLUMNS
@@ -137,6 +131,11 @@ def test_first_screen(
     assert any(line.startswith("gate: ") for line in lines[-3:])
     assert any(line.startswith("before ") for line in lines)
     assert said == golden.read_text(encoding="utf-8")
+
+
+def test_every_screen_has_its_comparison(expected_folder: Path) -> None:
+    assert SCREENS.keys() <= {case.name for case in CASES}
+    assert {path.stem for path in (expected_folder / "screens").iterdir()} == SCREENS.keys()
 
 
 def test_every_golden_has_its_comparison(expected_folder: Path) -> None:
@@ -286,7 +285,7 @@ def test_statistics_find_what_requests_find(
     """Of all comparisons but those named above; the load is one number in all of them."""
     known = json.loads((expected_folder / "comparisons" / f"{case.name}.json").read_bytes())
     arguments = (*case.arguments, "--statistics", "all", "--set", "robust.explained=0")
-    found = report(replace(case, arguments=arguments), lake(case.lake), tmp_path / "report.json")
+    found, _ = report(replace(case, arguments=arguments), lake(case.lake), tmp_path / "report.json")
     assert _load(found) == pytest.approx(_load(known), rel=1e-6)
     if case.name not in UNLIKE:
         assert _answer(found) == _answer(known)

@@ -257,7 +257,7 @@ def test_records_without_a_request_id_cost_a_step_what_came(
 ) -> None:
     store = made_lake(LocalStore(MemoryDisk()))
     lane = LoggingLane(store, 1)
-    lines = [line.encode() for line in native_lines(60, seed=3, seconds=3600)]
+    lines = [line.encode() for line in native_lines(14, seed=3, seconds=3600)]
     events = concat_events([codec_for("native").decode(lines, DecodeConfig()).events])
     place = events.schema.get_field_index("request_id")
     ids = pa.array([None] * events.num_rows, pa.string())

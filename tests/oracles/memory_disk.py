@@ -163,7 +163,7 @@ class MemoryDisk(LocalDisk):
             self._stop()
         self._require(source)
         self._require(_parent(target))
-        for name in sorted(n for n in self._seen if n == source or n.startswith(f"{source}/")):
+        for name in self._tree(source):
             moved = target + name.removeprefix(source)
             self._change((_parent(source), _parent(target)), name, moved, self._seen[name])
 
@@ -171,8 +171,15 @@ class MemoryDisk(LocalDisk):
         self.interrupt("remove")
         if self._step(f"remove {name}"):
             self._stop()
-        for victim in sorted((n for n in self._seen if n == name or n.startswith(f"{name}/")), reverse=True):
+        for victim in reversed(self._tree(name)):
             self._change((_parent(victim),), victim, None, None)
+
+    def _tree(self, name: str) -> list[str]:
+        """Names of a file, or of a folder and all that is in it, sorted; none where there is neither."""
+        node = self._seen.get(name)
+        if node is not None and node.data is not None:
+            return [name]
+        return sorted(n for n in self._seen if n == name or n.startswith(f"{name}/"))
 
     def _require(self, name: str) -> None:
         if name and name not in self._seen:
