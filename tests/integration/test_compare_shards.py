@@ -7,6 +7,7 @@ import gc
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,7 +40,7 @@ from stitch.lake.store import LocalStore, Store
 from stitch.processes import worker_processes
 from stitch.scratch import Scratch
 
-FLEET = Fleet(220, requests=30_000)
+FLEET = Fleet(110, requests=15_000)
 SLOWER = FLEET.loaded_sites(2)
 NS_PER_HOUR = 60 * NS_PER_MINUTE
 N_COMPARED, N_HISTORY = 4, 6
@@ -162,11 +163,22 @@ def test_the_next_comparison_removes_what_a_killed_one_left(
     assert [*scratch.iterdir()] == []
 
 
+DAYS = (6, 72)
+"""Windows compared, of each period, and of the history."""
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of three days, of which every window has its statistics."""
+    lake = tmp_path_factory.mktemp("days") / "lake"
+    write_fleet(lake, FLEET, *DAYS, SLOWER, times=3, most_drawn=4)
+    return lake
+
+
 def test_kept_sums_of_windows_report_what_the_windows_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    days: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lake, n_compared, n_history = tmp_path / "lake", 6, 72
-    write_fleet(lake, FLEET, n_compared, n_history, SLOWER, times=3, most_drawn=4)
+    lake, (n_compared, n_history) = Path(shutil.copytree(days, tmp_path / "lake")), DAYS
     read: Counter[str] = Counter()
 
     def counted(store: Store, key: StatsKey) -> pa.Buffer | None:
@@ -187,8 +199,6 @@ def test_kept_sums_of_windows_report_what_the_windows_do(
     assert read == {"quarter": 12, "window": 12}
     assert list(differences(summed, whole)) == []
     monkeypatch.setattr(stored, "VOTES_A_WORKER", 1)
-    shared = report(lake, tmp_path / "shared.json", 2, n_compared, n_history)
-    assert list(differences(shared, whole)) == []
     content = [file.read_bytes() for file in quarters]
     for file in quarters[:3]:
         file.write_bytes(b"damaged")
@@ -214,11 +224,10 @@ def test_sums_are_of_windows_that_fill_six_hours(
 
 
 def test_old_statistics_are_kept_by_quarter_of_a_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    days: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A history says the same of both, whenever the run that coarsens it dies."""
-    lake, n_compared, n_history = tmp_path / "lake", 6, 72
-    write_fleet(lake, FLEET, n_compared, n_history, SLOWER, times=3, most_drawn=4)
+    lake, (n_compared, n_history) = Path(shutil.copytree(days, tmp_path / "lake")), DAYS
     whole = report(lake, tmp_path / "whole.json", 1, n_compared, n_history)
     size = sum(file.stat().st_size for file in lake.glob("stats/window=*/*"))
     # Half an hour into the quarter that has the last hours of the history: it stays.

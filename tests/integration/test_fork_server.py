@@ -151,7 +151,7 @@ def test_workers_tell_what_cannot_be_collected(repository: Path, tmp_path: Path)
     told = subprocess.run(
         [
             sys.executable,
-            *["-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "-p", "conftest"],
+            *["-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider", "-p", "conftest"],
             f"--basetemp={tmp_path / 'made'}",
             f"-c{repository}/pyproject.toml",
             tmp_path,
@@ -179,6 +179,7 @@ def test_a_thread_that_holds_signals_back_may_be_the_first_to_ask() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         server = fork_server._Server()
         status = Path(f"/proc/{server.process.pid}/status").read_text()
+        server.process.kill()  # it need not import all
         server.end()
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == {signal.SIGINT}
         return int(next(line for line in status.splitlines() if line.startswith("SigBlk")).split()[1], 16)

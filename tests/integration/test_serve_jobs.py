@@ -226,13 +226,9 @@ def test_what_cannot_be_asked_is_refused(site: Served, fields: dict[str, str], t
 
 
 def children(site: Served) -> list[int]:
-    """Processes of jobs."""
-    done = subprocess.run(
-        ["pgrep", "-P", str(site.process.pid), "-f", "flowdiff.serve.jobs.process"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Processes of jobs, which are called by the end of their module's name."""
+    command = ["pgrep", "-P", str(site.process.pid), "-x", "ve.jobs.process"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return [int(word) for word in done.stdout.split()]
 
 

@@ -10,8 +10,9 @@ is compared, give them a PYTHONHASHSEED each, or compare it with what the test's
 ends after its handlers and frees nothing: a file that it leaves open is not written to its end. Tests of a
 start, of its time and of the memory of a process use `subprocess`.
 
-A program that was forked forks its sessions of SQL itself; its workers are started anew. Those of a test's
-process are forked within `forked_workers`.
+A program that was forked forks its sessions of SQL itself, and one that serves also its jobs: as it has
+threads, a fork that it made of itself before them forks for it. Workers of programs are started anew; those
+of a test's process are forked within `forked_workers`.
 
 The workers of xdist are forked within `forked_tests`, from a server that has collected the tests: to import
 all takes six seconds. A worker's own server is started anew: to fork one that has tests takes twice as long.
@@ -50,13 +51,19 @@ from typing import Any, Final, NoReturn
 from unittest.mock import patch
 
 _READ_AT_START: Final = ("LC_", "LANG", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "GLIBC_", "ARROW_", "TYPER_")
+_OWN: Final = "ARROW_DEFAULT_MEMORY_POOL"
+"""What `flowdiff` tells itself at its start: in a fork that is too late, and changes only how fast it is."""
 _ROOMS: Final = ("schemas", "ingest", "stitch", "analyze", "simulator", "flowdiff")
 _RARE: Final = ("flowdiff.__main__", "stitch.drivers.spark", "stitch.lake.iceberg")
 """What starts a program, and what few programs need and takes long to import."""
 _SERVE: Final = "import sys; base, sys.path = sys.path[1:], {}; from {} import serve; serve({}, base, {})"
 _WITH_THREADS: Final = ("polars",)
 _COLLECT: Final = ("--collect-only", "-n0", "--dist=no", "--maxfail=0", "-qq", "-p", "no:cacheprovider")
+_SERVE_OTHERS: Final = ("serve", "mcp")
+"""Commands that start processes beside their threads."""
 _SET_CHILD_SUBREAPER: Final = 36
+_LONGEST_NAME: Final = 15
+"""Of a process, in characters."""
 _OF_WORKERS: Final = "--multiprocessing-fork"
 _MOST_BYTES, _MOST_DESCRIPTORS, _HIGH = 1 << 20, 32, 500
 
@@ -87,7 +94,7 @@ class Popen(subprocess.Popen[Any]):
         is_program = words[0] == sys.executable and (words[1] in ("-m", "-c") or words[1].endswith(".py"))
         if shell or not plain or not is_program:
             raise NotImplementedError("Only programs of Python; use subprocess.")
-        if sys.platform != "linux" or (_FORKED and not _may_fork()):
+        if sys.platform != "linux" or (_FORKED and os.getpid() not in _SERVERS and not _may_fork()):
             super()._execute_child(args, executable, preexec_fn, *more)  # type: ignore[misc]
             return
         # Those for input, output and errors: the program's, then ours of a pipe.
@@ -134,7 +141,7 @@ def fork(asked: Asked, descriptors: list[int]) -> int:
     """Start a program with descriptors of this process: the number of a new child of this process."""
     if asked.folder is None:  # that of whoever asks, now: the server's may be one of a test that is over
         asked = replace(asked, folder=os.getcwd())  # noqa: PTH109 - as `subprocess` has it
-    if not _FORKED:
+    if not _FORKED or os.getpid() in _SERVERS:
         return _server().fork(asked, descriptors)
     number = os.fork()
     if not number:
@@ -199,26 +206,14 @@ def forked_tests(asked: Sequence[str]) -> Iterator[None]:
         yield
 
 
-class _Server:
-    """The process that forks, and this end of what it is asked through."""
+class _Asking:
+    """This end of what a process that forks is asked through."""
 
-    def __init__(self, tests: Sequence[str] | None = None) -> None:
+    def __init__(self) -> None:
         self._asking = threading.Lock()
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
-        # A thread that holds signals back may be the first to ask; what others start is to hear them.
-        held = signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        try:
-            with theirs:
-                self.process = subprocess.Popen(
-                    [sys.executable, "-c", _SERVE.format(sys.path, __name__, theirs.fileno(), tests)],
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()],
-                )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held)
         self._control = ctypes.CDLL(None, use_errno=True).prctl
-        atexit.register(self.end)
 
     def fork(self, asked: Asked, descriptors: list[int]) -> int:
         """The number of a new process, a child of this one."""
@@ -233,24 +228,59 @@ class _Server:
                 self._adopt(False)
         return number
 
-    def end(self) -> None:
-        """It ends with nobody left to ask."""
-        self._socket.close()
-        self.process.wait()
-
     def _adopt(self, wanted: bool) -> None:
         if self._control(_SET_CHILD_SUBREAPER, ctypes.c_ulong(wanted), 0, 0, 0):
             raise OSError(ctypes.get_errno(), "prctl")
 
 
+class _Fork(_Asking):
+    """A fork of this program, as it is before it has threads. It ends with this one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        if os.fork():
+            self._theirs.close()
+            return
+        ours = self._theirs.fileno()
+        for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
+            with suppress(OSError):  # that of the listing
+                if number != ours:
+                    os.close(number)
+        _begin(*_awaited(self._theirs))
+
+
+class _Server(_Asking):
+    """The process that forks, which is started."""
+
+    def __init__(self, tests: Sequence[str] | None = None) -> None:
+        super().__init__()
+        # A thread that holds signals back may be the first to ask; what others start is to hear them.
+        held = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        try:
+            with self._theirs as theirs:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-c", _SERVE.format(sys.path, __name__, theirs.fileno(), tests)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        atexit.register(self.end)
+
+    def end(self) -> None:
+        """It ends with nobody left to ask."""
+        self._socket.close()
+        self.process.wait()
+
+
 _FORKED: Final[list[list[str]]] = []
 """In a program that was forked: where modules are, without PYTHONPATH."""
-_SERVERS: Final[dict[int, _Server]] = {}
-"""By process: one that was forked has none."""
+_SERVERS: Final[dict[int, _Asking]] = {}
+"""By process: of those that were forked, only programs that serve have one."""
 _STARTING: Final = threading.Lock()
 
 
-def _server() -> _Server:
+def _server() -> _Asking:
     with _STARTING:
         if os.getpid() not in _SERVERS:
             _SERVERS[os.getpid()] = _Server()
@@ -260,7 +290,7 @@ def _server() -> _Server:
 def server_of_this() -> tuple[int, ...]:
     """Process of the server that forks for this one, number of the socket to it; () while there is none."""
     server = _SERVERS.get(os.getpid())
-    return () if server is None else (server.process.pid, server._socket.fileno())
+    return (server.process.pid, server._socket.fileno()) if isinstance(server, _Server) else ()
 
 
 def serve(descriptor: int, path: list[str], tests: list[str] | None) -> None:
@@ -279,7 +309,24 @@ def serve(descriptor: int, path: list[str], tests: list[str] | None) -> None:
     gc.freeze()
     ours = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     base = [entry for entry in path if entry not in ours]
-    asking = socket.socket(fileno=descriptor)
+    asked, descriptors = _awaited(socket.socket(fileno=descriptor))
+    if tests is None:
+        _FORKED.append(base)
+        forking = SimpleNamespace(**{**vars(subprocess), "Popen": Popen})
+        for module in ("analyze.sql.session_process", "flowdiff.serve.jobs.queue"):
+            import_module(module).subprocess = forking  # type: ignore[attr-defined]
+        import_module("flowdiff.cli.outcome").atexit = SimpleNamespace(register=last.append)  # type: ignore[attr-defined]
+    try:
+        _become(asked, descriptors, base)
+    except SystemExit as left:
+        if left.code is None or isinstance(left.code, int):
+            last.append(partial(_leave, left.code or 0))
+        raise
+    last.append(partial(_leave, 0))
+
+
+def _awaited(asking: socket.socket) -> tuple[Asked, list[int]]:
+    """Fork for everyone who asks: what to be and its descriptors, in each new program. Ends with who asks."""
     while True:
         try:
             text, descriptors, *_ = socket.recv_fds(asking, _MOST_BYTES, _MOST_DESCRIPTORS)
@@ -303,18 +350,7 @@ def serve(descriptor: int, path: list[str], tests: list[str] | None) -> None:
     while os.getppid() == here:  # as long as it is not that of whoever asks
         time.sleep(0.001)
     asking.detach()
-    if tests is None:
-        _FORKED.append(base)
-        forking = SimpleNamespace(Popen=Popen, DEVNULL=subprocess.DEVNULL)
-        import_module("analyze.sql.session_process").subprocess = forking  # type: ignore[attr-defined]
-        import_module("flowdiff.cli.outcome").atexit = SimpleNamespace(register=last.append)  # type: ignore[attr-defined]
-    try:
-        _become(asked, descriptors, base)
-    except SystemExit as left:
-        if left.code is None or isinstance(left.code, int):
-            last.append(partial(_leave, left.code or 0))
-        raise
-    last.append(partial(_leave, 0))
+    return asked, descriptors
 
 
 def _leave(code: int) -> None:
@@ -415,6 +451,9 @@ def _become(asked: Asked, descriptors: list[int], base: list[str]) -> None:
         setattr(sys, name, new)
         setattr(sys, f"__{name}__", new)
     if how == "-m":
+        Path("/proc/self/comm").write_text(words[0][-_LONGEST_NAME:])
+        if words[0] == "flowdiff" and words[1:2] and words[1] in _SERVE_OTHERS:
+            _SERVERS[os.getpid()] = _Fork()
         runpy._run_module_as_main(words[0])  # type: ignore[attr-defined]
     elif how == "-c":
         main = sys.modules["__main__"] = ModuleType("__main__")
@@ -427,5 +466,6 @@ def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if name.startswith(_READ_AT_START) or (name.startswith("PYTHON") and name != "PYTHONPATH")
+        if (name.startswith(_READ_AT_START) and name != _OWN)
+        or (name.startswith("PYTHON") and name != "PYTHONPATH")
     }
