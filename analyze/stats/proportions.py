@@ -55,7 +55,7 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
     has_law = (np.minimum(drawn, total - drawn) > 0) & (marked > 0) & (marked < total)
     table = [value[has_law] for value in (k, total, marked, drawn)]
     k, total, marked, drawn = table
-    # The smaller tail is summed; the other one is its complement. P(X <= k) is that of marked - k left over.
+    # The smaller tail is summed; the other is its complement. At most k drawn: at least marked - k left.
     above = k * total > marked * drawn
     first = _exactly(k, total, marked, drawn)
     tail = first * _tail_terms(
