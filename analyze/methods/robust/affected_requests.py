@@ -75,15 +75,21 @@ def on_instance(population: Population, group: RequestGroup, change: Change, row
 def touching(groups: Sequence[RequestGroup], sites: Sequence[int], pattern: int = NO_PATTERN) -> list[int]:
     """Ascending indices of the groups whose graph contains one of the call sites; if `pattern` is given, only
     of those in which a call there has that pattern."""
-    found = np.zeros(len(groups), dtype=np.bool_)
-    for names in ("pattern_site", "pattern_of"), ("site",):
-        columns = [[getattr(group.sites, name) for group in groups] for name in names]
-        of, *patterns = (np.concatenate([np.zeros(0, np.int64), *column]) for column in columns)
-        there = np.isin(of, sites)
-        if pattern != NO_PATTERN:
-            there &= patterns[0] == pattern if patterns else False
-        found[np.repeat(np.arange(len(groups)), [len(one) for one in columns[0]])[there]] = True
-    return np.flatnonzero(found).tolist()
+
+    def column(name: str) -> tuple[I8, I8]:
+        """(a column of `GraphSites` of all groups; index of the group of each element)."""
+        parts = [getattr(group.sites, name) for group in groups]
+        group = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        return np.concatenate([np.zeros(0, np.int64), *parts]), group
+
+    site, patterned = column("pattern_site")
+    there = np.isin(site, sites)
+    if pattern != NO_PATTERN:
+        found = np.unique(patterned[there & (column("pattern_of")[0] == pattern)])
+    else:
+        site, group = column("site")
+        found = np.union1d(patterned[there], group[np.isin(site, sites)])
+    return [int(number) for number in found]
 
 
 def failing_rows(population: Population, group: RequestGroup, site: int) -> I8:
