@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from analyze.population import Population
 from schemas.arrays import F8, I4, I8
+from stitch.columnar.runs import group_stably
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,8 @@ class Selection:
     """Set of requests of a population, given by category and row."""
 
     rows: Mapping[int, I8]
-    """Index of a category -> int64[n] rows of the selected requests in the category, of any sample."""
+    """Index of a category -> int64[n] rows of the selected requests in the category, of any sample; ascending
+    and distinct."""
 
     @property
     def n_requests(self) -> int:
@@ -27,9 +29,11 @@ class Selection:
 
     def without(self, other: Selection) -> Selection:
         """Selection of the requests that `other` does not contain."""
-        none = np.zeros(0, np.int64)
         return Selection(
-            {index: np.setdiff1d(rows, other.rows.get(index, none)) for index, rows in self.rows.items()}
+            {
+                index: rows if (gone := other.rows.get(index)) is None else _without(rows, gone)
+                for index, rows in self.rows.items()
+            }
         )
 
     def check(self, population: Population) -> None:
@@ -40,6 +44,12 @@ class Selection:
             most = population.categories[index].n_requests
             if len(rows) and not 0 <= int(np.min(rows)) <= int(np.max(rows)) < most:
                 raise ValueError(f"category {index} has rows 0 to {most - 1}")
+
+
+def _without(rows: I8, gone: I8) -> I8:
+    """int64[n]: numbers of `rows` that `gone` does not contain; both ascending."""
+    at = np.searchsorted(gone, rows)
+    return rows if not len(gone) else rows[gone[np.minimum(at, len(gone) - 1)] != rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,14 @@ class ChosenRequests:
     def take(self, places: npt.NDArray[np.integer]) -> ChosenRequests:
         """Requests with the indices `places`, in that order."""
         return replace(self, **{name: getattr(self, name)[places] for name in _COLUMNS})
+
+    def by_category(self) -> Iterator[tuple[int, I8]]:
+        """Yield (index of a category, int64[n] ascending indices of its requests) for each category that
+        requests have."""
+        if len(self):
+            places, first = group_stably(self.category, int(self.category.max()) + 1)
+            for index in np.flatnonzero(np.diff(first)).tolist():
+                yield index, places[first[index] : first[index + 1]]
 
     def union(self, *others: ChosenRequests) -> tuple[ChosenRequests, list[I8]]:
         """Merge with `others`: (distinct requests of all arguments as one group; for this object and each of
@@ -110,20 +128,20 @@ def chosen_rows(population: Population, category: I4, row: I8, group: I4 | None 
     sample = np.zeros(len(row), np.int32)
     start = np.zeros(len(row), np.int64)
     weight = np.zeros(len(row))
-    for index in np.unique(category):
-        mine = category == index
-        of = population.categories[int(index)]
+    group = np.zeros(len(row), np.int32) if group is None else group
+    available = tuple(np.bincount(group, minlength=1).tolist())
+    found = ChosenRequests(group, category.astype(np.int32), row, sample, start, weight, available)
+    for index, mine in found.by_category():
+        of = population.categories[index]
         sample[mine] = of.sample[row[mine]]
         start[mine] = of.start_ns[row[mine]]
         weight[mine] = of.weight[row[mine]]
-    group = np.zeros(len(row), np.int32) if group is None else group
-    available = tuple(np.bincount(group, minlength=1).tolist())
-    return ChosenRequests(group, category.astype(np.int32), row, sample, start, weight, available)
+    return found
 
 
 def _flat(population: Population, number: int, group: Selection) -> ChosenRequests:
     """All requests of the selection `group` as group number `number`, ordered by start."""
-    rows = {index: np.unique(np.asarray(group.rows[index], np.int64)) for index in sorted(group.rows)}
+    rows = dict(sorted(group.rows.items()))
     category = np.repeat(np.array(list(rows), np.int32), [len(mine) for mine in rows.values()])
     row = np.concatenate([np.zeros(0, np.int64), *rows.values()])
     found = chosen_rows(population, category, row, np.full(len(row), number, np.int32))

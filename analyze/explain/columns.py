@@ -126,26 +126,17 @@ def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[At
 
     For a component of which a request may reach several hosts, also yields "reaches host" columns.
     """
-    if not population.hosts or any(
-        population.categories[int(c)].host is None for c in np.unique(chosen.category)
-    ):
+    requests = [(population.categories[index], mine) for index, mine in chosen.by_category()]
+    if not population.hosts or any(category.host is None for category, _ in requests):
         return
-    components = sorted(
-        {
-            node.component
-            for index in np.unique(chosen.category)
-            for node in population.categories[int(index)].graph.nodes
-        }
-    )
+    components = sorted({node.component for category, _ in requests for node in category.graph.nodes})
     place_of = {component: place for place, component in enumerate(components)}
     n = len(chosen)
     entry = np.full(n, -1, np.int32)
     first = np.full((len(components), n), -1, np.int32)
     passes = np.zeros((len(components), n), dtype=np.bool_)
     reached: list[list[I8]] = [[] for _ in components]
-    for index in np.unique(chosen.category):
-        category = population.categories[int(index)]
-        mine = np.flatnonzero(chosen.category == index)
+    for category, mine in requests:
         assert category.host is not None
         of_node = np.array([place_of[node.component] for node in category.graph.nodes])
         order = np.argsort(of_node, kind="stable")

@@ -24,6 +24,7 @@ from analyze.numbering import Numbering, coded
 from analyze.population import Category, Population, Source
 from schemas.arrays import B1, F8, I4, I8
 from schemas.lake import SPANS
+from stitch.columnar.runs import inverse
 
 _NUMBER = r"^[+-]?(\d{1,300}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?$"
 """Regular expression for texts that are read as numbers."""
@@ -333,9 +334,8 @@ def _structures(population: Population, chosen: ChosenRequests) -> _Structures:
     of_request = np.zeros(len(chosen), np.int32)
     sources = Numbering[Source]()
     graphs: list[Category] = []
-    for index in np.unique(chosen.category):
-        category = population.categories[int(index)]
-        mine = np.flatnonzero(chosen.category == index)
+    for index, mine in chosen.by_category():
+        category = population.categories[index]
         there = category.sources or (Source(category.stored[0]),)
         source = (
             np.zeros(len(mine), np.int32) if category.source is None else category.source[chosen.row[mine]]
@@ -443,12 +443,12 @@ def _ids(population: Population, chosen: ChosenRequests) -> tuple[pa.StringArray
     records)."""
     spans = np.zeros(len(chosen), dtype=np.bool_)
     order, parts = [], []
-    for index in np.unique(chosen.category):
-        category = population.categories[int(index)]
-        order.append(np.flatnonzero(chosen.category == index))
-        parts.append(category.request_id.take(pa.array(chosen.row[order[-1]])))
-        spans[order[-1]] = category.graph.kind == SPANS
-    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order)))), spans
+    for index, mine in chosen.by_category():
+        category = population.categories[index]
+        order.append(mine)
+        parts.append(category.request_id.take(pa.array(chosen.row[mine])))
+        spans[mine] = category.graph.kind == SPANS
+    return pa.concat_arrays(parts).take(pa.array(inverse(np.concatenate(order)))), spans
 
 
 def _numbers(words: pa.StringArray) -> F8:

@@ -35,7 +35,7 @@ from analyze.refine.stored import Columns, Operation, StoredCategory, row_order
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I4, I8, U8
 from stitch.columnar.hashing import hash_word
-from stitch.columnar.runs import inverse
+from stitch.columnar.runs import distinct, inverse
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
@@ -579,8 +579,7 @@ def _contradicted(drafts: Sequence[Draft], graphs: DraftGraphs) -> B1:
     # Pairs of nodes of which the first must not be later. All nodes come after the root.
     earlier = np.concatenate((links.below[below], under, graphs.src))
     later = np.concatenate((below, links.above[under], graphs.dst))
-    by_draft = np.argsort(draft[later], kind="stable")
-    earlier, later = earlier[by_draft], later[by_draft]
+    later, earlier = np.divmod(distinct(later * np.int64(len(draft)) + earlier), len(draft))  # by draft
     inside, answering = np.flatnonzero((links.above < 0) & ~nodes.deferred), np.flatnonzero(nodes.response)
     categories = [one.category for one in drafts]
     width = np.bincount(draft[later], minlength=len(drafts))

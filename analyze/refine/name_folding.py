@@ -12,7 +12,7 @@ nested repetition, so that matching is linear in the length of a name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -101,7 +101,8 @@ class Folding:
 
     def name(self, name: Operation) -> Operation:
         """Folded name of an operation: its component, point and label are folded."""
-        return _folded(name, self._levels)
+        component = self.component(name.component)
+        return _folded(component, name, self.level(component))
 
 
 class NameFolder:
@@ -138,18 +139,20 @@ class NameFolder:
 
     def folded(self, names: Iterable[Operation]) -> list[Operation]:
         """Fold each of `names` at the current levels; does not add them."""
-        return [self._folded(name) for name in names]
+        return [self._folded(self._component(name.component), name) for name in names]
 
     def folding(self) -> Folding:
         """Folding at the current levels, with an example for each component whose names it changes."""
         return Folding(self._fold(place) for place in sorted(self._levels, key=lambda place: place or ""))
 
     def _put(self, name: Operation) -> None:
-        if name in self._known.get(component := self._component(name.component), ()):
+        component = self._component(name.component)
+        if name in self._known.get(component, ()):
             return
-        folded = self._folded(name)
+        folded = self._folded(component, name)
         mine = self._seen.setdefault(component, {})
-        mine[folded] = min(name, mine.get(folded, name), key=_order)
+        if (first := mine.get(folded)) is None or _order(name) <= _order(first):
+            mine[folded] = name
         if len(mine) > self._most:
             self._levels[component] = self._levels.get(component, 0) + 1
             self._known.pop(component, None)
@@ -164,14 +167,15 @@ class NameFolder:
             for names in seen.values():
                 self.add(names.values())
 
-    def _folded(self, name: Operation) -> Operation:
-        known = self._known.setdefault(self._component(name.component), {})
+    def _folded(self, component: str, name: Operation) -> Operation:
+        """Folded name of an operation. component: its folded component."""
+        known = self._known.setdefault(component, {})
         if name not in known:
             if self._n_known == _MOST_KNOWN:
                 self._known.clear()
                 self._n_known, known = 0, {}
             self._n_known += 1
-            known[name] = _folded(name, self._levels)
+            known[name] = _folded(component, name, self._levels.get(component, 0))
         return known[name]
 
     def _component(self, name: str) -> str:
@@ -195,9 +199,8 @@ class NameFolder:
         return FoldedNames(place, level, left, example or ("", ""))
 
 
-def _folded(name: Operation, levels: Mapping[str | None, int]) -> Operation:
-    component = fold_text(name.component, levels.get(None, 0))
-    level = levels.get(component, 0)
+def _folded(component: str, name: Operation, level: int) -> Operation:
+    """Folded name of an operation. component: its folded component; level: that of the component's names."""
     if not level:
         return Operation(component, name.point, name.label)
     label = None if name.label is None or level >= LEADING_WORD else fold_text(name.label, level)

@@ -3,9 +3,9 @@
 Used for shares of call patterns, error rates, and mixes. All functions take arrays of one shape, one test per
 element.
 
-Tails of the hypergeometric law are bit for bit those of `scipy.stats.hypergeom`. `scipy.stats` is not
-imported, as that takes a second of CPU, a twelfth of a whole comparison. The functions that `hypergeom` wraps
-have no public name yet: `tests/unit/test_stats_proportions.py` checks that both agree.
+Tails of the hypergeometric law are summed from their largest term, for many tests at once. That takes a tenth
+of the time of `scipy.stats.hypergeom`, whose import takes a second of CPU. Relative errors of p are about
+1e-13 for a million requests, where those of `hypergeom` are 1e-10.
 """
 
 from __future__ import annotations
@@ -13,28 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import _ufuncs, betainc, betaincinv, betaln, chdtr, chdtri, gammaln
+from scipy.special import betainc, betaincinv, betaln, chdtr, chdtri, gammaln, xlog1py, xlogy
 
 from schemas.arrays import F8, I8
 
-
-def at_most(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
-    """P(X <= k) of the hypergeometric law: X is the number of marked items among `drawn` items, drawn from
-    `total` items of which `marked` are marked. Arrays of one shape.
-
-    k must be possible: from max(0, drawn - (total - marked)) to min(drawn, marked).
-    """
-    p: F8 = _ufuncs._hypergeom_cdf(k, marked, drawn, total)
-    return p
-
-
-def at_least(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
-    """P(X >= k) of the hypergeometric law; parameters as in `at_most`."""
-    least = np.maximum(drawn - (total - marked), 0)
-    p: F8 = _ufuncs._hypergeom_sf(np.maximum(k - 1, least), marked, drawn, total)
-    return np.where(k <= least, 1.0, p)
-
-
+_TERMS = 128
+"""Number of terms of a tail that are summed at once, and of tests, so that they stay in a core's cache."""
+_NEGLIGIBLE = 1e-17
+"""Largest term, relative to the sum, at which a tail ends."""
+_SMALL = 16
+"""Numbers from which Stirling's series is used."""
 TRIM = 0.1
 """Share of the windows, those with the highest X², that `share_dispersion` leaves out, as a history may
 contain faults."""
@@ -67,29 +55,71 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
     has_law = (np.minimum(drawn, total - drawn) > 0) & (marked > 0) & (marked < total)
     table = [value[has_law] for value in (k, total, marked, drawn)]
     k, total, marked, drawn = table
-    # The cost of a tail is its number of terms: the smaller one is summed, the other is its complement.
+    # The smaller tail is summed; the other is its complement. At most k drawn: at least marked - k left.
     above = k * total > marked * drawn
-    tail = np.zeros(len(k))
-    for side, law in ((above, at_least), (~above, at_most)):
-        tail[side] = law(*(value[side] for value in table))
-    rest = np.minimum(1.0, 1.0 - tail + _exactly(*table))
+    first = _exactly(k, total, marked, drawn)
+    tail = first * _tail_terms(
+        np.where(above, k, marked - k), total, marked, np.where(above, drawn, total - drawn)
+    )
+    rest = np.minimum(1.0, 1.0 - tail + first)
     more, fewer = np.ones(has_law.shape), np.ones(has_law.shape)
     more[has_law], fewer[has_law] = np.where(above, tail, rest), np.where(above, rest, tail)
     return ExactProportions(more, fewer)
 
 
-def _exactly(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
-    """P(X = k) of the hypergeometric law, with relative error 1e-9; parameters as in `at_most`.
+def _tail_terms(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
+    """float64[tests]: P(X >= k) / P(X = k) of the hypergeometric law: X is the number of marked items among
+    `drawn` items, drawn from `total` items of which `marked` are marked; k is at least the mean of X."""
+    sums = np.ones(len(k))
+    largest, open_ = np.ones(len(k)), np.arange(len(k))
+    done = 0
+    while len(open_):
+        following = []
+        for some in np.split(open_, np.arange(_TERMS, len(open_), _TERMS)):
+            at = k[some, None] + np.arange(done, done + _TERMS, dtype=np.float64)
+            m, n = marked[some, None], drawn[some, None]
+            terms = np.maximum((m - at) * (n - at), 0.0) / ((at + 1) * (total[some, None] - m - n + at + 1))
+            terms[:, 0] *= largest[some]
+            np.cumprod(terms, axis=1, out=terms)
+            sums[some] += terms.sum(axis=1)
+            largest[some] = terms[:, -1]
+            following.append(some[largest[some] > sums[some] * _NEGLIGIBLE])
+        open_, done = np.concatenate(following), done + _TERMS
+    return sums
 
-    That precision suffices: the complement of the smaller tail is 0.4 or more.
+
+def _exactly(k: I8, total: I8, marked: I8, drawn: I8) -> F8:
+    """P(X = k) of the hypergeometric law; parameters as in `_tail_terms`.
+
+    Loader's form (2000): deviance of the table's four cells from the expected ones, and Stirling's errors of
+    cells and margins. It has no differences of large logarithms, which would cost seven digits.
     """
-    logs = _log_choose(marked, k) + _log_choose(total - marked, drawn - k) - _log_choose(total, drawn)
+    away = (k * total - marked * drawn) / total
+    logs = -_beyond_stirling(total)
+    for cell, marks, draws, moved in (
+        (k, marked, drawn, away),
+        (marked - k, marked, total - drawn, -away),
+        (drawn - k, total - marked, drawn, -away),
+        (total - marked - drawn + k, total - marked, total - drawn, away),
+    ):
+        expected = marks / total * draws
+        d = np.maximum(moved / expected, -1.0)
+        logs -= expected * (xlog1py(1 + d, d) - d) + _beyond_stirling(cell)
+    for margin in (marked, total - marked, drawn, total - drawn):
+        logs += _beyond_stirling(margin)
     p: F8 = np.exp(logs)
     return p
 
 
-def _log_choose(n: I8, k: I8) -> F8:
-    found: F8 = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+def _beyond_stirling(n: I8 | F8) -> F8:
+    """log n! - (n log n - n), with absolute error 1e-15."""
+    inverse = 1 / np.maximum(n, _SMALL)
+    series = inverse * (1 / 12 - inverse**2 * (1 / 360 - inverse**2 * (1 / 1260 - inverse**2 / 1680)))
+    found: F8 = np.where(
+        n < _SMALL,
+        gammaln(np.minimum(n, _SMALL) + 1.0) - xlogy(n, n) + n,
+        np.log(2 * np.pi * np.maximum(n, _SMALL)) / 2 + series,
+    )
     return found
 
 

@@ -142,3 +142,12 @@ def test_attributes_are_those_of_request_by_request(of: Population, data: st.Dat
             if column.levels is not None:
                 plain = [f"{v:g}" if isinstance(v, float) else v for v in plain]
             assert got == plain
+
+
+@given(st.sets(st.integers(0, 20)), st.sets(st.integers(0, 20)), st.booleans())
+def test_a_selection_without_another_is_the_difference_of_sets(
+    rows: set[int], gone: set[int], there: bool
+) -> None:
+    one, other = (np.array(sorted(of), np.int64) for of in (rows, gone))
+    left = Selection({3: one}).without(Selection({3: other} if there else {4: other}))
+    assert left.rows[3].tolist() == sorted(rows - gone if there else rows)

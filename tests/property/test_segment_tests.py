@@ -17,6 +17,7 @@ from analyze.methods.robust.segments.segment_tests import (
     alike_weight,
     chance_p,
     compared,
+    compared_each,
     counted,
     dispersion,
     widened,
@@ -68,6 +69,22 @@ def test_values_of_many_requests_are_counted_in_parts() -> None:
         alone = compared(rows[at : at + 1], outcome, block, np.zeros(1))
         one = found.one(at)
         assert all((getattr(one, name) == getattr(alone, name)).all() for name in ("n", "x", "y", "e", "f"))
+
+
+def test_root_types_are_counted_as_each_alone() -> None:
+    rng, n = np.random.default_rng(2), 400
+    whole, block = outcome_of(rng, n, 0.2, 7), rng.integers(-1, 2, n)
+    rows = [np.flatnonzero(rng.random(n) < share) for share in (0.0, 0.3, 0.6)]
+    of_roots = []
+    for strata in (np.array([0, 3, 6]), np.array([2])):
+        inside = whole.inside & np.isin(whole.stratum, strata)
+        mine = np.where(inside, strata.searchsorted(whole.stratum).clip(max=len(strata) - 1), 0)
+        of_roots.append(Outcome(0, True, inside, whole.hit, mine, len(strata), strata))
+    for outcome, found in zip(
+        (whole, *of_roots), compared_each(rows, [whole, *of_roots], block), strict=True
+    ):
+        alone = compared(rows, outcome, block, np.zeros(len(rows)))
+        assert all((getattr(found, name) == getattr(alone, name)).all() for name in ("n", "x", "y", "e", "f"))
 
 
 def two_periods(rng: np.random.Generator, share: float, usual: float, now: float) -> tuple[float, float]:

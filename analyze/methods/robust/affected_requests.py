@@ -45,14 +45,14 @@ def showing(
     found = [np.zeros(len(group.rows), dtype=np.bool_) for group in groups]
     for change in changes:
         period = roles.problem if change.ups else roles.reference
-        for group, marked in zip(groups, found, strict=True):
-            shows: I8 | None = None
+        by_rows = change.segment is not None or change.kind in ERROR_KINDS
+        at = range(len(groups)) if by_rows else touching(groups, [change.site], change.pattern)
+        for number in at:
+            group, marked, shows = groups[number], found[number], None
             if change.segment is not None:
                 shows = change.segment.hits_of(group.category)
             elif change.kind in ERROR_KINDS:
                 shows = failing_rows(population, group, change.site)
-            elif not has(group.sites, change.site, change.pattern):
-                continue
             if shows is not None and not len(shows):
                 continue
             there = period[group.slot] & on_instance(population, group, change, group.rows)
@@ -72,12 +72,24 @@ def on_instance(population: Population, group: RequestGroup, change: Change, row
     return np.asarray(np.isin(host[np.ix_(start, rows)], change.instance.hosts).any(axis=0))
 
 
-def has(sites: GraphSites, site: int, pattern: int = NO_PATTERN) -> bool:
-    """True if the graph contains the call site; if `pattern` is given, only if a call there has that
-    pattern."""
-    if pattern == NO_PATTERN:
-        return bool((sites.site == site).any() or (sites.pattern_site == site).any())
-    return bool((sites.pattern_of[sites.pattern_site == site] == pattern).any())
+def touching(groups: Sequence[RequestGroup], sites: Sequence[int], pattern: int = NO_PATTERN) -> list[int]:
+    """Ascending indices of the groups whose graph contains one of the call sites; if `pattern` is given, only
+    of those in which a call there has that pattern."""
+
+    def column(name: str) -> tuple[I8, I8]:
+        """(a column of `GraphSites` of all groups; index of the group of each element)."""
+        parts = [getattr(group.sites, name) for group in groups]
+        group = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        return np.concatenate([np.zeros(0, np.int64), *parts]), group
+
+    site, patterned = column("pattern_site")
+    there = np.isin(site, sites)
+    if pattern != NO_PATTERN:
+        found = np.unique(patterned[there & (column("pattern_of")[0] == pattern)])
+    else:
+        site, group = column("site")
+        found = np.union1d(patterned[there], group[np.isin(site, sites)])
+    return [int(number) for number in found]
 
 
 def failing_rows(population: Population, group: RequestGroup, site: int) -> I8:
@@ -118,12 +130,13 @@ def requests_at(
 
     changes: one change, or the same change on several hosts.
     """
+    here_of: dict[int, list[Change]] = {}
+    for change in changes:
+        for number in touching(groups, change.sites):
+            here_of.setdefault(number, []).append(change)
     found = []
-    for group in groups:
-        sites = group.sites
-        here = [change for change in changes if any(has(sites, site) for site in change.sites)]
-        if not here:
-            continue
+    for number, here in sorted(here_of.items()):
+        group, sites = groups[number], groups[number].sites
         category = population.categories[group.category]
         rows = np.sort(group.rows)
         values = [_own_us(category.node_ns[:, rows], sites, change.sites) for change in here]
@@ -151,7 +164,7 @@ def _hits(population: Population, group: RequestGroup, change: Change, rows: I8,
     if change.segment is not None:
         return np.isin(rows, change.segment.hits_of(group.category))
     if change.kind in PATH_KINDS:
-        return np.full(len(rows), has(group.sites, change.site, change.pattern))
+        return np.full(len(rows), bool(touching([group], [change.site], change.pattern)))
     if change.kind in ERROR_KINDS:
         return np.isin(rows, failing_rows(population, group, change.site))
     if change.kind in TIME_KINDS and change.unit == "us":

@@ -26,6 +26,7 @@ from analyze.methods.robust.segments.segment_tests import (
     chance_p,
     compared,
     compared_counts,
+    compared_each,
     counted,
     dispersion,
     widened,
@@ -172,7 +173,7 @@ class SegmentSearch:
                 groups, stratum = np.unique(outcome.stratum[inside], return_inverse=True)
                 mine = np.zeros(len(root), dtype=np.int64)
                 mine[inside] = stratum
-                yield replace(outcome, inside=inside, of_root=True, stratum=mine, n_strata=len(groups))
+                yield Outcome(outcome.component, True, inside, outcome.hit, mine, len(groups), groups)
 
     def found(self) -> Iterator[Found]:
         """Yield significant attribute segments, at most `most`. After each one, its requests are removed and
@@ -230,9 +231,13 @@ class SegmentSearch:
             return None
         block = self._periods()
         rows = [value.rows for value in values]
+        each = {
+            component: iter(compared_each(rows, [o for o in outcomes if o.component == component], block))
+            for component in {outcome.component for outcome in outcomes}
+        }
         counts = []
         for outcome in outcomes:
-            c = compared(rows, outcome, block, np.zeros(len(rows)))
+            c = next(each[outcome.component])
             if outcome.component not in self.alike:  # first call: all requests that could have it
                 self._learn(outcome.component, values, c)
             counts.append(replace(c, alike=self._alike_of(values, outcome)))

@@ -10,7 +10,7 @@ baseline show the normal variation of a segment's share of the hits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +44,9 @@ class Outcome:
     """int64[requests]: stratum (root type, or call graph) of each request, from 0; a segment is compared with
     other requests of the same stratum."""
     n_strata: int
+    strata: I8 | None = None
+    """int64[n_strata]: the strata of this outcome of one root type, among those of the outcome of all root
+    types; None for an outcome of all."""
 
 
 class Counts(NamedTuple):
@@ -59,6 +62,10 @@ class Counts(NamedTuple):
     x_all: F8
     """Number of hits (failing or slow requests, see `Outcome`) among all requests, in the segment or not,
     float64[blocks, strata]."""
+
+    def of_strata(self, strata: I8) -> Counts:
+        """Counts of some strata only."""
+        return Counts(*(np.take(part, strata, axis=-1) for part in self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +119,34 @@ class Compared:
 
 
 def compared(rows: Sequence[I8], outcome: Outcome, block: I8, alike: F8) -> Compared:
-    """Count the attribute segments of an outcome in the baseline (block 0) and the problem (block 1). O(all
-    rows).
+    """Count the attribute segments of one outcome; see `compared_each`. alike: see `Compared`."""
+    (found,) = compared_each(rows, [outcome], block)
+    return replace(found, alike=alike)
 
-    rows: indices of each value's requests; block: int64[requests], -1 for requests left out; alike: see
-    `Compared`.
+
+def compared_each(rows: Sequence[I8], outcomes: Sequence[Outcome], block: I8) -> list[Compared]:
+    """Count the attribute segments of an outcome, the first one, and of its restrictions to single root
+    types, which have some of its strata: in the baseline (block 0) and the problem (block 1), without a prior
+    (`Compared.alike`). O(all rows).
+
+    rows: indices of each value's requests; block: int64[requests], -1 for requests left out.
     """
+    outcome, *of_roots = outcomes
     # Values of one block are gathered at once: as many rows as four attributes of all requests have.
     most = max(FEW_CELLS, 4 * len(block))
     width = np.array([len(mine) for mine in rows], np.int64) + 2 * outcome.n_strata * most // FEW_CELLS
-    parts = [_exposed(counted(rows[some], outcome, block, 2)) for some in uneven_blocks(width, most)]
-    n, x, y, e, f = (np.concatenate([np.zeros((0, 2)), *part]) for part in zip(*parts, strict=True))
-    return Compared(n, x, y, e, f, alike)
+    parts: list[list[tuple[F8, ...]]] = [[(np.zeros((0, 2)),) * 5] for _ in outcomes]
+    for some in uneven_blocks(width, most):
+        counts = counted(rows[some], outcome, block, 2)
+        parts[0].append(_exposed(counts))
+        for part, of_root in zip(parts[1:], of_roots, strict=True):
+            assert of_root.strata is not None
+            part.append(_exposed(counts.of_strata(of_root.strata)))
+    found = []
+    for part in parts:
+        n, x, y, e, f = (np.concatenate(column) for column in zip(*part, strict=True))
+        found.append(Compared(n, x, y, e, f, np.zeros(len(rows))))
+    return found
 
 
 def compared_counts(counts: Counts, alike: F8) -> Compared:
