@@ -115,8 +115,8 @@ def _positions(nodes: PlacedNodes) -> I8:
 
 
 def _keys(nodes: PlacedNodes, label: I8, kind: U1, labels: LabelCodes) -> list[str]:
-    """[structures] category key at level L0. Columns and names are converted to bytes once and sliced, instead
-    of packed node by node."""
+    """[structures] category key at level L0. Columns and names are converted to bytes once and sliced,
+    instead of packed node by node."""
     used, name = np.unique(label, return_inverse=True)
     words = labels.words.select(_NAMES).take(pa.array(used)).to_pydict()
     spelled = list(map(name_bytes, *(words[column] for column in _NAMES)))

@@ -236,9 +236,9 @@ def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:
 
 
 def sorted_words(words: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Dictionary array with equal values whose dictionary has only the words in use, sorted; `words` itself if
-    its dictionary is so. O(rows + words log words).
+    """Dictionary array with equal values whose dictionary has only the words in use, sorted.
 
+    `words` itself is returned if its dictionary is already so. O(rows + words log words).
     The bytes of a table then do not depend on the order in which words were added.
     """
     used = np.flatnonzero(_is_used(words))
