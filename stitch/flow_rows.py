@@ -345,8 +345,8 @@ def _first_of_key(
     placed: PlacedFlows,
     event: I8,
     n_params: I8,
-    flow: I4,
-    position: I4,
+    flow: npt.NDArray[np.integer],
+    position: npt.NDArray[np.integer],
     key: npt.NDArray[np.integer],
     words: list[str],
 ) -> I8:
