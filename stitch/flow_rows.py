@@ -293,21 +293,22 @@ def params_of_flows(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> 
     event, flow, position = event[bears], flow[bears], position[bears]
     if not len(event):
         return FLOW_PARAMS_SCHEMA.empty_table()
-    starts = lists.offsets.to_numpy()[:-1].astype(np.int64)
     n_params = lengths[event]
-    value = ranges(starts[event], n_params)
-    flow, position = np.repeat(flow, n_params), np.repeat(position, n_params)
+    ends = np.cumsum(n_params)
+    first = lists.offsets.to_numpy()[event] - (ends - n_params)
+    value = np.repeat(first.astype(np.int32), n_params) + np.arange(ends[-1], dtype=np.int32)
+    flow = np.repeat(flow.astype(np.int32), n_params)
+    position = np.repeat(position.astype(np.int32), n_params)
     keys = pc.struct_field(lists.values, "key")
-    key = keys.indices.to_numpy(zero_copy_only=False)[value]
-    words: list[str] = keys.dictionary.to_pylist()
     if len(placed.merged[0]):
-        kept = _first_of_key(placed, event, n_params, flow, position, key, words)
-        value, flow, position, key = value[kept], flow[kept], position[kept], key[kept]
+        key = keys.indices.to_numpy(zero_copy_only=False)[value]
+        kept = _first_of_key(placed, event, n_params, flow, position, key, keys.dictionary.to_pylist())
+        value, flow, position = value[kept], flow[kept], position[kept]
     taken = pa.array(value)
     columns = {
-        "flow": pa.array(flow.astype(np.int32)),
-        "position": pa.array(position.astype(np.int32)),
-        "key": _canonical_words(key, words),
+        "flow": pa.array(flow),
+        "position": pa.array(position),
+        "key": sorted_words(keys.take(taken)),
         "num": pc.struct_field(lists.values, "num").take(taken),
         "text": pc.struct_field(lists.values, "text").take(taken),
     }
@@ -344,8 +345,8 @@ def _first_of_key(
     placed: PlacedFlows,
     event: I8,
     n_params: I8,
-    flow: I8,
-    position: I8,
+    flow: npt.NDArray[np.integer],
+    position: npt.NDArray[np.integer],
     key: npt.NDArray[np.integer],
     words: list[str],
 ) -> I8:

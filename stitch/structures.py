@@ -56,11 +56,13 @@ class StructureMemo:
             if len(unknown) > self._capacity:
                 return _described(describe, unknown).combine_chunks()
             if unknown:
-                n_known = self._table.num_rows
-                self._table = pa.concat_tables([self._table, _described(describe, unknown)])
+                n_known, fresh = self._table.num_rows, _described(describe, unknown)
+                self._table = pa.concat_tables([self._table, fresh])
                 self._row.update((fingerprints[i], n_known + place) for place, i in enumerate(unknown))
                 if self._table["category"].num_chunks > _MAX_CHUNKS:
                     self._table = self._table.combine_chunks()
+                if len(unknown) == len(fingerprints):
+                    return fresh.combine_chunks()
             return self._table.take(
                 pa.array([self._row[key] for key in fingerprints], pa.int64())
             ).combine_chunks()
@@ -113,12 +115,14 @@ def _positions(nodes: PlacedNodes) -> I8:
 
 
 def _keys(nodes: PlacedNodes, label: I8, kind: U1, labels: LabelCodes) -> list[str]:
-    """[structures] category key at level L0. Columns are converted to bytes once and sliced, instead of
-    packed node by node."""
+    """[structures] category key at level L0. Columns and names are converted to bytes once and sliced,
+    instead of packed node by node."""
     used, name = np.unique(label, return_inverse=True)
     words = labels.words.select(_NAMES).take(pa.array(used)).to_pydict()
     spelled = list(map(name_bytes, *(words[column] for column in _NAMES)))
-    names = list(map(spelled.__getitem__, name.tolist()))
+    names = pa.array(spelled, pa.large_binary()).take(pa.array(name))
+    first_byte = np.frombuffer(names.buffers()[1], np.int64)[nodes.first_node].tolist()
+    name_data = names.buffers()[2].to_pybytes()
     node_columns = [
         (np.ascontiguousarray(column, dtype).tobytes(), np.dtype(dtype).itemsize)
         for column, dtype in (
@@ -143,5 +147,5 @@ def _keys(nodes: PlacedNodes, label: I8, kind: U1, labels: LabelCodes) -> list[s
         numbers.append(edges[8 * edge : 8 * edge_end])
         numbers.append(responses[4 * response : 4 * response_end])
         sizes = (node_end - node, edge_end - edge, response_end - response)
-        keys.append(structure_key(sizes, numbers, names[node:node_end]))
+        keys.append(structure_key(sizes, numbers, (name_data[first_byte[i] : first_byte[i + 1]],)))
     return keys

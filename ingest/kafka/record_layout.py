@@ -29,6 +29,8 @@ ZSTD: Final = 4
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 _LENGTH: Final = struct.Struct(">i")
+_ZSTD_BLOCK_BYTES: Final = 2**17
+"""Maximum decompressed size of a block of zstd (RFC 8878, 3.1.1.2.4)."""
 _GZIP_WINDOW: Final = 31
 """Window bits for zlib: the largest window, and data with gzip's header and checksum."""
 
@@ -114,8 +116,13 @@ def _unzstd(packed: bytes, limit: int) -> bytes:
     reader = zstandard.ZstdDecompressor(max_window_size=window).stream_reader(
         io.BytesIO(packed), read_across_frames=True
     )
-    with reader:
-        return reader.read(limit + 1)
+    parts: list[bytes] = []
+    room = limit + 1
+    with reader:  # a read of `limit` bytes would reserve as many, whatever the size of the batch
+        while room > 0 and (part := reader.read(min(room, _ZSTD_BLOCK_BYTES))):
+            parts.append(part)
+            room -= len(part)
+    return b"".join(parts)
 
 
 _UNPACK: Final = {GZIP: _gunzip, SNAPPY: _unsnap, LZ4: _unlz4, ZSTD: _unzstd}

@@ -59,6 +59,9 @@ _DENSE = 1 << 16
 """Maximum range of values for which `count_values` counts in an array; values with a wider range are
 sorted."""
 
+_LOOKED_AT = 1 << 14
+"""Number of rows after which a search for unused words ends if all words were found."""
+
 
 def ranges(first: I8, count: I8) -> I8:
     """Concatenate the ranges `first[i], …, first[i] + count[i] - 1`. O(result)."""
@@ -233,18 +236,27 @@ def list_arrays(lengths: I8, values: pa.Array) -> pa.ListArray:
 
 
 def sorted_words(words: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Dictionary array with equal values whose dictionary has only the words in use, sorted. O(rows + words
-    log words).
+    """Dictionary array with equal values whose dictionary has only the words in use, sorted.
 
+    `words` itself is returned if its dictionary is already so. O(rows + words log words).
     The bytes of a table then do not depend on the order in which words were added.
     """
-    n_words = len(words.dictionary)
-    codes = words.indices.fill_null(n_words).to_numpy(zero_copy_only=False)
-    used = np.flatnonzero(np.bincount(codes, minlength=n_words + 1)[:n_words])
+    used = np.flatnonzero(_is_used(words))
     spelled = words.dictionary.take(pa.array(used))
     kept = pc.unique(spelled)
     kept = kept.take(pc.sort_indices(kept))
-    table = np.zeros(n_words + 1, dtype=np.int32)
+    table = np.zeros(len(words.dictionary), dtype=np.int32)
     table[used] = pc.index_in(spelled, value_set=kept).to_numpy()
-    indices = pa.array(table[codes], mask=codes == n_words if words.indices.null_count else None)
-    return pa.DictionaryArray.from_arrays(indices, kept)
+    if np.array_equal(table, np.arange(len(kept))):
+        return words
+    return pa.DictionaryArray.from_arrays(pa.array(table).take(words.indices), kept)
+
+
+def _is_used(words: pa.DictionaryArray) -> B1:
+    """[words of the dictionary] True if a row has the word. Few words are found in the first rows."""
+    used = np.zeros(len(words.dictionary), dtype=np.bool_)
+    for first in range(0, len(words), _LOOKED_AT):
+        used[words.indices.slice(first, _LOOKED_AT).drop_null().to_numpy()] = True
+        if used.all():
+            break
+    return used

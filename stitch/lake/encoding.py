@@ -185,6 +185,8 @@ ZSTD_LEVEL_SMALL: Final = 15
 """zstd level of files below SMALL_BYTES: files get 5 % smaller for five times the CPU time, which is little
 compared with the fixed cost of a file."""
 SMALL_BYTES: Final = 384 * 2**10
+VALUES_AT_ONCE: Final = 1 << 16
+"""Number of values that the Parquet writer encodes at once: its default, 1,024, takes a seventh more CPU."""
 VALUES_PER_GROUP: Final = 4_000_000
 """Maximum number of nodes (or rows, if more) in a row group: a reader needs 32 MB for their offsets."""
 
@@ -277,6 +279,7 @@ def encode(table_name: str, table: pa.Table, window: Window | None) -> pa.Buffer
         "column_encoding": _ENCODINGS[table_name] or None,
         "write_statistics": _STATISTICS[table_name],
         "write_page_checksum": True,
+        "write_batch_size": VALUES_AT_ONCE,
         "store_schema": False,  # a copy of the schema in Arrow's own form: 1.4 KB a file
     }
     with pq.ParquetWriter(sink, schema, **options) as writer:

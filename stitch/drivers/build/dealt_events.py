@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.arrays import I8, U8
 from schemas.events import concat_events
@@ -36,8 +37,7 @@ def dealt_in_memory(
     """Yield (group number, events, [events] request key) of each group in order.
 
     requests: ascending by key; events of other requests are dropped. group_of: [requests] group number,
-    0 … n_groups - 1. tables: (events, [events] request key). O(events log requests); copies one group at a
-    time.
+    0 … n_groups - 1. tables: (events, [events] request key). O(events + requests); copies one group at a time.
     """
     dealt = []
     for table, key in tables:
@@ -59,8 +59,8 @@ def dealt_on_disk(
     """Yield (group number, events, [events] request key) of each group in order.
 
     requests, group_of, n_groups, tables: as `dealt_in_memory`. folder: is created, and is empty at the end. Memory:
-    two runs of `rows_at_once` events, and one group. O(events log requests), and one more pass over the data
-    for each factor GROUPS_AT_ONCE in the number of groups.
+    two runs of `rows_at_once` events, and one group. O(events + requests), and one more pass over the data for
+    each factor GROUPS_AT_ONCE in the number of groups.
     """
     coarse = -(-n_groups // GROUPS_AT_ONCE)
     n_parts = -(-n_groups // coarse)
@@ -109,8 +109,9 @@ def equal_groups(requests: Planned, n_groups: int) -> I8:
 def _codes(requests: Planned, group_of: I8, key: U8, n_groups: int) -> I8:
     """[events] group number of the event's request; `n_groups` if the request is not in `requests`. key:
     [events] request key."""
-    place = np.minimum(np.searchsorted(requests["key"], key), len(requests) - 1)
-    codes: I8 = np.where(requests["key"][place] == key, group_of[place], n_groups)
+    known = pa.array(np.ascontiguousarray(requests["key"]))
+    place = pc.index_in(pa.array(key), value_set=known).fill_null(len(known)).to_numpy()
+    codes: I8 = np.append(group_of, n_groups)[place]
     return codes
 
 

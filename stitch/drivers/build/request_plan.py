@@ -21,6 +21,8 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U1, U8
 from stitch.closing import NEVER
@@ -368,12 +370,10 @@ def _sum(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
 
 
 def among(known: U8, keys: U8) -> B1:
-    """[keys] True for each key that is in `known` (ascending). O(keys log known)."""
-    if not len(known):
-        return np.zeros(len(keys), dtype=np.bool_)
-    place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-    found: B1 = known[place] == keys
-    return found
+    """[keys] True for each key that is in `known`. O(keys + known)."""
+    found = pc.is_in(pa.array(keys), value_set=pa.array(known))
+    among_known: B1 = found.to_numpy(zero_copy_only=False)
+    return among_known
 
 
 def requests_of(segment: LogSegment, index: Index) -> Planned:
