@@ -6,15 +6,16 @@ one snapshot, even if an import runs meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import I8
+from schemas.arrays import B1, I8
 from schemas.errors import LakeError, PeriodError, lake_error
 from schemas.periods import (
     Condition,
@@ -33,7 +34,7 @@ from stitch.lake.copies import Copies
 from stitch.lake.disk import inside, mapped
 from stitch.lake.flow_counts import FILE_COUNTS_SCHEMA, by_flag, by_window
 from stitch.lake.layout import REPORT_END, REPORTS, WINDOW_TABLES
-from stitch.lake.manifest import LakeFile, Manifest, WindowEntry, open_manifest
+from stitch.lake.manifest import LakeFile, Manifest, open_manifest
 from stitch.lake.place import LakePlace, open_place
 from stitch.lake.store import LocalStore, Store
 from stitch.lake.sums import read_sums, sums_among
@@ -147,6 +148,19 @@ class PeriodCounts:
     """Number of windows of the period that were not counted: the earliest ones, beyond `at_most`."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnlistedPeriod:
+    """Period of an existing lake whose files are listed on demand, for some of its windows."""
+
+    found: LakePeriod
+    """The period, without windows and files."""
+    starts_ns: I8
+    """int64[windows]: starts of the windows that the period overlaps, Unix ns, ascending."""
+    listed: Callable[[I8], LakePeriod]
+    """Function that lists the files of the windows with the given starts, and the dead letters of the lake.
+    Raises LakeError if a file is missing."""
+
+
 LakePeriods = LakePeriod | Sequence[LakePeriod]
 """Periods that make up a sample: one, or several that do not overlap (see `Lakes.ranges`)."""
 
@@ -182,21 +196,25 @@ class Lakes:
     def find(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
         """Find the windows and files of one period, dead letters included. Parameters and errors: see
         `resolve`."""
-        lake = self._whole(period)
-        windows = self._windows(period, may_be_empty=may_be_empty)
-        (found,) = self.listed([(fitted(period, windows), windows)])
-        letters = lake.manifest.files("dead_letters")
-        return replace(
-            found,
-            dead_letters=tuple(inside(found.root, file.name) for file in letters),
-            sums={**found.sums, **{inside(found.root, file.name): file.sha256 for file in letters}},
-        )
+        unlisted = self.unlisted(period, may_be_empty=may_be_empty)
+        return unlisted.listed(unlisted.starts_ns)
 
-    def bounds(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
+    def unlisted(self, period: Period, *, may_be_empty: bool = False) -> UnlistedPeriod:
         """Find the windows of one period without listing files. Parameters and errors: see `resolve`."""
         lake = self._whole(period)
-        windows = self._windows(period, may_be_empty=may_be_empty)
-        return _without_files(replace(fitted(period, windows), lake=lake.name), lake, windows)
+        starts_ns = self._starts_ns(period, may_be_empty=may_be_empty)
+        whole = replace(fitted(period, _windows(starts_ns[[0, -1][: len(starts_ns)]], lake)), lake=lake.name)
+
+        def listed(some_ns: I8) -> LakePeriod:
+            (found,) = self.listed([(whole, _windows(some_ns, lake))])
+            letters = lake.manifest.files("dead_letters")
+            return replace(
+                found,
+                dead_letters=tuple(inside(found.root, file.name) for file in letters),
+                sums={**found.sums, **{inside(found.root, file.name): file.sha256 for file in letters}},
+            )
+
+        return UnlistedPeriod(_without_files(whole, lake, starts_ns), starts_ns, listed)
 
     def counts(
         self, period: Period, *, may_be_empty: bool = False, at_most: int | None = None
@@ -218,7 +236,9 @@ class Lakes:
         ]
         more = pa.Table.from_pylist(held, FILE_COUNTS_SCHEMA)
         files = pa.concat_tables([lake.manifest.flow_counts(windows), more])
-        found = _without_files(replace(fitted(period, windows), lake=lake.name), lake, windows)
+        whole = replace(fitted(period, windows), lake=lake.name)
+        starts_ns = np.array([window.start_ns for window in windows], dtype=np.int64)
+        found = replace(_without_files(whole, lake, starts_ns), windows=tuple(windows))
         return PeriodCounts(found, by_window(files), by_flag(files), earlier)
 
     def dated(self, text: str) -> str:
@@ -252,8 +272,9 @@ class Lakes:
         Raises PeriodError if there is no sealed window.
         """
         lake = self._open(period)
-        near = [entry.window for entry in lake.entries(period) if entry.sealed]
-        return near or windows_of(period, [entry.window for entry in lake.entries() if entry.sealed])
+        near, every = lake.all_starts_ns(period), lake.all_starts_ns
+        windows = _windows(near[lake.is_sealed(near)], lake)
+        return windows or windows_of(period, _windows(every()[lake.is_sealed(every())], lake))
 
     def sealed_part(self, period: Period) -> LakePeriod:
         """The part of a period that lies in sealed windows, with its files. Raises PeriodError if there is no
@@ -283,20 +304,23 @@ class Lakes:
         return self._open(period).place.root.resolve()
 
     def _windows(self, period: Period, *, may_be_empty: bool = False) -> list[Window]:
+        return _windows(self._starts_ns(period, may_be_empty=may_be_empty), self._open(period))
+
+    def _starts_ns(self, period: Period, *, may_be_empty: bool = False) -> I8:
+        """int64[windows]: starts of the windows that a period overlaps, Unix ns, ascending."""
         lake = self._open(period)
-        if may_be_empty and lake.is_empty:
-            return []
-        near = lake.entries(period)
-        if near and (self._provisional is not None or all(entry.sealed for entry in near)):
-            return [entry.window for entry in near]
-        entries = lake.entries()  # an error says what there is
-        if self._provisional is not None:
-            return windows_of(period, [entry.window for entry in entries])
-        sealed = [entry.window for entry in entries if entry.sealed]
-        unsealed = [entry.window for entry in entries if not entry.sealed]
-        if not any(period.holds(window) for window in sealed):
+        near = lake.all_starts_ns(period)
+        if (may_be_empty and lake.is_empty) or (
+            len(near) and (self._provisional is not None or lake.is_sealed(near).all())
+        ):
+            return near
+        starts_ns = lake.all_starts_ns()  # an error says what there is
+        is_sealed = lake.is_sealed(starts_ns) | (self._provisional is not None)
+        sealed, unsealed = _windows(starts_ns[is_sealed], lake), _windows(starts_ns[~is_sealed], lake)
+        if self._provisional is None and not any(period.holds(window) for window in sealed):
             unsealed += lake.unbuilt(period)
-        return windows_of(period, sealed, unsealed)
+        chosen = windows_of(period, sealed, unsealed)
+        return np.array([window.start_ns for window in chosen], dtype=np.int64)
 
     def _whole(self, period: Period) -> _Opened:
         """The period's lake. Raises LakeError also if commits with data of the period are lost; other errors
@@ -344,16 +368,27 @@ class _Opened:
         """True if the lake has no window, sealed or not."""
         return not self.provisional and pc.max(self.manifest.listing["window_ns"]).as_py() is None
 
-    def entries(self, period: Period | None = None) -> list[WindowEntry]:
-        """Windows that a period overlaps, sealed or not, in time order. period: None for all windows."""
-        manifest = self.manifest
-        found = manifest.windows() if period is None else manifest.windows(period.start_ns, period.end_ns)
-        held = {file.window for file in self.provisional if period is None or period.holds(file.window)}
-        if not held:
-            return found
-        more = held - {entry.window for entry in found}
-        found += [WindowEntry(window, sealed=False, flows=0, files=0, size=0) for window in more]
-        return sorted(found, key=lambda entry: entry.window)
+    def all_starts_ns(self, period: Period | None = None) -> I8:
+        """int64[windows]: starts of the windows that a period overlaps, sealed or not, Unix ns, ascending.
+        period: None for all windows."""
+        held = [file.window.start_ns for file in self.provisional]
+        starts_ns: I8 = np.union1d(self.manifest.window_starts_ns(), np.array(held, dtype=np.int64))
+        if period is None:
+            return starts_ns
+        ends_ns = starts_ns + self.manifest.info.window_length_ns
+        return starts_ns[(starts_ns < period.end_ns) & (ends_ns > period.start_ns)]
+
+    def is_sealed(self, starts_ns: I8) -> B1:
+        """bool[windows]: True for the windows in which no more events are expected."""
+        sealed_to_ns = self.manifest.sealed_to_ns
+        if sealed_to_ns is None:
+            return np.ones(len(starts_ns), dtype=np.bool_)
+        is_sealed: B1 = starts_ns + self.manifest.info.window_length_ns <= sealed_to_ns
+        return is_sealed
+
+
+def _windows(starts_ns: I8, lake: _Opened) -> list[Window]:
+    return [Window(start, lake.manifest.info.window_length_ns) for start in starts_ns.tolist()]
 
 
 def _manifest(place: LakePlace) -> Manifest:
@@ -415,8 +450,10 @@ def _listed(
     flows, structures, params = (
         tuple(path for path, file in own if file.table == table) for table in WINDOW_TABLES
     )
+    starts_ns = np.array([window.start_ns for window in windows], dtype=np.int64)
     return replace(
-        _without_files(period, lake, windows),
+        _without_files(period, lake, starts_ns),
+        windows=tuple(windows),
         flows=flows,
         structures=structures,
         params=params,
@@ -427,8 +464,8 @@ def _listed(
     )
 
 
-def _without_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
-    """`LakePeriod` with `windows` but without files."""
+def _without_files(period: Period, lake: _Opened, starts_ns: I8) -> LakePeriod:
+    """`LakePeriod` without windows and files. starts_ns: starts of its windows."""
     manifest = lake.manifest
     return LakePeriod(
         period,
@@ -438,8 +475,7 @@ def _without_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> 
         (),
         (),
         pending=manifest.pending,
-        windows=tuple(windows),
-        unsealed=sum(not manifest.is_sealed(window) for window in windows),
+        unsealed=int(np.count_nonzero(~lake.is_sealed(starts_ns))),
         recorded=recordings(
             lake.starts_ns,
             manifest.info.window_length_ns,

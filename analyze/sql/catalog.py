@@ -280,6 +280,7 @@ _SQL_TYPES: Final = {
     pa.float64(): "DOUBLE",
     pa.string(): "VARCHAR",
     pa.binary(): "BLOB",
+    pa.timestamp("us"): "TIMESTAMP",
     pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
 }
 

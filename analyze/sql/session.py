@@ -15,18 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 from duckdb.func import PythonUDFType
 
-from analyze.scope import LakePeriod
+from analyze.scope import LakePeriod, UnlistedPeriod
 from analyze.sql.asked_comparison import Comparing
 from analyze.sql.catalog import VIEWS, relation
 from analyze.sql.comparisons import COMPARING, Comparisons, with_named_where
 from analyze.sql.connection import locked_connection, run_interruptible, silent_connection, unreadable_file
 from analyze.sql.request_versions import RequestVersions
 from analyze.sql.span_times import RETURNS, SpanTimes
-from analyze.sql.stored_tables import LISTED, STATISTICS, WATCHED, behind, tables_behind
+from analyze.sql.stored_tables import LISTED, OF_WINDOWS, STATISTICS, WATCHED, behind, tables_behind
+from analyze.sql.touched_windows import touched_windows
 from analyze.verify import verify
+from schemas.arrays import B1
 from schemas.errors import ConfigError, FlowdiffError, InputError, QueryError
 from schemas.quality import Quality
 from stitch.lake.encoding import still_at
@@ -108,15 +111,18 @@ class Session:
 
     def __init__(
         self,
-        bounds: LakePeriod,
-        listed: Callable[[], LakePeriod],
+        found: LakePeriod | UnlistedPeriod,
         memory: str,
         threads: int,
         attached: Mapping[str, pa.Table],
         comparing: Comparing | None,
     ) -> None:
-        self._bounds = bounds
-        self._files = _Files(listed)
+        self._unlisted = found if isinstance(found, UnlistedPeriod) else None
+        self._bounds = found.found if isinstance(found, UnlistedPeriod) else found
+        n_windows = 0 if self._unlisted is None else len(self._unlisted.starts_ns)
+        self._is_listed = np.zeros(n_windows, dtype=np.bool_)
+        """[windows] true for windows that a statement touched, whose files are listed."""
+        self._files = self._files_of_listed()
         self._memory = memory
         self._threads = threads
         self._attached = attached
@@ -135,6 +141,12 @@ class Session:
         """Error that one of this package's functions raised while a statement ran; None: none was raised."""
         self._opened = ExitStack()
         self._connection = self._connected()
+
+    def _files_of_listed(self) -> _Files:
+        if self._unlisted is None:
+            return _Files(lambda: self._bounds)
+        listed, starts_ns = self._unlisted.listed, self._unlisted.starts_ns[self._is_listed]
+        return _Files(lambda: listed(starts_ns))
 
     def close(self) -> None:
         """Close the connection; results can no longer be read."""
@@ -161,12 +173,11 @@ class Session:
             *before, text = _readable_statements(text)
             self._make_views_of(";".join([*before, text]))
             for made in before:
-                self._read_files_of(made)
+                self._read_files_of(made, ())
                 self._run(partial(self._connection.execute, made))
             if isinstance(values, Mapping):
                 values = _used(values, text)
-            # Which tables it reads does not depend on the bound values.
-            self._read_files_of(text.replace("?", "NULL") if values else text)
+            self._read_files_of(text, values)
             reader = self._begun(text, values)
         except duckdb.Error as error:
             if not self._moved():
@@ -176,7 +187,7 @@ class Session:
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, again))
 
     def _begun(self, text: str, values: Values) -> pa.RecordBatchReader:
-        bound = dict(values) if isinstance(values, Mapping) else list(values)
+        bound = _bindable(values)
         return self._run(lambda: self._connection.sql(text, params=bound).to_arrow_reader(BATCH_ROWS))
 
     def _run(self, work: Callable[[], _Result]) -> _Result:
@@ -224,7 +235,7 @@ class Session:
             connection.execute("SET VARIABLE to_ns = ?::BIGINT", [self._bounds.period.end_ns])
             functions: tuple[tuple[str, Callable[..., Any], list[Any], str], ...] = (
                 ("_span_times", self._span_times, ["VARCHAR", "BIGINT[]"], RETURNS),
-                ("_versions", self._files.versions, ["UBIGINT"], "VARCHAR[]"),
+                ("_versions", self._versions, ["UBIGINT"], "VARCHAR[]"),
             )
             for name, function, parameters, returns in functions:
                 own = self._noted(function)
@@ -242,6 +253,9 @@ class Session:
             if self._compares and self._comparisons is not None:
                 self._comparisons.add_to(connection, self._noted)
         return connection
+
+    def _versions(self, request: pa.ChunkedArray) -> pa.Array:
+        return self._files.versions(request)
 
     def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap one of this package's functions for DuckDB, which turns errors into text: a FlowdiffError is
@@ -281,9 +295,16 @@ class Session:
             self._show(table)
 
     def _show(self, table: str) -> None:
-        """Replace the view of a table by a view over its files, or by an empty view if it has no files."""
+        """Bind the files of a table, and replace its view by a view over these."""
         if table in self._bound:
             self._connection.execute(LISTED[table].set_files, [[str(path) for path in self._bound[table]]])
+        self._show_view(table)
+
+    def _show_view(self, table: str) -> None:
+        """Replace the view of a table by a view over its files, or by an empty view if it has no files."""
+        if table in self._unread:
+            self._connection.execute(LISTED[table].unread)
+            return
         self._connection.execute(LISTED[table].read if self._files[table] else LISTED[table].empty)
 
     def _make_views_of(self, text: str) -> None:
@@ -315,9 +336,46 @@ class Session:
                     self._connection.execute(table.unread)
                 self._made.add(name)
 
-    def _read_files_of(self, text: str) -> None:
+    def _list_windows_of(self, text: str, values: Values) -> None:
+        """List the files of the windows that a statement touches, besides those that are listed already."""
+        if self._unlisted is None or self._is_listed.all():
+            return
+        is_listed = self._is_listed | self._touched(self._unlisted, text, values)
+        if np.array_equal(is_listed, self._is_listed):
+            return
+        self._is_listed = is_listed
+        self._files = self._files_of_listed()
+        read = OF_WINDOWS - self._unread
+        self._unread |= OF_WINDOWS
+        self._bound = {table: paths for table, paths in self._bound.items() if table not in OF_WINDOWS}
+        for table in sorted(read):
+            self._connection.execute(LISTED[table].forget_rows)
+            self._show_view(table)
+
+    def _touched(self, unlisted: UnlistedPeriod, text: str, values: Values) -> B1:
+        """[windows] true for windows whose rows a statement can use; see `analyze.sql.touched_windows`."""
+        connection = self._connection
+        tables = [table for table in LISTED if table in OF_WINDOWS and f"_{table}" in self._made]
+        try:
+            for table in tables:
+                connection.execute(LISTED[table].unread)
+            used = OF_WINDOWS & self._tables_of(text, values)
+            joined = {f"_{table}" for table in used if LISTED[table].windows == "joined"}
+            if not used or joined & {*_WORD.findall(text.lower())}:
+                return np.full(len(unlisted.starts_ns), bool(used))
+            if explained := _EXPLAIN.fullmatch(text):
+                text = explained["query"]
+            return touched_windows(
+                connection, text, _bindable(values), used, unlisted.starts_ns, unlisted.found.window_ns
+            )
+        finally:
+            for table in tables:
+                self._show_view(table)
+
+    def _read_files_of(self, text: str, values: Values) -> None:
         """Verify and bind the files of the tables a statement uses. Raises LakeError."""
-        tables = sorted(self._unread & self._tables_of(text))
+        self._list_windows_of(text, values)
+        tables = sorted(self._unread & self._tables_of(text, values))
         filled = [table for table in tables if self._files[table]]
         for table in filled:
             if table not in WATCHED and table not in STATISTICS:
@@ -333,17 +391,17 @@ class Session:
                 self._connection.register("_rows", rows)
                 self._connection.execute(LISTED[table].set_files)
                 self._connection.unregister("_rows")
-            self._show(table)
             self._unread.discard(table)
+            self._show(table)
 
-    def _tables_of(self, text: str) -> set[str]:
-        """Tables that a statement reads.
+    def _tables_of(self, text: str, values: Values) -> set[str]:
+        """Tables that a statement reads, whatever the bound values.
 
         A table that is missed here is not bound, so that the statement fails.
         """
         try:
             # DuckDB looks through views, at the empty tables that lend them their columns.
-            named = self._connection.get_table_names(text)
+            named = self._connection.get_table_names(text.replace("?", "NULL") if values else text)
         except duckdb.Error:
             # It takes no USING. Every word that is the name of a view may be one.
             words = {*re.findall(r"\w+", text.lower())}
@@ -376,6 +434,11 @@ class Session:
         if isinstance(error, duckdb.OutOfMemoryException):
             return QueryError(f"{failed.removesuffix('.')}.", remedy="Raise --memory.")
         return QueryError(failed)
+
+
+def _bindable(values: Values) -> dict[str, object] | list[object]:
+    """Copy of bound values as DuckDB takes them."""
+    return dict(values) if isinstance(values, Mapping) else list(values)
 
 
 def _used(values: Mapping[str, object], text: str) -> Mapping[str, object]:
@@ -496,9 +559,8 @@ class _Files:
 
 @contextmanager
 def open_session(
-    found: LakePeriod,
+    found: LakePeriod | UnlistedPeriod,
     *,
-    listed: Callable[[], LakePeriod] | None = None,
     memory: str = "2GB",
     threads: int = 2,
     attached: Mapping[str, pa.Table] | None = None,
@@ -506,13 +568,13 @@ def open_session(
 ) -> Iterator[Session]:
     """Open a locked session on one period of a lake (its filter is ignored), and on the lake's reports.
 
-    listed: function that lists the period's files, if `found` has no files; called by the first query that
-    needs files. memory bounds DuckDB, threads its workers: for untrusted statements use
+    Of an UnlistedPeriod each query lists the files of the windows that it can touch. memory bounds DuckDB,
+    threads its workers: for untrusted statements use
     `analyze.sql.session_process`. attached: name -> the user's own table. comparing: makes comparisons for
     the table functions `compare` and `breakdown`; None: without these. Raises ConfigError if `memory` is not
     a size, or too small. Files are opened by the queries that use them.
     """
-    session = Session(found, listed or (lambda: found), memory, threads, attached or {}, comparing)
+    session = Session(found, memory, threads, attached or {}, comparing)
     with closing(session):
         yield session
 

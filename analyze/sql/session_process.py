@@ -310,17 +310,16 @@ def serve(descriptor: int) -> None:
     try:
         lakes = Lakes(asked.lake, provisional=asked.provisional)
         period = parse_period(lakes.dated(asked.period), now_ns=asked.now_ns)
-        bounds = lakes.bounds(period, may_be_empty=True)
+        unlisted = lakes.unlisted(period, may_be_empty=True)
         with open_session(
-            bounds,
-            listed=lambda: lakes.find(period, may_be_empty=True),
+            unlisted,
             memory=f"{asked.memory_bytes}B",
             attached=attached_tables(asked.attached),
             comparing=parent.compared,
         ) as session:
             _take_no_more_than(asked.memory_bytes + BESIDE)
             threading.Thread(target=parent.listen, daemon=True).start()
-            parent.send(notes([bounds]))
+            parent.send(notes([unlisted.found]))
             while True:
                 _run(session, parent, parent.statements.get())
     except (FlowdiffError, OSError) as error:

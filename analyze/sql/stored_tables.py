@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -75,6 +75,10 @@ class StoredTable:
     """True if the view appends a column with the file name of each row."""
     rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
     """Function that reads all rows, for files that DuckDB does not read; None: DuckDB reads the files."""
+    windows: Literal["dated", "joined"] | None = None
+    """Which windows' files a statement reads. `dated`: of the windows that its filters on the table's
+    times (`start_ns`, `started_at`, `window_start`) leave; `joined`: views join the table to dated ones,
+    so of the windows of these; None: the table is of the whole lake."""
     is_made: bool = False
     """True if the caller computes the rows, as for statistics; False: they are read from files."""
 
@@ -108,11 +112,30 @@ class StoredTable:
         )
 
     @property
+    def no_rows(self) -> str:
+        """Query for the table's columns, named `<table>__<column>`, and no rows."""
+        return self._named("SELECT COLUMNS('(.*)') AS '@__\\1' FROM _schema_@")
+
+    @property
+    def planned(self) -> str:
+        """Statement that creates the view for planning, over the Arrow table `_planned_<table>` with the rows
+        of `no_rows`: in a plan, the columns of its scan name the table.
+
+        DuckDB has no statistics of an Arrow table, so that no filter is dropped as certain or impossible.
+        """
+        return self._named("CREATE OR REPLACE VIEW _@ AS SELECT COLUMNS('@__(.*)') AS '\\1' FROM _planned_@")
+
+    @property
     def set_files(self) -> str:
         """Statement that binds the list of files, or copies the Arrow rows that are registered as `_rows`."""
         return self._named(
             "CREATE TABLE _rows_of_@ AS FROM _rows" if self.is_arrow else "SET VARIABLE @_files = ?"
         )
+
+    @property
+    def forget_rows(self) -> str:
+        """Statement that drops the Arrow rows, if any were copied."""
+        return self._named("DROP TABLE IF EXISTS _rows_of_@")
 
     @property
     def read(self) -> str:
@@ -124,6 +147,17 @@ class StoredTable:
 # list of files a bound value.
 _FILES: Final = "FROM read_parquet(getvariable('@_files'), hive_partitioning = false)"
 _ROWS: Final = "FROM _rows_of_@"
+_WINDOW_START: Final = "* REPLACE (make_timestamp(epoch_us(window_start)) AS window_start)"
+"""All columns of a file, the start of the window without a time zone."""
+
+
+def _with_times(schema: pa.Schema, *names: str) -> pa.Schema:
+    """Columns of a table with those of `names` as its source makes them: times without a zone.
+
+    A view that calculated them would keep DuckDB from moving filters on them to the scan, as that may fail.
+    """
+    stored = [field for field in schema if field.name not in names]
+    return pa.schema([*stored, *(pa.field(name, pa.timestamp("us")) for name in names)])
 
 
 def _of_reports(name: str, table: str) -> StoredTable:
@@ -156,6 +190,9 @@ STATISTICS: Final = {
 }
 """Table -> relation of the statistics of windows (`schemas.statistics`), read or made by WindowStatistics."""
 
+_DATED_STATISTICS: Final = ("visits", "pattern_visits", "responses", "segments")
+"""Relations of statistics to which views join all others, by window or name."""
+
 
 def _of_statistics(table: str, relation: str) -> StoredTable:
     def columns() -> pa.Schema:
@@ -164,7 +201,15 @@ def _of_statistics(table: str, relation: str) -> StoredTable:
         start = [] if relation in NAMES else [pa.field("start_ns", pa.int64())]
         return pa.schema([*start, *columns_of_relation(relation)])
 
-    return StoredTable(table, columns, _ROWS, is_made=True)
+    if relation not in _DATED_STATISTICS:
+        return StoredTable(table, columns, _ROWS, is_made=True, windows="joined")
+    return StoredTable(
+        table,
+        lambda: _with_times(columns(), "window_start"),
+        f"SELECT *, make_timestamp_ns(start_ns)::TIMESTAMP AS window_start {_ROWS}",
+        is_made=True,
+        windows="dated",
+    )
 
 
 LISTED: Final = {
@@ -172,13 +217,22 @@ LISTED: Final = {
     for table in (
         StoredTable(
             "flows",
-            lambda: TABLES["flows"],
-            f"{_FILES} WHERE start_ns >= getvariable('from_ns') AND start_ns < getvariable('to_ns')",
+            lambda: _with_times(TABLES["flows"], "started_at", "window_start"),
+            f"SELECT {_WINDOW_START}, make_timestamp_ns(start_ns)::TIMESTAMP AS started_at {_FILES}"
+            " WHERE start_ns >= getvariable('from_ns') AND start_ns < getvariable('to_ns')",
+            windows="dated",
         ),
         # Files have structures in a denser form than views want them, so these two are read by Arrow.
-        StoredTable("structures", lambda: STRUCTURES_SCHEMA, _ROWS, rows=_read_structures_once),
-        StoredTable("readings", lambda: READINGS_SCHEMA, _ROWS, rows=_read_readings),
-        StoredTable("params", lambda: TABLES["params"], _FILES),
+        StoredTable(
+            "structures", lambda: STRUCTURES_SCHEMA, _ROWS, rows=_read_structures_once, windows="joined"
+        ),
+        StoredTable("readings", lambda: READINGS_SCHEMA, _ROWS, rows=_read_readings, windows="joined"),
+        StoredTable(
+            "params",
+            lambda: _with_times(TABLES["params"], "window_start"),
+            f"SELECT {_WINDOW_START} {_FILES}",
+            windows="dated",
+        ),
         *(
             _of_reports(name, name)
             for name in ("findings", "evidence", "account", "suspects", "kinds", "mutations")
@@ -195,6 +249,8 @@ LISTED: Final = {
     )
 }
 """Table name -> table, for all tables behind views."""
+OF_WINDOWS: Final = frozenset(name for name, table in LISTED.items() if table.windows is not None)
+"""Names of the tables whose files are of windows."""
 
 
 @cache

@@ -143,6 +143,11 @@ class Manifest:
             for window, flows, files, size, commits in zip(windows, *sums, commits.tolist(), strict=True)
         ]
 
+    def window_starts_ns(self) -> I8:
+        """[windows] starts of all windows that have files, sealed or not, ns, ascending. O(files)."""
+        starts: I8 = np.unique(self.listing["window_ns"].drop_null().to_numpy())
+        return starts
+
     def starts_ns(self) -> I8:
         """[windows] starts of the sealed windows that have flows, ns, ascending. O(files)."""
         has_flows = _of_table(self.listing, "flows") & (self.listing["rows"].to_numpy() > 0)

@@ -44,6 +44,9 @@ REQUESTS = 288 * 10
 REFERENCE, PROBLEM = "2025-11-20/1d", "2025-11-21/1d"
 COMMANDS = (
     ("sql", "-c", "select 1", "--period", PROBLEM),
+    ("sql", "-c", "select 1"),
+    ("sql", "-c", "select count(*) from requests where started_at::date = '2025-11-21'"),
+    ("sql", "-c", "select count(*) from spans where window_start::date = '2025-11-21'"),
     ("windows",),
     ("windows", "--period", PROBLEM),
     ("windows", "--period", "all"),

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +20,7 @@ from oracles.robust_report import robust_outcome
 from oracles.traffic import write_native
 
 from analyze.report.drawing.swimlane import activities
-from analyze.scope import LakePeriod, resolve
+from analyze.scope import LakePeriod, Lakes, resolve
 from analyze.sql.browse import categories, find_flow, flagged
 from analyze.sql.catalog import VIEWS
 from analyze.sql.session import open_session
@@ -84,6 +85,32 @@ def test_windows_are_those_of_the_folders(lake: Path) -> None:
             for start in session.query("FROM windows")["window_start"].to_pylist()
         }
     assert told == {path.name for path in (lake / "flows").iterdir()}
+
+
+def test_answers_are_those_of_all_windows(lake: Path) -> None:
+    """Queries of some windows, one after another in a session: each lists what it can touch, and no less."""
+    unlisted = Lakes(str(lake)).unlisted(parse_period("all", now_ns=0))
+    first, *_, last = unlisted.starts_ns.tolist()
+    middle_ns = (first + last) // 2
+    values = {"n": middle_ns, "at": np.datetime64(middle_ns, "ns").astype("datetime64[us]").item()}
+    conditions = (
+        "started_at < :at",
+        "started_at >= :at and status = 'ok'",
+        "start_ns between :n - 20000000000 and :n + 20000000000",
+        "date_trunc('minute', started_at) = date_trunc('minute', :at::timestamp)",
+        ":at >= window_start or kind = 'records'",
+        "window_start in (select max(window_start) from windows)",
+    )
+    with open_session(unlisted) as some, open_session(period_of(lake)) as whole:
+        for condition in conditions:
+            query = f"from requests where {condition} order by all"
+            used = {name: value for name, value in values.items() if f":{name}" in condition}
+            rows = some.query(query, used)
+            assert rows.num_rows
+            assert rows.equals(whole.query(query, used))
+        for view in ("spans", "params", "call_sites", "call_patterns", "responses"):
+            query = f"from {view} where window_start >= :at order by all"
+            assert some.query(query, {"at": values["at"]}).equals(whole.query(query, {"at": values["at"]}))
 
 
 def test_answers_are_the_same_to_the_last_digit(lake: Path) -> None:

@@ -61,7 +61,7 @@ times AS (
     GROUP BY ALL
 )
 SELECT
-    make_timestamp_ns(p.start_ns)::TIMESTAMP AS window_start,
+    p.window_start,
     p.site,
     p.pattern,
     s.kind,
@@ -76,7 +76,7 @@ SELECT
     times.p50_us AS own_p50_us,
     times.p95_us AS own_p95_us
 FROM _stats_pattern_visits AS p
-JOIN _stats_visits AS v ON v.start_ns = p.start_ns AND v.site = p.site
+JOIN _stats_visits AS v ON v.window_start = p.window_start AND v.site = p.site
 JOIN _stats_sites AS s ON s.site = p.site
 JOIN _stats_operations AS o ON o.operation = s.operation
 LEFT JOIN _stats_operations AS c ON c.operation = s.caller

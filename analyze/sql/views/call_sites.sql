@@ -53,7 +53,7 @@ times AS (
     GROUP BY ALL
 )
 SELECT
-    make_timestamp_ns(v.start_ns)::TIMESTAMP AS window_start,
+    v.window_start,
     v.site,
     s.kind,
     o.component,

@@ -16,6 +16,7 @@
 -- src_host       VARCHAR    host of the earlier node; null where unknown
 -- dst_host       VARCHAR    host of the later node; null where unknown
 -- latency_us     DOUBLE     microseconds from src to dst as recorded; negative under clock skew
+-- window_start   TIMESTAMP  UTC start of the window of the request: a filter on it spares the files of all others
 CREATE OR REPLACE VIEW edges AS
 SELECT
     f.request_id,
@@ -33,7 +34,8 @@ SELECT
     CASE s.dst_node.side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS dst_side,
     f.host[s.src + 1]::VARCHAR AS src_host,
     f.host[s.dst + 1]::VARCHAR AS dst_host,
-    (f.offset_ns[s.dst + 1] - f.offset_ns[s.src + 1]) / 1e3 AS latency_us
+    (f.offset_ns[s.dst + 1] - f.offset_ns[s.src + 1]) / 1e3 AS latency_us,
+    f.window_start
 FROM (SELECT *, _versions(hash(request_id, kind::VARCHAR)) AS versions FROM _flows) AS f
 JOIN (
     -- Two nodes an edge, not the list of all of them: a join that holds many structures would hold it for every edge.

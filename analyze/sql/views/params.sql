@@ -6,6 +6,7 @@
 -- key            VARCHAR    parameter name
 -- num            DOUBLE     value, where it is a number
 -- text           VARCHAR    value, where it is text; booleans as true/false
+-- window_start   TIMESTAMP  UTC start of the window of the request: a filter on it spares the files of all others
 CREATE OR REPLACE VIEW params AS
-SELECT request_id, kind::VARCHAR AS kind, position, key::VARCHAR AS key, num, text
+SELECT request_id, kind::VARCHAR AS kind, position, key::VARCHAR AS key, num, text, window_start
 FROM _params;

@@ -26,7 +26,7 @@ SELECT
     split_part(root::VARCHAR, '/', 1) AS component,
     substr(root::VARCHAR, strpos(root::VARCHAR, '/') + 1) AS operation,
     _versions(hash(request_id, kind::VARCHAR))[1] AS version,
-    make_timestamp_ns(start_ns)::TIMESTAMP AS started_at,
+    started_at,
     start_ns,
     response_ns / 1e3 AS response_us,
     category::VARCHAR AS category,
@@ -37,5 +37,5 @@ SELECT
     quality,
     n_nodes,
     lane,
-    make_timestamp(epoch_us(window_start)) AS window_start
+    window_start
 FROM _flows;

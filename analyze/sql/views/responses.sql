@@ -17,12 +17,12 @@ WITH histogram AS (
 cumulated AS (
     SELECT
         *,
-        sum(whole) OVER (PARTITION BY start_ns, root ORDER BY bin)::HUGEINT AS up_to,
-        sum(whole) OVER (PARTITION BY start_ns, root)::HUGEINT AS total
+        sum(whole) OVER (PARTITION BY window_start, root ORDER BY bin)::HUGEINT AS up_to,
+        sum(whole) OVER (PARTITION BY window_start, root)::HUGEINT AS total
     FROM histogram
 )
 SELECT
-    make_timestamp_ns(h.start_ns)::TIMESTAMP AS window_start,
+    h.window_start,
     any_value(r.name) AS root,
     sum(h.n)::BIGINT AS requests,
     steady_sum(h.w) AS weighted,
@@ -33,4 +33,4 @@ SELECT
     steady_sum(h.failed) / steady_sum(h.w) AS failing
 FROM cumulated AS h
 JOIN _stats_roots AS r ON r.root = h.root
-GROUP BY h.start_ns, h.root;
+GROUP BY h.window_start, h.root;

@@ -10,7 +10,7 @@
 -- failed             BIGINT     of them, those whose first failure began at the component
 CREATE OR REPLACE VIEW segments AS
 SELECT
-    make_timestamp_ns(s.start_ns)::TIMESTAMP AS window_start,
+    s.window_start,
     v.attribute,
     v.text AS value,
     r.name AS root,

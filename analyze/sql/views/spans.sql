@@ -16,6 +16,7 @@
 -- critical       BOOLEAN    on the critical path: going back from the response, the call that ended last
 -- critical_us    DOUBLE     part of the response time that was its own work, microseconds; 0 off the path
 -- status         VARCHAR    its own: ok, or its error class (the request's is requests.status)
+-- window_start   TIMESTAMP  UTC start of the window of the request: a filter on it spares the files of all others
 CREATE OR REPLACE VIEW spans AS
 SELECT
     f.request_id,
@@ -33,7 +34,8 @@ SELECT
     s.node.deferred AS deferred,
     f.times.critical_ns[s.number] IS NOT NULL AS critical,
     coalesce(f.times.critical_ns[s.number], 0) / 1e3 AS critical_us,
-    coalesce(f.error_class[list_position(f.error_position, s.p)]::VARCHAR, 'ok') AS status
+    coalesce(f.error_class[list_position(f.error_position, s.p)]::VARCHAR, 'ok') AS status,
+    f.window_start
 FROM (
     SELECT
         * REPLACE (category::VARCHAR AS category),

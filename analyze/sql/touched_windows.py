@@ -1,0 +1,169 @@
+"""Find the windows whose rows a statement can use, from DuckDB's plan of the statement.
+
+DuckDB pushes filters down to the scans, through views, joins and groups, and moves calculations from the
+column to the constant. The filter over a scan is rewritten to a condition on windows: a comparison of a time
+becomes a comparison of the window's first or last such time, any other condition is true. DuckDB evaluates
+the result. A plan or filter of unknown form selects all windows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analyze.sql.stored_tables import LISTED
+from schemas.arrays import B1, I8
+from schemas.windows import NS_PER_US
+
+_Node = Mapping[str, Any]
+"""Node of a plan, or of a parsed expression, as DuckDB writes it in JSON."""
+
+_SERIALIZED: Final = (
+    "SELECT json_serialize_sql(?, skip_null := true, skip_empty := true, skip_default := true)"
+)
+_CONDITION: Final = "SELECT start_ns_low FROM _touchable WHERE "
+"""Query to which a filter is appended only in order to parse it; not run."""
+
+_TIMES: Final = ("start_ns", "started_at", "window_start")
+"""Columns of tables of windows that hold a time."""
+_UPPER: Final = ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO")
+_LOWER: Final = ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO")
+
+
+def touched_windows(
+    connection: duckdb.DuckDBPyConnection,
+    text: str,
+    values: dict[str, object] | list[object],
+    tables: Collection[str],
+    starts_ns: I8,
+    length_ns: int,
+) -> B1:
+    """bool[windows]: true for windows whose rows a statement can use.
+
+    values: bound values of the statement. tables: tables of windows that it reads; their views are replaced
+    by views for planning, which the caller replaces again. starts_ns: starts of the windows, Unix ns. Raises
+    duckdb.Error if the statement names something that does not exist.
+    """
+    for table in sorted(tables):
+        connection.register(f"_planned_{table}", connection.sql(LISTED[table].no_rows).to_arrow_table())
+        connection.execute(LISTED[table].planned)
+    everything = np.ones(len(starts_ns), dtype=np.bool_)
+    try:
+        ((_, plan),) = connection.execute("EXPLAIN (FORMAT json) " + text, values).fetchall()
+    except (duckdb.BinderException, duckdb.CatalogException):
+        raise
+    except duckdb.Error:  # a statement that cannot be explained
+        return everything
+    dated = {table for table in tables if LISTED[table].windows == "dated"}
+    is_touched = ~everything
+    connection.register("_touchable", _touchable(starts_ns, length_ns))
+    scans = [(table, filter_) for table, filter_ in _scans(json.loads(plan)) if table in dated]
+    if dated - {table for table, _ in scans} and "EMPTY_RESULT" not in plan:
+        return everything
+    for _, filter_ in scans:
+        ((parsed,),) = connection.execute(_SERIALIZED, [_CONDITION + filter_]).fetchall()
+        tree = json.loads(parsed)
+        if tree["error"]:
+            return everything
+        node = tree["statements"][0]["node"]
+        node["where_clause"] = _possible(node["where_clause"])
+        try:
+            ((query,),) = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()
+            rows = connection.execute(query).fetchnumpy()
+        except duckdb.Error:
+            return everything
+        is_touched |= np.isin(starts_ns, rows["start_ns_low"])
+    return is_touched
+
+
+def _touchable(starts_ns: I8, length_ns: int) -> pa.Table:
+    """Table of windows: for each time that is a column of a table of windows, its first and last value."""
+    last_ns = starts_ns + (length_ns - 1)
+    low, high = (pa.array(ns // NS_PER_US).cast(pa.timestamp("us")) for ns in (starts_ns, last_ns))
+    return pa.table(
+        {
+            "start_ns_low": starts_ns,
+            "start_ns_high": last_ns,
+            "started_at_low": low,
+            # Longer by a microsecond: it is rounded.
+            "started_at_high": pc.add(high, pa.scalar(1, pa.duration("us"))),
+            "window_start_low": low,
+            "window_start_high": low,
+        }
+    )
+
+
+def _scans(node: Any, filter_: str = "true") -> Iterator[tuple[str, str]]:
+    """Yield (table, filter as SQL) of each scan of a table of windows. filter_: filter over the node."""
+    for child in node if isinstance(node, list) else node["children"]:
+        told = child["extra_info"]
+        if child["name"] == "PYTHON_ARROW_SCAN":
+            columns = told["Projections"]
+            yield (columns if isinstance(columns, str) else columns[0]).partition("__")[0], filter_
+        else:
+            above = told.get("Expression") if child["name"] == "FILTER" else None
+            yield from _scans(child, above if isinstance(above, str) else "true")
+
+
+def _name(column: _Node) -> str:
+    """Name of a column of a scan, without its table."""
+    name: str = column["column_names"][-1]
+    return name.rpartition("__")[2]
+
+
+def _column(name: str) -> _Node:
+    return {"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [name]}
+
+
+_TRUE: Final = {
+    "class": "OPERATOR",
+    "type": "OPERATOR_IS_NOT_NULL",
+    "children": [_column("start_ns_low")],
+}
+
+
+def _possible(node: _Node) -> _Node:
+    """Condition on a window that holds if the condition `node` may hold for a row of the window."""
+    kind = node["type"]
+    if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
+        return {**node, "children": [*map(_possible, node["children"])]}
+    if kind == "COMPARE_BETWEEN" and _is_time(node["input"]):
+        low = _compared(_LOWER[1], node["input"], node["lower"])
+        return _both(low, _compared(_UPPER[1], node["input"], node["upper"]))
+    if kind in (*_UPPER, *_LOWER, "COMPARE_EQUAL"):
+        left, right = node["left"], node["right"]
+        if not _is_time(left) and kind != "COMPARE_EQUAL":
+            left, right, kind = right, left, (_UPPER if kind in _LOWER else _LOWER)[kind.endswith("EQUALTO")]
+        elif not _is_time(left):
+            left, right = right, left
+        if _is_time(left):
+            if kind == "COMPARE_EQUAL":
+                return _both(_compared(_LOWER[1], left, right), _compared(_UPPER[1], left, right))
+            return _compared(kind, left, right)
+    return _TRUE
+
+
+def _both(one: _Node, other: _Node) -> _Node:
+    return {"class": "CONJUNCTION", "type": "CONJUNCTION_AND", "children": [one, other]}
+
+
+def _compared(kind: str, time: _Node, constant: _Node) -> _Node:
+    """Comparison of a window's first or last value of `time`, whichever makes it true rather."""
+    if not _is_constant(constant):
+        return _TRUE
+    end = f"{_name(time)}_{'low' if kind in _UPPER else 'high'}"
+    return {"class": "COMPARISON", "type": kind, "left": _column(end), "right": constant}
+
+
+def _is_constant(node: _Node) -> bool:
+    return node["class"] == "CONSTANT" or (node["class"] == "CAST" and _is_constant(node["child"]))
+
+
+def _is_time(node: _Node) -> bool:
+    return node["class"] == "COLUMN_REF" and _name(node) in _TIMES
