@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV := .venv
 VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
+# Thousands of commands are started: each reads compiled modules instead of compiling its own.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
 # In the order of their folders: what takes long begins first, and thousands of unit tests fill up the end.
