@@ -57,8 +57,8 @@ class BuildSettings(Config):
     """Maximum mean number of times that a segment is read for the groups of a window; where more groups have
     events of it, the window is partitioned by groups once, and groups are built ahead several at a time."""
     most_reads_by_workers: Expert[float] = Field(default=4, ge=1)
-    """Maximum mean number of processes that read a segment for their groups of a window; where more would, one
-    process builds the window. They skip what lies before and after their groups in a segment."""
+    """Maximum mean number of processes that read a segment for their groups of a window; where more would,
+    one process builds the window. They skip what lies before and after their groups in a segment."""
     windows_per_commit: int = Field(default=16, ge=1)
     """Maximum number of windows built per commit; an interruption loses the uncommitted ones."""
     workers: int = Field(default=1, ge=1)
