@@ -22,6 +22,8 @@ from stitch.lake.fsck import check
 from stitch.lake.layout import segment_folder
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
+from stitch.lake.upkeep.compaction import compact
+from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 from stitch.processes import shared_processes
 
 SMALL = BuildSettings(workers_from_rows=0, most_at_once=25, rebuild_ns=0)
@@ -141,3 +143,18 @@ def test_without_a_backlog_no_process_is_started(tmp_path: Path, monkeypatch: py
     built(source, tmp_path / "lake", tmp_path / "a", BuildSettings(workers=2)).finish()
     with pytest.raises(LakeError, match="a process"):
         built(source, tmp_path / "lake", tmp_path / "b", SMALL.model_copy(update={"workers": 2})).finish()
+
+
+def test_compaction_joins_the_parts_in_which_a_window_was_built(tmp_path: Path) -> None:
+    source, every = logged(tmp_path / "lake", 4)
+    own = built(source, tmp_path / "lake", tmp_path / "scratch", SMALL.model_copy(update={"most_at_once": 5}))
+    own.finish()
+    before = as_rows(own.table("flows"))
+    assert max(map(len, own.hashes().values())) > 2
+    compact(UpkeepRun(own.store, "built", own.now_ns, 0, "o", "t"), least_files=2)
+    own.start()
+    own.finish()
+    assert max(map(len, own.hashes().values())) == 1
+    assert as_rows(own.table("flows")) == before
+    assert own.ledger()["events"] == every.num_rows
+    assert check(own.store) == []
