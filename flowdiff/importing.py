@@ -111,8 +111,9 @@ def import_progress(*, shown: bool = True) -> Iterator[_Bar]:
         yield _Bar(bar)
 
 
-def build_kept_events(lake: str, memory_bytes: int) -> KeptBuild:
-    """Build the windows of events that imports kept, unless another process builds. Raises LakeError."""
+def build_kept_events(lake: str, memory_bytes: int, workers: int) -> KeptBuild:
+    """Build the windows of events that imports kept, in `workers` processes if they are many, unless another
+    process builds. Raises LakeError."""
     from flowdiff.cli.upkeep import upkeep
     from stitch.drivers.build.build_settings import BuildSettings
     from stitch.drivers.build.kept_events import build_kept
@@ -121,7 +122,7 @@ def build_kept_events(lake: str, memory_bytes: int) -> KeptBuild:
     from stitch.scratch import Scratch
 
     live = LiveSettings()
-    settings = BuildSettings(memory_bytes=memory_bytes)
+    settings = BuildSettings(memory_bytes=memory_bytes, workers=workers)
     with upkeep(lake, "Building", "1h") as run, Scratch() as scratch:
         chosen = election(run.store, lake, run.owner, live.build_lease_ns)
         return build_kept(run, scratch, settings, chosen)

@@ -165,7 +165,7 @@ class Lake:
                 progress=bar,
             )
         if keep_events:
-            summary = with_build(summary, build_kept_events(self.name, settings.memory_bytes))
+            summary = with_build(summary, build_kept_events(self.name, settings.memory_bytes, 1))
         return Imported(summary)
 
     def compare(

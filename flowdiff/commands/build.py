@@ -38,6 +38,14 @@ def command(
         str,
         typer.Option(help="Memory budget, without the log's index; larger windows are partitioned on disk."),
     ] = "1GB",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of processes that build windows of a million events and more, as many as --memory "
+            "has room for. Default: all cores.",
+        ),
+    ] = None,
     grace: GraceOption = "1h",
 ) -> None:
     """Build the windows of another lake from the events that live ingestion logs in a lake.
@@ -56,9 +64,10 @@ def command(
     from stitch.lake.chain import CommitTakenError
     from stitch.lake.layout import ensure_lake, read_info
     from stitch.lake.place import make_folder, open_store
+    from stitch.processes import cores
     from stitch.scratch import Scratch
 
-    settings = BuildSettings(memory_bytes=size_of(memory))
+    settings = BuildSettings(memory_bytes=size_of(memory), workers=workers or cores())
     source = open_store(lake)
     info = read_info(source, lake)
     if info is None:
@@ -71,7 +80,7 @@ def command(
         while not stop.asked:
             try:
                 with upkeep(into, "Building", grace) as run:  # others may look after the lake in between
-                    builder = builder or Builder(source, run, scratch, settings)
+                    builder = builder or Builder(source, run, scratch, settings, log_lake=lake)
                     done = builder.step(time.time_ns(), finished=finished)
                     if not done.did_anything and time.time_ns() - swept_ns >= grace_ns:
                         removed, swept_ns = removed + builder.sweep(time.time_ns()), time.time_ns()

@@ -194,7 +194,7 @@ def command(
         built = None
         with reported_afterwards("The import is committed"):
             if settings.keep_events:
-                built = build_kept_events(lake, settings.memory_bytes)
+                built = build_kept_events(lake, settings.memory_bytes, processes)
                 summary = with_build(summary, built)
             _print(summary, built, lake, as_json=as_json)
 

@@ -4,8 +4,9 @@ zombies.
 Run: `PYTHONPATH=tests python tests/chaos/build_kills.py [KILLS] [SEED] [folder|bucket]`. Two lanes log what
 is dealt to them at random, a builder builds another lake of it, in processes of their own. Each is killed at
 a random operation and started again; now and then one is stopped, replaced, and woken. Every second time it
-is the same lake that is built. At the end it is what one batch of all events is, the ledger closes, and
-`fsck` finds nothing. The bucket is on a real server, whose client has threads: only children use it.
+is the same lake that is built, every third time by worker processes of the builder, which are killed too. At
+the end it is what one batch of all events is, the ledger closes, and `fsck` finds nothing. The bucket is on a
+real server, whose client has threads: only children use it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 import numpy as np
 import pyarrow as pa
 from oracles.bucket_server import BucketServer, moto_server
+from oracles.dying_builds import sometimes_killed
 from oracles.logged_lake import BuiltLake, LoggingLane, as_rows, dealt, made_lake
 from oracles.traffic import native_lines, otlp_messages
 from oracles.whole_lake import check
@@ -38,6 +40,7 @@ from schemas.config import DecodeConfig, StitchConfig
 from schemas.errors import LakeError
 from schemas.events import concat_events
 from schemas.windows import NS_PER_SECOND
+from stitch.drivers.build import builder
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.kernel import stitch
 from stitch.lake.bucket.bucket_settings import bucket_settings
@@ -49,7 +52,7 @@ from stitch.lake.store import LocalStore, Store
 LANES = 2
 OPERATIONS = {"folder": 60, "bucket": 25}
 """Until a process dies, in the mean, by place."""
-FENCED, FAILED = 3, 4
+FENCED, FAILED, WORKERLESS = 3, 4, 5
 """Exit codes."""
 
 
@@ -99,6 +102,7 @@ class Run:
     def __init__(self, folder: Path, seed: int, bucket: BucketServer | None) -> None:
         self.folder, self.rng = folder, random.Random(seed)
         self.target = "live" if seed % 2 else "built"
+        self.workers = 1 if seed % 3 else 2
         self.bucket, self.lake = bucket, "" if bucket is None else bucket.new_lake()
         for name in ("live", "built"):
             (folder / name).mkdir()
@@ -153,13 +157,18 @@ class Run:
 
     def build(self) -> None:
         """Run a builder in a process, until lanes are done."""
-        settings = BuildSettings(rebuild_ns=0, windows_per_commit=2)
+        settings = BuildSettings(
+            rebuild_ns=0, windows_per_commit=2, workers=self.workers, workers_from_rows=0, most_at_once=50
+        )
+        vars(builder)["build_groups"] = sometimes_killed
         with ExitStack() as held:
             if self.bucket is None:
                 held.enter_context(exclusive_lock(self.folder / self.target))
             store = self.store(self.target)
             source = store if self.target == "live" else self.whole("live")
             built = BuiltLake(source, self.folder / "scratch", settings, store)
+            built.builder._log_lake = f"{self.folder if self.bucket is None else self.lake}/live"
+            os.environ.update({} if self.bucket is None else self.bucket.environ)
             built.now_ns = time.time_ns()
             while True:
                 done = [self._is_logged(source, number) for number in range(LANES)]
@@ -189,6 +198,7 @@ class Run:
             code = FENCED
         except LakeError as error:
             code = FENCED if "is at work" in str(error) or "another" in str(error).lower() else FAILED
+            code = WORKERLESS if "A worker process ended" in str(error) else code
             if code == FAILED:
                 print(error, flush=True)
         except Exception:  # noqa: BLE001 - counted as failed, and said
@@ -229,7 +239,8 @@ class Run:
             elif os.WEXITSTATUS(status) == 0 and own is not None:
                 done.add(own)
             else:
-                self.counts["fenced" if os.WEXITSTATUS(status) in (0, FENCED) else "failed"] += 1
+                names = {0: "fenced", FENCED: "fenced", WORKERLESS: "workers killed"}
+                self.counts[names.get(os.WEXITSTATUS(status), "failed")] += 1
         for pid in stopped:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

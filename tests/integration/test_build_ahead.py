@@ -12,7 +12,7 @@ from oracles.memory_disk import MemoryDisk
 from oracles.span_events import T0, batch, span
 
 from schemas.windows import NS_PER_SECOND
-from stitch.drivers.build import builder as building
+from stitch.drivers.build import group_work as building
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.kernel import stitch
 from stitch.lake.fsck import check

@@ -28,7 +28,7 @@ from schemas.quality import Quality
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.batch import import_files
 from stitch.drivers.build.build_settings import BuildSettings
-from stitch.drivers.build.builder import Builder
+from stitch.drivers.build.segment_rows import SegmentRows
 from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.kernel import stitch
@@ -472,15 +472,15 @@ def test_a_lane_that_sweeps_while_a_window_is_built_ends_no_builder(
     lakes = Lakes(tmp_path)
     for at_s in (1, 2, 90):
         lakes.log(trace(f"r{at_s}", at_s), at_s + 1)
-    real = Builder._rows
+    real = SegmentRows.of
 
-    def rows(self: Builder, *given: object) -> object:
-        monkeypatch.setattr(Builder, "_rows", real)
+    def rows(self: SegmentRows, *given: object) -> object:
+        monkeypatch.setattr(SegmentRows, "of", real)
         for minute in range(3, 10):
             lakes.log(trace(f"t{minute}", 60 * minute), 60 * minute + 2)
         return real(self, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Builder, "_rows", rows)
+    monkeypatch.setattr(SegmentRows, "of", rows)
     lakes.built.step()
     lakes.built.finish()
     ledger = lakes.built.ledger()

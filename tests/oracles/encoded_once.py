@@ -32,7 +32,7 @@ FILES = ("stitch.lake.fsck", "stitch.lake.manifest", "stitch.lake.upkeep.compact
 """Modules that decode files of the lake."""
 SEGMENTS = ("stitch.lake.fsck", "stitch.drivers.live.older_segments")
 """Modules that read the events of open requests."""
-STITCH = ("stitch.drivers.build.builder",)
+STITCH = ("stitch.drivers.build.group_work",)
 """Modules that stitch."""
 
 

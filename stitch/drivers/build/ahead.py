@@ -39,8 +39,8 @@ class _Ahead:
     settings: LiveSettings
     rows: int
     built: BuiltGroup | None
-    """Files of the group; None if it was only noted: too many groups of the previous window changed after they
-    were built, or the scratch folder had no room."""
+    """Files of the group; None if it was only noted: too many groups of the previous window changed after
+    they were built, or the scratch folder had no room."""
 
 
 class AheadGroups:

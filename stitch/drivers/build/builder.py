@@ -9,10 +9,12 @@ deleted, the window is *frozen*: it is not rebuilt, and later events of its requ
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
+from concurrent.futures import Future
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
@@ -21,37 +23,32 @@ from schemas.arrays import U8
 from schemas.commits import Build, BuiltWindow, CommitRecord, Counters
 from schemas.errors import LakeError
 from schemas.events import concat_events, with_text_ids
-from schemas.quality import Quality
 from schemas.rejects import Reject, rejects_table
 from schemas.windows import Window
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, event_times
 from stitch.drivers.build.ahead import AheadGroups, BuiltGroup
 from stitch.drivers.build.build_settings import BuildSettings
-from stitch.drivers.build.dealt_events import dealt_in_memory, dealt_on_disk, equal_groups, joined
+from stitch.drivers.build.dealt_events import dealt_on_disk, equal_groups, joined
+from stitch.drivers.build.group_work import BuiltAnd, GroupBuilder, GroupTask, build_groups, meeting
 from stitch.drivers.build.groups import Group, groups_of
-from stitch.drivers.build.large_requests import COLUMNS as CHOOSING_COLUMNS
 from stitch.drivers.build.large_requests import LargeRequests
 from stitch.drivers.build.log_follower import LogSegment, UnreadableSegmentError
 from stitch.drivers.build.log_view import NO_KEYS, LogView
-from stitch.drivers.build.loose_records import row_keys
 from stitch.drivers.build.request_plan import Planned, PlannedWindow, among, merge_requests
-from stitch.drivers.live.keys import flow_keys
 from stitch.drivers.live.live_settings import LiveSettings, recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
-from stitch.drivers.partition import shared_params
-from stitch.kernel import KERNEL_SOURCE, stitch
+from stitch.kernel import KERNEL_SOURCE
 from stitch.lake.chain import lanes, taken
 from stitch.lake.encoding import decode
 from stitch.lake.event_log import sweep_segments
 from stitch.lake.layout import file_name, segment_seq
 from stitch.lake.manifest import LakeFile, open_manifest
-from stitch.lake.staging import EncodedFile, Staging, encoded_file
+from stitch.lake.staging import Staging
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
 from stitch.lake.upkeep.upkeep_lane import Built, UpkeepLane, UpkeepRun
-from stitch.lake.windowing import cut
+from stitch.processes import worker_processes
 from stitch.scratch import Scratch
-from stitch.structures import StructureMemo
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +93,31 @@ class _MovedError(Exception):
     """Flows begin in other windows than the first events of their requests: windows must be planned again."""
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Workers:
+    """Whoever builds groups: this process, or others."""
+
+    most: int
+    """Number of tasks of other processes that may be under way before results are waited for; 0: none are."""
+    begin: Callable[[GroupTask], list[Iterable[BuiltAnd]]]
+    """Begin a task; return the results of its parts, in order."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Building:
+    """A window that is being built."""
+
+    window: PlannedWindow
+    running: Planned
+    """Requests that have not ended."""
+    groups: list[Group]
+    ahead: list[BuiltGroup | None]
+    """[groups] what was built ahead; None: nothing, or it is outdated."""
+    n_tasks: int
+    built: Iterator[BuiltAnd]
+    """Results for the groups that were not built ahead, in order."""
+
+
 def _refuse_other_lanes(run: UpkeepRun) -> None:
     """Raise LakeError if lanes other than upkeep have committed to the lake: a built window would replace
     their files."""
@@ -120,11 +142,13 @@ class Builder(LogView):
         settings: BuildSettings,
         young: YoungSegments | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
+        log_lake: str | None = None,
     ) -> None:
         """source: lake with the log. run: lake in which windows are built, the same as `source` or another
         one (on a disk: locked by the caller). scratch: folder for windows too large for memory. young: cache
         of segments that then need not be read. is_stopping: called before each window; if it returns True,
-        the commit is abandoned."""
+        the commit is abandoned. log_lake: name of `source`, by which other processes open it; None: the lake
+        of `run`."""
         is_inside = source is run.store
         if not is_inside:
             _refuse_other_lanes(run)
@@ -132,8 +156,9 @@ class Builder(LogView):
         self._settings = settings
         self._scratch = scratch
         self._is_stopping = is_stopping
+        self._log_lake = run.lake if log_lake is None else log_lake
+        self._is_alone = False
         self._lane_of_flows = UPKEEP_LANE if is_inside else 0
-        self._memo = StructureMemo(settings.remembered)
         self.last: CommitRecord | None = None
         """Last commit of this builder; None before the first."""
         self.n_waiting = 0
@@ -154,6 +179,7 @@ class Builder(LogView):
             scratch=scratch,
             in_memory=settings.planned_in_memory,
         )
+        self._group_builder = GroupBuilder(self._rows, scratch, settings)
 
     @property
     def n_unbuilt(self) -> int:
@@ -166,12 +192,14 @@ class Builder(LogView):
 
     # -- plan ------------------------------------------------------------------------------------------------
 
-    def step(self, now_ns: int, *, finished: bool = False, urgent: bool = False) -> Step:
+    def step(self, now_ns: int, *, finished: bool = False, urgent: bool = False, alone: bool = False) -> Step:
         """Read new commits of the log, build at most `windows_per_commit` windows, and commit them.
 
         finished: the log has ended, so all windows may be built. urgent: rebuild windows with late events
-        now, instead of after `rebuild_ns`, and build nothing ahead, as this process is about to end.
+        now, instead of after `rebuild_ns`, and build nothing ahead, as this process is about to end. alone:
+        start no other processes.
         """
+        self._is_alone = alone
         while True:
             try:
                 return self._step(now_ns, finished=finished, urgent=urgent)
@@ -280,7 +308,7 @@ class Builder(LogView):
             return going
         columns = ["request_id", *COMPLETENESS_COLUMNS]
         rows = (
-            (table, key) for _, table, key in self._rows(self._of_window(window.start_ns), going, columns)
+            (table, key) for _, table, key in self._rows.of(self._of_window(window.start_ns), going, columns)
         )
         complete = np.zeros(len(going), np.bool_)
         for events, key in self._dealt(window, going, rows, self._settings.rows_looked_at):
@@ -353,59 +381,6 @@ class Builder(LogView):
             window = PlannedWindow(window.start_ns, large.capped(window.requests))
         return groups_of(window, self._length_ns, self._settings.rows_at_once)
 
-    def _events(
-        self, window: PlannedWindow, groups: list[Group], large: LargeRequests
-    ) -> Iterator[pa.Table]:
-        """Yield the events of each group of a window, in order, without the excess events of large requests.
-
-        large: the large requests among those of `groups`.
-        """
-        if not groups:
-            return
-        rows = np.concatenate([group.rows for group in groups])
-        group_of = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])
-        order = np.argsort(rows, kind="stable")
-        requests, group_of = window.requests[rows[order]], group_of[order]
-        first_ns = min(group.within.first_ns for group in groups)
-        last_ns = max(group.within.last_ns for group in groups)
-        is_timed = bool((requests["first_ns"] != NEVER).all())
-        segments = [
-            segment
-            for segment in self._of_window(window.start_ns)
-            if not is_timed or (segment.first_ns <= last_ns and segment.last_ns >= first_ns)
-        ]
-        if len(large.requests):
-            chosen_from = self._rows(segments, large.requests, CHOOSING_COLUMNS)
-            large.choose((table, key) for _, table, key in chosen_from)
-        young = self._all_young(segments) if len(groups) > 1 else None
-        if young is not None:
-            dealt = dealt_in_memory(requests, group_of, len(groups), large.kept(young))
-            yield from (events for _, events, _ in dealt)
-            return
-        if len(groups) == 1 or self._reads(segments, groups) <= self._settings.most_reads:
-            for group in groups:
-                own = self._rows(segments, window.requests[group.rows])
-                yield joined([*large.kept((table, key) for _, table, key in own)])[0]
-            return
-        tables = large.kept((table, key) for _, table, key in self._rows(segments, requests))
-        folder = self._scratch.folder / f"{window.start_ns:d}"
-        most = self._settings.rows_at_once
-        dealt = dealt_on_disk(requests, group_of, len(groups), tables, most, folder)
-        yield from (events for _, events, _ in dealt)
-
-    @staticmethod
-    def _reads(segments: list[LogSegment], groups: list[Group]) -> float:
-        """Mean number of groups whose times meet those of a segment, by event: how often segments are read if
-        each group reads them."""
-        first = np.array([segment.first_ns for segment in segments])
-        last = np.array([segment.last_ns for segment in segments])
-        rows = np.array([segment.file.rows for segment in segments])
-        read = sum(
-            int(rows[(first <= group.within.last_ns) & (last >= group.within.first_ns)].sum())
-            for group in groups
-        )
-        return read / max(1, int(rows.sum()))
-
     def _dealt(
         self, window: PlannedWindow, requests: Planned, rows: Iterator[tuple[pa.Table, U8]], most: int
     ) -> Iterator[tuple[pa.Table, U8]]:
@@ -419,29 +394,97 @@ class Builder(LogView):
         dealt = dealt_on_disk(requests, group_of, n_groups, rows, most, folder)
         yield from ((events, key) for _, events, key in dealt)
 
-    def _all_young(self, segments: list[LogSegment]) -> list[tuple[pa.Table, U8]] | None:
-        """(events, [events] request key) of each segment from this process's cache; None if any of them is
-        not cached."""
-        found: list[tuple[pa.Table, U8]] = []
-        for segment in segments:
-            young = self._young.get(segment.file.name)
-            if young is None:
-                return None
-            found.append((young.events, row_keys(young.key, young.loose, segment.loose_key)))
-        return found
+    def _staged(
+        self,
+        staging: Staging,
+        windows: Mapping[int, PlannedWindow],
+        starts: list[int],
+        water: int | None,
+        tally: Counter[str],
+    ) -> Generator[tuple[BuiltWindow, list[Reject]]]:
+        """Build windows and stage their files; yield (its version, its rejected events) of each, in order,
+        once its files are staged.
+
+        windows: start -> window, both ns. water: watermark, ns. tally: counter to which the kernel's counts
+        are added. Raises _MovedError, after updating the plan, if flows begin in other windows.
+        """
+        under_way: deque[_Building] = deque()
+        with self._workers(sum(windows[start].rows for start in starts if start in windows)) as workers:
+            for start in starts:
+                self._refuse_to_go_on()
+                window = windows.get(start, PlannedWindow(start, merge_requests([])))
+                under_way.append(self._begun(window, water, workers))
+                while under_way and sum(one.n_tasks for one in under_way) >= workers.most:
+                    yield self._stage(staging, under_way.popleft(), tally)
+            for building in under_way:
+                self._refuse_to_go_on()
+                yield self._stage(staging, building, tally)
+
+    def _refuse_to_go_on(self) -> None:
+        if self._is_stopping():
+            raise _StoppedError
+
+    @contextmanager
+    def _workers(self, n_rows: int) -> Iterator[_Workers]:
+        """Context manager: whoever builds the groups of windows of `n_rows` events in total. Other processes
+        only build a backlog: to start them takes a second of CPU."""
+        n = 1 if self._is_alone or n_rows < self._settings.workers_from_rows else self._settings.at_once
+        here = self._group_builder.build
+        if n == 1:
+            yield _Workers(0, lambda task: [here(task)])
+            return
+        own, folder = n_rows // (2 * n), self._scratch.folder
+        with worker_processes(n) as pool:
+
+            def begin(task: GroupTask) -> list[Iterable[BuiltAnd]]:
+                tasks = task.divided(own, self._settings.most_reads_by_workers)
+                done = [
+                    pool.submit(build_groups, self._log_lake, self._settings, folder, one) for one in tasks
+                ]
+                return [self._result(one) for one in done] or [here(task)]
+
+            yield _Workers(2 * n, begin)
+
+    def _result(self, task: Future[list[BuiltAnd]]) -> Iterator[BuiltAnd]:
+        """Yield the result of a task of another process."""
+        try:
+            yield from task.result()
+        except UnreadableSegmentError as error:
+            self._log.note(error)
+            raise
+
+    def _begun(self, window: PlannedWindow, water: int | None, workers: _Workers) -> _Building:
+        """Begin to build a window, except for its groups that were built ahead."""
+        running = self._running(window, water)
+        settings = recorded_settings(self._log.config)
+        groups = self._groups(window)
+        ahead = [
+            None if among(running["key"], group.within.keys).any() else self._ahead.find(group, settings)
+            for group in groups
+        ]
+        left = [group for group, built in zip(groups, ahead, strict=True) if built is None]
+        built = workers.begin(self._task(window, left, running["key"], settings)) if left else []
+        return _Building(window, running, groups, ahead, len(built), chain.from_iterable(built))
+
+    def _task(
+        self, window: PlannedWindow, groups: list[Group], running: U8, settings: LiveSettings
+    ) -> GroupTask:
+        """Task of building groups of a window; at least one. running: keys, ascending, of requests that have
+        not ended."""
+        segments = meeting(self._of_window(window.start_ns), groups)
+        large = self._large(window, groups)
+        return GroupTask(groups, segments, large, running, settings, self._length_ns, self._lane_of_flows)
 
     def _stage(
-        self, staging: Staging, window: PlannedWindow, water: int | None, tally: Counter[str]
+        self, staging: Staging, building: _Building, tally: Counter[str]
     ) -> tuple[BuiltWindow, list[Reject]]:
-        """Build a window and stage its files; return (its version, its rejected events).
+        """Stage the files of a window; return (its version, its rejected events).
 
         The result depends only on the log's events of the window's requests and on which requests are still
-        running. tally: counter to which the kernel's counts are added. Raises _MovedError, after updating the
-        plan, if flows begin in other windows.
+        running.
         """
-        running = self._running(window, water)
+        window, running = building.window, building.running
         refused: list[Reject] = []
-        settings = recorded_settings(self._log.config)
         since: dict[int, int] = {}
         of_lanes: Counter[int] = Counter()
         for segment in self._of_window(window.start_ns) if len(window.requests) else ():
@@ -449,17 +492,9 @@ class Builder(LogView):
             of_lanes[segment.lane] += segment.rows_of[window.start_ns]
         own: Counter[str] = Counter()
         moved: dict[int, int] = {}
-        groups = self._groups(window)
-        ahead = [
-            None if among(running["key"], group.within.keys).any() else self._ahead.find(group, settings)
-            for group in groups
-        ]
-        left = [group for group, built in zip(groups, ahead, strict=True) if built is None]
-        large = self._large(window, left)
-        events = self._events(window, left, large)
-        for part, (group, built) in enumerate(zip(groups, ahead, strict=True)):
+        for part, built in enumerate(building.ahead):
             if built is None:
-                built, elsewhere = self._build(group, next(events), running["key"], settings)
+                built, elsewhere = next(building.built)
                 moved |= elsewhere
             own.update(built.counts)
             refused += built.refused
@@ -468,9 +503,8 @@ class Builder(LogView):
         if moved:
             self._plan.move(moved)
             raise _MovedError
-        own.update(events=large.n_dropped, capped=large.n_dropped)
         tally.update(own)
-        self._stitched[window.start_ns] = groups
+        self._stitched[window.start_ns] = building.groups
         version = BuiltWindow(
             start_ns=window.start_ns,
             version=1,
@@ -492,33 +526,6 @@ class Builder(LogView):
         """Large requests among those of some groups of a window."""
         rows = np.sort(np.concatenate([np.zeros(0, np.int64), *(group.rows for group in groups)]))
         return LargeRequests(window.requests[rows], self._stitch.max_events_per_flow)
-
-    def _build(
-        self, group: Group, events: pa.Table, running: U8, settings: LiveSettings
-    ) -> tuple[BuiltGroup, dict[int, int]]:
-        """(files and counts of a group, key of a request whose flow begins in another window -> start of that,
-        ns).
-
-        events: of the group's requests. running: keys, ascending, of requests that have not ended.
-        """
-        lake_window = Window(group.within.start_ns, self._length_ns)
-        made = stitch(events, settings.stitch, lane=self._lane_of_flows, memo=self._memo)
-        counts = Counter(made.counts)
-        counts.update(f"reject {reject.reason.value}" for reject in made.rejects)
-        params = shared_params(made.params, settings.params_share)
-        files: list[EncodedFile] = []
-        elsewhere: dict[int, int] = {}
-        for rows in cut(made.flows, made.structures, params, self._length_ns):
-            if rows.window != lake_window:
-                elsewhere |= dict.fromkeys(flow_keys(rows.flows).tolist(), rows.window.start_ns)
-                continue
-            encoded = (
-                encoded_file("flows", lake_window, _flagged(rows.flows, running)),
-                encoded_file("structures", lake_window, rows.structures),
-                encoded_file("params", lake_window, rows.params),
-            )
-            files += [file for file in encoded if file is not None]
-        return BuiltGroup(tuple(files), counts, made.rejects), elsewhere
 
     # -- ahead -----------------------------------------------------------------------------------------------
 
@@ -556,8 +563,8 @@ class Builder(LogView):
         return found
 
     def _worth_reading(self, window: PlannedWindow, groups: list[Group]) -> list[Group]:
-        """The shortest prefix of `groups` for which at most `most_reads` events are read back from the log for
-        each event of theirs; empty if there is none, so that segments are not read for each group."""
+        """The shortest prefix of `groups` for which at most `most_reads` events are read back from the log
+        for each event of theirs; empty if there is none, so that segments are not read for each group."""
         unread = [one for one in self._of_window(window.start_ns) if not self._young.has(one.file.name)]
         rows, first_ns, last_ns = 0, int(NEVER), -int(NEVER)
         for n, group in enumerate(groups, 1):
@@ -575,14 +582,15 @@ class Builder(LogView):
             for group in groups:
                 self._ahead.keep(group, settings, None)
             return
-        read = self._events(window, groups, self._large(window, groups))
-        for group, events in zip(groups, read, strict=True):
-            if self._is_stopping():
-                return
-            built, elsewhere = self._build(group, events, NO_KEYS, settings)
-            self._plan.move(elsewhere)
-            if not elsewhere:
-                self._ahead.keep(group, settings, built)
+        n_rows = sum(group.within.rows for group in groups)
+        with suppress(_StoppedError), self._workers(n_rows) as workers:
+            made = chain.from_iterable(workers.begin(self._task(window, groups, NO_KEYS, settings)))
+            for group in groups:
+                self._refuse_to_go_on()
+                built, elsewhere = next(made)
+                self._plan.move(elsewhere)
+                if not elsewhere:
+                    self._ahead.keep(group, settings, built)
 
     def _free_young(self, windows: list[PlannedWindow]) -> None:
         """Remove segments from the cache that only groups built ahead have events of. windows: not built,
@@ -622,12 +630,10 @@ class Builder(LogView):
         emptied: set[int] = set()
         replaced: list[LakeFile] = []
         letters: list[Reject] = []
-        with self._lane.stage() as staging:
-            for start in [*first, *again]:
-                if self._is_stopping():
-                    raise _StoppedError
-                empty = PlannedWindow(start, merge_requests([]))
-                made, refused = self._stage(staging, windows.get(start, empty), water, tally)
+        with self._lane.stage() as staging, ExitStack() as held:
+            staged = self._staged(staging, windows, [*first, *again], water, tally)
+            for made, refused in held.enter_context(closing(staged)):
+                start = made.start_ns
                 version = self._versions.get(start)
                 if version is not None:
                     at = Window(start, self._length_ns)
@@ -773,7 +779,7 @@ class Builder(LogView):
         total = 0
         for start, requests in late.items():
             n, last_ns = 0, self._late_to_ns(start)
-            for segment, table, _ in self._rows(self._unsettled(start), requests):
+            for segment, table, _ in self._rows.of(self._unsettled(start), requests):
                 of_lane.setdefault(segment.lane, []).append(concat_events([table]))
                 n += table.num_rows
                 last_ns = max(last_ns, *(int(times.max()) for times in event_times(table)))
@@ -790,16 +796,6 @@ class Builder(LogView):
         for lane, tables in sorted(of_lane.items()):
             staging.add_side("late", lane, with_text_ids(concat_events(tables)))
         return total
-
-
-def _flagged(flows: pa.Table, running: U8) -> pa.Table:
-    """Set the quality flag INCOMPLETE on flows of running requests. running: request keys, ascending."""
-    if not len(running):
-        return flows
-    at = flows.schema.get_field_index("quality")
-    quality = flows["quality"].to_numpy().copy()
-    quality[among(running, flow_keys(flows))] |= np.int32(Quality.INCOMPLETE)
-    return flows.set_column(at, flows.schema.field(at), pa.array(quality))
 
 
 def _place(segment: str) -> tuple[int, int]:

@@ -37,7 +37,8 @@ def dealt_in_memory(
     """Yield (group number, events, [events] request key) of each group in order.
 
     requests: ascending by key; events of other requests are dropped. group_of: [requests] group number,
-    0 … n_groups - 1. tables: (events, [events] request key). O(events + requests); copies one group at a time.
+    0 … n_groups - 1. tables: (events, [events] request key). O(events + requests); copies one group at a
+    time.
     """
     dealt = []
     for table, key in tables:
@@ -45,7 +46,10 @@ def dealt_in_memory(
         dealt.append((table, key, rows, first))
     for number in range(n_groups):
         parts = ((table, key, rows[first[number] : first[number + 1]]) for table, key, rows, first in dealt)
-        yield number, *joined([(table.take(pa.array(own)), key[own]) for table, key, own in parts if len(own)])
+        yield (
+            number,
+            *joined([(table.take(pa.array(own)), key[own]) for table, key, own in parts if len(own)]),
+        )
 
 
 def dealt_on_disk(
@@ -58,9 +62,9 @@ def dealt_on_disk(
 ) -> Iterator[tuple[int, pa.Table, U8]]:
     """Yield (group number, events, [events] request key) of each group in order.
 
-    requests, group_of, n_groups, tables: as `dealt_in_memory`. folder: is created, and is empty at the end. Memory:
-    two runs of `rows_at_once` events, and one group. O(events + requests), and one more pass over the data for
-    each factor GROUPS_AT_ONCE in the number of groups.
+    requests, group_of, n_groups, tables: as `dealt_in_memory`. folder: is created, and is empty at the end.
+    Memory: two runs of `rows_at_once` events, and one group. O(events + requests), and one more pass over
+    the data for each factor GROUPS_AT_ONCE in the number of groups.
     """
     coarse = -(-n_groups // GROUPS_AT_ONCE)
     n_parts = -(-n_groups // coarse)

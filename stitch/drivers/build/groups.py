@@ -42,7 +42,7 @@ class Group:
 
     @property
     def place(self) -> tuple[int, int, int, int]:
-        """Identity of the group in a log: start of its window, bounds of its part (ns), number in the part."""
+        """Identity of the group in a log: start of its window, bounds of its part (ns), number in that."""
         return self.within.start_ns, self.begin_ns, self.end_ns, self.part
 
 

@@ -57,6 +57,10 @@ class LargeRequests:
         found["rows"] = np.minimum(found["rows"], self._most)
         return found
 
+    def among(self, keys: U8) -> LargeRequests:
+        """Those of the large requests whose key is in `keys`; before `choose`."""
+        return LargeRequests(self.requests[np.isin(self._keys, keys)], self._most // MARGIN)
+
     def choose(self, tables: Iterable[tuple[pa.Table, U8]]) -> None:
         """Select the event ids to keep. tables: (columns COLUMNS, [events] request key) of all events of the
         large requests."""

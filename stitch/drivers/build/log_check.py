@@ -1,7 +1,7 @@
 """Check that the logs of a lake's lanes and its built windows account for the same events.
 
-For each window and lane: events in the log, up to the commit that the window's version was built from = events
-of the version. For each lane: events logged = events in versions + late + not built yet + missing.
+For each window and lane: events in the log, up to the commit that the window's version was built from =
+events of the version. For each lane: events logged = events in versions + late + not built yet + missing.
 """
 
 from __future__ import annotations

@@ -57,6 +57,11 @@ class UnreadableSegmentError(LakeError):
     """A segment is missing or damaged; the next call of `LogFollower.follow` reports it as removed and counts
     its events as missing."""
 
+    def __init__(self, message: str, *, remedy: str = "", place: tuple[int, int, int] = (0, 0, 0)) -> None:
+        """place: `LogSegment.place` of the segment."""
+        super().__init__(message, remedy=remedy)
+        self.place = place
+
 
 @dataclass(slots=True)
 class _LaneLog:
@@ -280,9 +285,14 @@ class LogFollower:
         except LakeError as error:
             raise self._noted(segment, error) from error
 
+    def note(self, error: UnreadableSegmentError) -> None:
+        """Note a segment that another process could not read."""
+        self._unreadable.add(error.place)
+
     def _noted(self, segment: LogSegment, error: LakeError) -> UnreadableSegmentError:
-        self._unreadable.add(segment.place)
-        return UnreadableSegmentError(error.message, remedy=error.remedy)
+        unreadable = UnreadableSegmentError(error.message, remedy=error.remedy, place=segment.place)
+        self.note(unreadable)
+        return unreadable
 
 
 def _place(segment: Segment) -> tuple[int, int]:

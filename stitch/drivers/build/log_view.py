@@ -6,12 +6,11 @@ which events are in no built window yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import U8
@@ -21,9 +20,10 @@ from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.closing import NEVER
 from stitch.drivers.build.log_follower import LogFollower, LogSegment, UnreadableSegmentError
-from stitch.drivers.build.loose_records import LooseRecords, row_keys
-from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, among, requests_of
-from stitch.drivers.live.keys import flow_keys, request_keys
+from stitch.drivers.build.loose_records import LooseRecords
+from stitch.drivers.build.request_plan import Planned, PlannedWindow, RequestPlan, requests_of
+from stitch.drivers.build.segment_rows import SegmentRows
+from stitch.drivers.live.keys import flow_keys
 from stitch.drivers.live.live_settings import recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
 from stitch.lake.chain import read_record, read_tail
@@ -65,7 +65,8 @@ class LogView:
         self._plan = RequestPlan(self._length_ns, self._requests_of, scratch, in_memory)
         self._plan_is_whole = True
         """False if a segment could not be read while windows were planned."""
-        self._loose = LooseRecords(self._read)
+        self._rows = SegmentRows(self._log, young)
+        self._loose = LooseRecords(self._rows.whole)
         self._versions: dict[int, BuiltWindow] = {}
         """Start of a window, ns -> latest built version, for windows of which the log may still contain
         events."""
@@ -302,11 +303,6 @@ class LogView:
     def _stitch(self) -> StitchConfig:
         return recorded_settings(self._log.config).stitch
 
-    def _read(self, segment: LogSegment, columns: list[str]) -> pa.Table:
-        """Read the columns `columns` of a segment's events. Raises UnreadableSegmentError."""
-        young = self._young.get(segment.file.name)
-        return self._log.open(segment, columns).read() if young is None else young.events.select(columns)
-
     def refuse_lost(self) -> None:
         """Raise LakeError if a segment that windows still to be built need is missing or damaged: an operator
         must decide how to go on."""
@@ -340,43 +336,6 @@ class LogView:
     def _of_window(self, start_ns: int) -> list[LogSegment]:
         """Segments that contain events of the window at `start_ns`, ascending by lane and commit."""
         return [one for _, one in sorted(self._log.segments.items()) if start_ns in one.rows_of]
-
-    def _rows(
-        self, segments: list[LogSegment], requests: Planned, columns: list[str] | None = None
-    ) -> Iterator[tuple[LogSegment, pa.Table, U8]]:
-        """Yield (segment, events, [events] request key) with the events of `requests` in each of `segments`.
-        requests: ascending by key. columns: names of columns to read; None: all."""
-        keys = np.ascontiguousarray(requests["key"])
-        timed = requests[requests["first_ns"] != NEVER]
-        span = (int(timed["first_ns"].min()), int(timed["last_ns"].max())) if len(timed) else (-NEVER, NEVER)
-        for segment in segments:
-            if segment.first_ns > span[1] or segment.last_ns < span[0]:
-                continue
-            young, at = self._young.get(segment.file.name), 0
-            if young is not None:
-                key = row_keys(young.key, young.loose, segment.loose_key)
-                kept = among(keys, key)
-                events = young.events if columns is None else young.events.select(columns)
-                if kept.all():
-                    yield segment, events, key
-                elif kept.any():
-                    yield segment, events.filter(pa.array(kept)), key[kept]
-                continue
-            opened = self._log.open(segment, columns)
-            # Records without an id are known by their place among all of them.
-            for table in opened.batches(*(span if not segment.n_loose else (-NEVER, NEVER))):
-                key, loose = request_keys(table)
-                if loose is not None and loose.any():
-                    n = int(np.count_nonzero(loose))
-                    key[loose] = segment.loose_key[at : at + n]
-                    at += n
-                kept = among(keys, key)
-                if columns is not None:  # as the file has them, until now
-                    table = table.select(columns)
-                if kept.all():
-                    yield segment, table, key
-                elif kept.any():
-                    yield segment, table.filter(pa.array(kept)), key[kept]
 
     @staticmethod
     def _digest(window: PlannedWindow | None) -> str:

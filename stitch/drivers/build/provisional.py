@@ -83,7 +83,7 @@ class _Unbuilt(LogView):
             if planned.start_ns in self._versions or self._is_frozen(planned.start_ns):
                 continue  # readers have its version; of a frozen window the rest is late
             events = concat_events(
-                [table for _, table, _ in self._rows(self._of_window(planned.start_ns), planned.requests)]
+                [table for _, table, _ in self._rows.of(self._of_window(planned.start_ns), planned.requests)]
             )
             made = stitch(events, settings.stitch, lane=UPKEEP_LANE)
             params = shared_params(made.params, settings.params_share)

@@ -69,6 +69,7 @@ class BuildWork:
                 "rebuild_share": settings.rebuild_share,
                 "lateness_ns": settings.lateness_ns,
                 "max_dead_letters_per_commit": settings.max_dead_letters_per_commit,
+                "workers": settings.build_workers,
             }
         )
         self.young = YoungSegments(int(settings.young_share * settings.memory_bytes))
@@ -231,7 +232,8 @@ class BuildWork:
 
     def _step(self, builder: Builder, now_ns: int, *, urgent: bool) -> Step:
         began, before = time.monotonic(), builder.last
-        step = builder.step(now_ns, urgent=urgent)
+        # A process that was killed may have lacked memory, which one alone needs less of.
+        step = builder.step(now_ns, urgent=urgent, alone=self._n_failures > 0)
         self._n_failures = 0
         if builder.last is not None and builder.last is not before:
             self._told(builder.last, time.monotonic() - began)

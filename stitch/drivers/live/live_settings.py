@@ -56,6 +56,10 @@ class LiveSettings(Config):
     young_share: Expert[float] = Field(default=1 / 4, ge=0, le=0.5)
     """Share of `live.memory` for events that stay in memory until they are stitched, and with it what lanes
     leave of theirs; the others are read back from the log. Stitching takes a third of `live.memory`."""
+    build_workers: int = Field(default=1, ge=1)
+    """Number of processes that build windows while there is a backlog, as after an outage; they end with it.
+    1: only the process itself builds. Together they take at most `live.memory` in addition to what the
+    process takes, and are fewer if more would not fit."""
     build_lease_ns: Expert[int] = Field(default=6 * NS_PER_SECOND, ge=NS_PER_SECOND)
     """Time without a sign of life after which another process builds the windows of a lake in a bucket."""
     build_retry_ns: Expert[int] = Field(default=5 * NS_PER_SECOND, gt=0)
