@@ -29,9 +29,9 @@ from stitch.processes import shared_processes
 SMALL = BuildSettings(workers_from_rows=0, most_at_once=25, rebuild_ns=0)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def _two_processes() -> Iterator[None]:
-    """To start them takes a second, which each commit otherwise does."""
+    """Every commit of a test otherwise starts its own, for a second of CPU."""
     with shared_processes(2):
         yield
 

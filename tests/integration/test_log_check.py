@@ -19,6 +19,7 @@ from schemas.config import DecodeConfig
 from schemas.events import concat_events
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.builder import Builder
+from stitch.drivers.build.group_work import GroupBuilder
 from stitch.drivers.build.log_check import check_log
 from stitch.lake import event_log
 from stitch.lake.chain import read_chain, read_tail
@@ -164,14 +165,14 @@ def test_a_builder_that_loses_events_on_the_way_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lake").mkdir()
-    real = Builder._events
+    real = GroupBuilder._events
 
-    def events_of(self: Builder, *given: Any) -> Iterator[pa.Table]:
+    def events_of(self: GroupBuilder, *given: Any) -> Iterator[pa.Table]:
         for events in real(self, *given):
             yield events.slice(1)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Builder, "_events", events_of)
+        patch.setattr(GroupBuilder, "_events", events_of)
         store = a_lake(tmp_path)
     assert any("names" in each.detail for each in check(store))
 
