@@ -76,9 +76,9 @@ class StoredTable:
     rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
     """Function that reads all rows, for files that DuckDB does not read; None: DuckDB reads the files."""
     windows: Literal["dated", "joined"] | None = None
-    """Which windows' files a statement reads. `dated`: of the windows that its filters on the table's
+    """Windows whose files a statement reads. `dated`: the windows that its filters on the table's
     times (`start_ns`, `started_at`, `window_start`) leave; `joined`: views join the table to dated ones,
-    so of the windows of these; None: the table is of the whole lake."""
+    so the windows of these; None: the table is of the whole lake."""
     is_made: bool = False
     """True if the caller computes the rows, as for statistics; False: they are read from files."""
 

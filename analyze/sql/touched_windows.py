@@ -48,7 +48,7 @@ def touched_windows(
 
     values: bound values of the statement. tables: tables of windows that it reads; their views are replaced
     by views for planning, which the caller replaces again. starts_ns: starts of the windows, Unix ns. Raises
-    duckdb.Error if the statement names something that does not exist.
+    duckdb.Error if the statement names something that does not exist, or is interrupted.
     """
     for table in sorted(tables):
         connection.register(f"_planned_{table}", connection.sql(LISTED[table].no_rows).to_arrow_table())
@@ -56,7 +56,7 @@ def touched_windows(
     everything = np.ones(len(starts_ns), dtype=np.bool_)
     try:
         ((_, plan),) = connection.execute("EXPLAIN (FORMAT json) " + text, values).fetchall()
-    except (duckdb.BinderException, duckdb.CatalogException):
+    except (duckdb.BinderException, duckdb.CatalogException, duckdb.InterruptException):
         raise
     except duckdb.Error:  # a statement that cannot be explained
         return everything
@@ -76,7 +76,9 @@ def touched_windows(
         try:
             ((query,),) = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()
             rows = connection.execute(query).fetchnumpy()
-        except duckdb.Error:
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error:  # a condition that cannot be written, or fails on a window
             return everything
         is_touched |= np.isin(starts_ns, rows["start_ns_low"])
     return is_touched

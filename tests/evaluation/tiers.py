@@ -59,7 +59,7 @@ CI_TRIALS = (
     Trial("8.3", 1, 2_000, 1.0),
     Trial("8.4", 1, 5_000, 1.0),
     Trial("8.6-500", 1, 5_000, 1.0),
-    Trial("8.6-500", 1, 1_250, 1.0, RunFormat.OTLP_JSON),
+    Trial("8.6-500", 1, 2_500, 1.0, RunFormat.OTLP_JSON),
     Trial("A/A", 1, 1_250, 1.0),
 )
 

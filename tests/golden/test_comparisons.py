@@ -41,7 +41,7 @@ def flowdiff(*arguments: object) -> tuple[int, str]:
 
 
 def report(case: Case, lake: Path | str, path: Path) -> tuple[dict[str, Any], str]:
-    """What is kept of the report (of a comparison that is refused, the reason), and what was printed."""
+    """Return (fields of the report that are kept, or the reason of a refused comparison; printed text)."""
     code, said = flowdiff(*case.arguments, "--lake", lake, "--no-save", "--json", path)
     if code == REFUSED:
         return {"exit_code": code, "error": said}, said

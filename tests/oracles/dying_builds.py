@@ -23,7 +23,7 @@ def without_memory(lake: str, settings: BuildSettings, folder: Path, task: Group
 
 
 def sometimes_killed(lake: str, settings: BuildSettings, folder: Path, task: GroupTask) -> list[BuiltAnd]:
-    """One process of twenty is killed, before or after its work."""
+    """Kill one process of twenty, before or after its work."""
     luck = random.Random(os.urandom(8)).random()
     if luck < 0.025:
         os.kill(os.getpid(), signal.SIGKILL)

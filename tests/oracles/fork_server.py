@@ -52,7 +52,8 @@ from unittest.mock import patch
 
 _READ_AT_START: Final = ("LC_", "LANG", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "GLIBC_", "ARROW_", "TYPER_")
 _OWN: Final = "ARROW_DEFAULT_MEMORY_POOL"
-"""What `flowdiff` tells itself at its start: in a fork that is too late, and changes only how fast it is."""
+"""Environment variable that `flowdiff` sets at its start; set too late in a fork, which changes only the
+speed."""
 _ROOMS: Final = ("schemas", "ingest", "stitch", "analyze", "simulator", "flowdiff")
 _RARE: Final = ("flowdiff.__main__", "stitch.drivers.spark", "stitch.lake.iceberg")
 """What starts a program, and what few programs need and takes long to import."""
@@ -63,7 +64,7 @@ _SERVE_OTHERS: Final = ("serve", "mcp")
 """Commands that start processes beside their threads."""
 _SET_CHILD_SUBREAPER: Final = 36
 _LONGEST_NAME: Final = 15
-"""Of a process, in characters."""
+"""Maximum length of a process name, in characters (Linux)."""
 _OF_WORKERS: Final = "--multiprocessing-fork"
 _MOST_BYTES, _MOST_DESCRIPTORS, _HIGH = 1 << 20, 32, 500
 

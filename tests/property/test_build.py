@@ -17,7 +17,7 @@ from schemas.config import DecodeConfig, StitchConfig
 from schemas.events import concat_events
 from stitch.kernel import stitch
 
-SEEDS = int(os.environ.get("FLOWDIFF_TEST_SEEDS", "4"))
+SEEDS = int(os.environ.get("FLOWDIFF_TEST_SEEDS", "7"))
 KINDS = ("spans", "loose", "mixed")
 
 

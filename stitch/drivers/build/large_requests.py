@@ -58,7 +58,7 @@ class LargeRequests:
         return found
 
     def among(self, keys: U8) -> LargeRequests:
-        """Those of the large requests whose key is in `keys`; before `choose`."""
+        """Large requests whose key is in `keys`, before `choose`. keys: uint64[n]."""
         return LargeRequests(self.requests[np.isin(self._keys, keys)], self._most // MARGIN)
 
     def choose(self, tables: Iterable[tuple[pa.Table, U8]]) -> None:
