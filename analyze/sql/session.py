@@ -406,7 +406,7 @@ class Session:
             # It takes no USING. Every word that is the name of a view may be one.
             words = {*re.findall(r"\w+", text.lower())}
             return {table for word in words for table in tables_behind(word)}
-        return {name.removeprefix("_schema_") for name in named}
+        return {name.removeprefix("_schema_") for name in named if name.startswith("_schema_")}
 
     def _failure(self, error: Exception) -> FlowdiffError:
         """Convert an error of DuckDB to the error for the user: about an unreadable file of the lake, else

@@ -6,6 +6,7 @@ from typing import Any
 
 import networkx as nx
 import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.agreement import kernel_graph
@@ -24,9 +25,9 @@ def tables(result: Stitched) -> tuple[pa.Table, ...]:
 
 
 def as_bytes(table: pa.Table) -> bytes:
+    """Bytes of the table as a Parquet file, as a lake stores it, without the memory under nulls."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
+    pq.write_table(table, sink)
     return sink.getvalue().to_pybytes()
 
 
