@@ -11,7 +11,8 @@ _USER: Final = re.compile(r"(?<![^\s,'\[(])((?:[A-Za-z][\w+.-]*://)?)[^\s,'\[(]+
 _QUERY: Final = re.compile(r"[?#;&][^\s,'\])]*")
 """Pattern of the parameters after a host, which may include a password."""
 _BROKER: Final = r"(?:\[[^\s/\]]*\]|[\w.-]+):\d+"
-_PASSWORD: Final = re.compile(rf"(:/{{1,2}})(?!{_BROKER}(?:,{_BROKER})*/)[^\s/':]*:(?!\d+/)[^\s']*@")
+_NO_BROKERS: Final = rf"(?:(?<!kafka:/)(?<!kafka://)|(?!{_BROKER}(?:,{_BROKER})*/)(?![^\s/':]*:\d+/))"
+_PASSWORD: Final = re.compile(rf"(:/{{1,2}}){_NO_BROKERS}[^\s/':]*:[^\s']*@")
 """Pattern of user and password of a URL, also of a URL that was taken for a path and lost a slash.
 
 `kafka://HOST:PORT,HOST:PORT/TOPIC@RANGE` has none.
