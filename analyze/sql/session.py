@@ -92,6 +92,9 @@ _CATALOG: Final = re.compile(
 """Words with which a statement may list relations, or build a relation's name from strings: then all views
 are created.
 """
+_SHOW_TABLES: Final = re.compile(r"\s*show\s+tables\s*", re.IGNORECASE)
+_TABLES: Final = "SELECT name FROM (SHOW TABLES) WHERE name[1] <> '_' ORDER BY name"
+"""Query for the relations that users read: views, attached tables, temporary tables."""
 _EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?\s+(?P<query>.*)", re.IGNORECASE | re.DOTALL)
 
 _REPORT_TABLES: Final = {
@@ -478,7 +481,7 @@ def _readable_statements(text: str) -> Sequence[str]:
             "Only statements that read are allowed on a lake.",
             remedy="Write a SELECT; for files use --format csv, json or parquet with --output.",
         )
-    return texts
+    return [*texts[:-1], _TABLES if _SHOW_TABLES.fullmatch(text) else text]
 
 
 def _first_lines(error: Exception) -> str:

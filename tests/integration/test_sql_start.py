@@ -12,6 +12,7 @@ import pytest
 from oracles.many_windows import WINDOW_NS, make
 
 from analyze.scope import LakePeriod, Lakes, UnlistedPeriod
+from analyze.sql.catalog import VIEWS
 from analyze.sql.session import open_session
 from schemas.arrays import I8
 from schemas.periods import parse_period
@@ -64,8 +65,9 @@ def test_files_are_listed_by_the_first_query_that_names_them(lake: Path) -> None
     unlisted, asked = listing(lake)
     with open_session(unlisted) as session:
         session.query("select 1")
-        session.query("show tables")
+        assert session.query("show tables;")["name"].to_pylist() == sorted(VIEWS)
         session.query("create temp table mine as select 42 as n; select n from mine")
+        assert "mine" in session.query(" SHOW  TABLES")["name"].to_pylist()
         assert not asked
         assert session.query(ALLOWED)["n"].to_pylist() == [0]
         assert session.query("select count(*) as n from findings")["n"].to_pylist() == [0]
