@@ -113,8 +113,9 @@ def make_app(site: Site, access: Access, hosts: Collection[str]) -> Guard:
     base = site.links.base
 
     def beginning(path: str) -> Callable[[Request], Awaitable[Response]]:
-        async def redirected(_: Request) -> Response:
-            return RedirectResponse(f"{base}{path}/", HTTPStatus.TEMPORARY_REDIRECT)
+        async def redirected(request: Request) -> Response:
+            query = f"?{request.url.query}" if request.url.query else ""
+            return RedirectResponse(f"{base}{path}/{query}", HTTPStatus.TEMPORARY_REDIRECT)
 
         return redirected
 

@@ -233,6 +233,7 @@ def test_an_empty_lake_says_what_to_send_where(tmp_path: Path) -> None:
         assert 'href="/flow/reports"' in got.text
         assert served.get("/").status == 404
         assert served.get("/flow").headers["location"] == "/flow/"
+        assert served.get("/flow?format=json").headers["location"] == "/flow/?format=json"
         for path in (
             "/flow/requests",
             "/flow/reports/",
