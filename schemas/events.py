@@ -6,7 +6,6 @@ which: values from `SPAN_KIND_BASE` up are spans.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import IntEnum
 from functools import cache
 
@@ -121,47 +120,35 @@ TEXT_EVENT_SCHEMA = pa.schema([f.with_type(_STORED_TYPES.get(f.name, f.type)) fo
 
 
 def with_text_ids(events: pa.Table) -> pa.Table:
-    """Events converted to TEXT_EVENT_SCHEMA. O(rows + bytes of ids).
+    """Events converted to TEXT_EVENT_SCHEMA, by converting ids of spans to hex text; ids of records are text.
+    O(rows + bytes of ids).
 
     Raises pa.ArrowInvalid where the id of a record is not UTF-8 (no codec makes one).
     """
-    return _with_ids(events, TEXT_EVENT_SCHEMA, _hex)
-
-
-def with_binary_ids(events: pa.Table) -> pa.Table:
-    """Events converted to EVENT_SCHEMA: inverse of `with_text_ids`. O(rows + bytes of ids)."""
-    return _with_ids(events, EVENT_SCHEMA, _bytes)
-
-
-def _with_ids(events: pa.Table, schema: pa.Schema, spelled: Callable[[pa.Array], pa.Array]) -> pa.Table:
-    """Convert events to `schema`.
-
-    spelled: function that converts an array of span ids; record ids are cast.
-    """
-    if events.schema.equals(schema):
+    if events.schema.equals(TEXT_EVENT_SCHEMA):
         return events
     if not events.num_rows:
-        return _empty(schema)
+        return TEXT_EVENT_SCHEMA.empty_table()
     is_span = pc.greater_equal(events["kind"], SPAN_KIND_BASE).to_numpy()
     if not is_span.any():
-        return events.cast(schema)
+        return events.cast(TEXT_EVENT_SCHEMA)
     if is_span.all():
         for name in _TEXT_IDS:
-            field, place = schema.field(name), events.schema.get_field_index(name)
-            chunks = [_each(chunk, spelled) for chunk in events[name].chunks]
+            field, place = TEXT_EVENT_SCHEMA.field(name), events.schema.get_field_index(name)
+            chunks = [_in_hex(chunk) for chunk in events[name].chunks]
             events = events.set_column(place, field, pa.chunked_array(chunks, field.type))
-        return events.cast(schema)
+        return events.cast(TEXT_EVENT_SCHEMA)
     rows = [np.flatnonzero(is_span), np.flatnonzero(~is_span)]
-    parts = pa.concat_tables(_with_ids(events.take(pa.array(some)), schema, spelled) for some in rows)
+    parts = pa.concat_tables(with_text_ids(events.take(pa.array(some))) for some in rows)
     return parts.take(pa.array(np.argsort(np.concatenate(rows))))
 
 
-def _each(ids: pa.Array, spelled: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Apply `spelled` to an array of ids, or to the elements of an array of lists of ids."""
+def _in_hex(ids: pa.Array) -> pa.Array:
+    """Apply `_hex` to an array of ids, or to the elements of an array of lists of ids."""
     if not pa.types.is_list(ids.type):
-        return spelled(ids)
+        return _hex(ids)
     bounds = ids.offsets.to_numpy().astype(np.int64)
-    inner = spelled(ids.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0])))
+    inner = _hex(ids.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0])))
     missing = ids.is_null() if ids.null_count else None
     return pa.ListArray.from_arrays(pa.array(bounds - bounds[0], pa.int32()), inner, mask=missing)
 
@@ -188,29 +175,10 @@ def _hex(ids: pa.Array) -> pa.Array:
     return pc.if_else(ids.is_valid(), text, pa.scalar(None, pa.string())) if ids.null_count else text
 
 
-_DIGIT = np.zeros(256, dtype=np.uint8)
-"""uint8[256]: character code -> value of the lower-case hex digit, 0 for other characters."""
-_DIGIT[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16, dtype=np.uint8)
-
-
-def _bytes(text: pa.Array) -> pa.Array:
-    """Convert an array of lower-case hexadecimal text to binary ids."""
-    text = text.cast(pa.string())
-    bounds, digits = _content(text)
-    data = (_DIGIT[digits[0::2]] << 4) | _DIGIT[digits[1::2]]
-    offsets = pa.py_buffer((bounds // 2).astype(np.int32).tobytes())
-    ids = pa.Array.from_buffers(pa.binary(), len(text), [None, offsets, pa.py_buffer(data.tobytes())])
-    return pc.if_else(text.is_valid(), ids, pa.scalar(None, pa.binary())) if text.null_count else ids
-
-
+@cache
 def empty_events() -> pa.Table:
     """An event batch with no rows."""
-    return _empty(EVENT_SCHEMA)
-
-
-@cache
-def _empty(schema: pa.Schema) -> pa.Table:
-    return schema.empty_table()
+    return EVENT_SCHEMA.empty_table()
 
 
 def concat_events(batches: list[pa.Table]) -> pa.Table:

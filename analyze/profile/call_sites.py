@@ -16,7 +16,7 @@ import numpy as np
 from analyze.numbering import Numbering, first_numbered
 from analyze.population import Graph, GraphNode, LeftBehind
 from analyze.profile.names import MOST_DEPTH, NO_CALLER, NameBook, OperationName, SiteKind
-from schemas.arrays import B1, F8, I4, I8
+from schemas.arrays import B1, I4, I8
 from schemas.events import EventKind
 from stitch.columnar.hashing import mix
 from stitch.columnar.runs import group_stably, offsets, ranges
@@ -64,14 +64,6 @@ class GraphSites:
     def n_units(self) -> int:
         """Number of units (calls or steps) in the graph."""
         return len(self.start)
-
-    def of_units(self, values: F8) -> F8:
-        """float64[units, columns]: sums of `values` over the edges that each unit (call or step) owns.
-
-        values: float64[edges, columns]."""
-        found = np.zeros((self.n_units, values.shape[1]))
-        np.add.at(found, self.owner, values)
-        return found
 
     def site_at(self, position: I4) -> I8:
         """int64[n]: number of the site at each node: of the call that starts or ends there, or of the point.

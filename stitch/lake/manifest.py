@@ -187,19 +187,6 @@ class Manifest:
         listed = self.listing.filter(pc.and_(inside, pa.array(_of_table(self.listing, "flows"))))
         return self.listed.whole(listed, FILE_COUNTS_SCHEMA.names)
 
-    def files_since(self, table: WindowTable | SideTable, since_ns: int | None) -> list[LakeFile]:
-        """Files of a table that may have rows from `since_ns` (ns since the epoch) on; None: all its files.
-
-        A file is included by the end of its window, or by `last_ns` in its commit; a late file, which has no
-        window, is excluded if its commit has no `last_ns`.
-        """
-        wanted = _of_table(self.listing, table)
-        if since_ns is not None:
-            ends = pc.add(self.listing["window_ns"], self.info.window_length_ns)
-            last = pc.max_element_wise(ends, self.listing["last_ns"])
-            wanted &= pc.fill_null(last, _NOTHING).to_numpy() > since_ns
-        return self._checked(self.listing.filter(pa.array(wanted)))
-
     def refuse_lost_commits(self, start_ns: int, end_ns: int) -> None:
         """Raise LakeError if a window between `start_ns` and `end_ns` has a file whose commit is not in its
         lane's chain.

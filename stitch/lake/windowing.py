@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import I8
+from schemas.lake import PARAMS_SCHEMA
 from schemas.windows import Window
 from stitch.columnar.hashing import hash_rows
 from stitch.columnar.runs import count_values, deal, run_starts, whole
@@ -40,7 +41,7 @@ def merged_structures(tables: list[pa.Table]) -> pa.Table:
 def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
     """Merge the parameters of several files, sorted by their flow's row in `flows`, then position; otherwise
     in the given order."""
-    params = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    params = pa.concat_tables([PARAMS_SCHEMA.empty_table(), *tables]).unify_dictionaries().combine_chunks()
     rank = pc.index_in(flow_names(params), value_set=flow_names(flows)).fill_null(-1).to_numpy()
     order = np.lexsort((params["position"].to_numpy(), rank))
     return params.take(pa.array(order)).combine_chunks()
@@ -57,13 +58,10 @@ def same_rows(before: list[pa.Table], after: pa.Table, *, distinct: bool = False
     return np.array_equal(np.unique(expected) if distinct else np.sort(expected), found)
 
 
-def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
-    """[rows] name of each row's flow: kind and request id, separated by a blank; with_lane: preceded by the
-    lane."""
-    parts = [rows["kind"].cast(pa.string()), rows["request_id"].cast(pa.string())]
-    if with_lane:
-        parts.insert(0, rows["lane"].cast(pa.string()))
-    return pc.binary_join_element_wise(*parts, " ").combine_chunks()
+def flow_names(rows: pa.Table) -> pa.Array:
+    """[rows] name of each row's flow: kind and request id, separated by a blank."""
+    kind, request_id = rows["kind"].cast(pa.string()), rows["request_id"].cast(pa.string())
+    return pc.binary_join_element_wise(kind, request_id, " ").combine_chunks()
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,12 +70,6 @@ def assign_requests(events: pa.Table) -> RequestCodes:
     return RequestCodes(code, names)
 
 
-def request_codes(events: pa.Table) -> tuple[I8, int]:
-    """`([events] code, number of codes)` as in `assign_requests`, without computing request ids."""
-    requests = assign_requests(events)
-    return requests.code, len(requests.names)
-
-
 class _Words:
     """Breadcrumbs and ids of the events without a request id, as vertices of a graph: first the breadcrumbs,
     then the ids."""

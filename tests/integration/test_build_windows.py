@@ -23,7 +23,7 @@ from oracles.span_events import T0, batch, span
 from flowdiff.__main__ import main
 from schemas.config import StitchConfig
 from schemas.errors import LakeError
-from schemas.events import concat_events, with_text_ids
+from schemas.events import concat_events
 from schemas.quality import Quality
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.batch import import_files
@@ -34,7 +34,6 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.kernel import stitch
 from stitch.lake.chain import read_tail
 from stitch.lake.fsck import check
-from stitch.lake.late_events import late_files, read_events
 from stitch.lake.layout import segment_folder
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
@@ -77,11 +76,7 @@ class Lakes:
 
     def late(self) -> list[str]:
         manifest = open_manifest(self.built.store)
-        return [
-            row
-            for files in late_files(manifest, "late").values()
-            for row in as_rows(with_text_ids(read_events(manifest, files)))
-        ]
+        return [row for file in manifest.files("late") for row in as_rows(manifest.decoded(file))]
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ from stitch.lake.layout import read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore, Store
 from stitch.lake.upkeep import compaction
-from stitch.lake.upkeep.compaction import Compacted, Rewritten, compact, rewrite
+from stitch.lake.upkeep.compaction import Compacted, compact, rewrite
 from stitch.lake.upkeep.retention import retire
 from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun
 
@@ -397,7 +397,7 @@ def test_a_compaction_goes_on_where_another_writer_commits_first(
     store = made(MemoryDisk())
     left, expected_of_all = [times], compacted(made(MemoryDisk()))
 
-    def rewritten(*args: Any, **kwargs: Any) -> Rewritten:
+    def rewritten(*args: Any, **kwargs: Any) -> int:
         if left[0]:
             left[0] -= 1
             commit_of_another(store)
@@ -419,7 +419,7 @@ def test_a_compaction_ends_where_others_always_commit_first(monkeypatch: pytest.
     _, store = small()
     before = files_a_window(store)
 
-    def rewritten(*args: Any, **kwargs: Any) -> Rewritten:
+    def rewritten(*args: Any, **kwargs: Any) -> int:
         commit_of_another(store)
         return rewrite(*args, **kwargs)
 

@@ -45,7 +45,9 @@ def test_what_holds_no_password_stays_as_it_is(text: str) -> None:
     assert masked_passwords(text) == text
 
 
-@pytest.mark.parametrize("text", ["ftp://me@corp.com:PW@h/x", "ftp://u:PW@h1,h2/x", "ftp://u:1,P/W@h", "s3://u:123/W@h"])
+@pytest.mark.parametrize(
+    "text", ["ftp://me@corp.com:PW@h/x", "ftp://u:PW@h1,h2/x", "ftp://u:1,P/W@h", "s3://u:123/W@h"]
+)
 def test_a_password_is_masked_whatever_its_user_and_host_look_like(text: str) -> None:
     assert "W@" not in masked_passwords(f"No lake at '{text}'.")
 

@@ -1,4 +1,4 @@
-"""Rewrite windows as a new generation with one file per table, optionally removing or adding flows."""
+"""Rewrite windows as a new generation with one file per table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from schemas.commits import Counters, Generation, Upkeep
 from schemas.errors import LakeError
-from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.windows import Window
 from stitch.lake.chain import CommitTakenError, lanes, read_tail
 from stitch.lake.encoding import decode
@@ -22,41 +21,7 @@ from stitch.lake.staging import Staging
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
 from stitch.lake.upkeep.upkeep_lane import UpkeepLane, UpkeepRun
-from stitch.lake.windowing import flow_names, merged_flows, merged_params, merged_structures, same_rows
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Flows to remove from a window, and flows to add to it."""
-
-    gone: pa.Table
-    """Flows to remove, identified by the columns `request_id`, `kind`, `lane`."""
-    flows: pa.Table
-    """Flows (FLOWS_SCHEMA) to add."""
-    structures: pa.Table
-    """Structures (STRUCTURES_SCHEMA) that include those of the flows to add, each category once."""
-    params: pa.Table
-    """Parameters (PARAMS_SCHEMA) of the flows to add."""
-
-
-_NO_EDIT = Edit(
-    gone=FLOWS_SCHEMA.empty_table().select(["request_id", "kind", "lane"]),
-    flows=FLOWS_SCHEMA.empty_table(),
-    structures=STRUCTURES_SCHEMA.empty_table(),
-    params=PARAMS_SCHEMA.empty_table(),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """Numbers of rows of a window after it was rewritten."""
-
-    flows: int
-    """Number of flows that the window has now."""
-    flows_more: int
-    """Number of flows now minus before; may be negative."""
-    params_more: int
-    """Number of parameters now minus before; may be negative."""
+from stitch.lake.windowing import merged_flows, merged_params, merged_structures, same_rows
 
 
 def behind_pending(manifest: Manifest) -> set[int | None]:
@@ -85,45 +50,26 @@ def settle_published(store: Store) -> None:
 
 
 def rewrite(
-    store: Store,
-    manifest: Manifest,
-    staging: Staging,
-    window: Window,
-    files: Sequence[LakeFile],
-    edit: Edit = _NO_EDIT,
-) -> Rewritten:
-    """Apply `edit` to a window's rows and stage them as one file per table; no file if the window becomes
-    empty.
+    store: Store, manifest: Manifest, staging: Staging, window: Window, files: Sequence[LakeFile]
+) -> int:
+    """Stage a window's rows as one file per table; returns the number of flows.
 
     files: the window's current files. The staged files are read back and compared with their source. Memory:
-    the files of the window. Raises LakeError if a file cannot be read, or the number of flows found differs
-    from those to remove; OSError.
+    the files of the window. Raises LakeError if a file cannot be read; OSError.
     """
-    before = {
+    parts: dict[str, list[pa.Table]] = {
         table: [manifest.decoded(file) for file in files if file.table == table] for table in WINDOW_TABLES
     }
-    n_before = {table: sum(part.num_rows for part in parts) for table, parts in before.items()}
-    kept = _without(before, edit.gone, window)
-    tables = {
-        "flows": [*kept["flows"], edit.flows],
-        "params": [*kept["params"], edit.params],
-        "structures": [*kept["structures"], edit.structures],
+    flows = merged_flows(parts["flows"])
+    merged: dict[WindowTable, pa.Table] = {
+        "flows": flows,
+        "structures": merged_structures(parts["structures"]),
+        "params": merged_params(parts["params"], flows),
     }
-    flows = merged_flows(tables["flows"])
-    after: dict[WindowTable, pa.Table] = {"flows": flows}
-    if flows.num_rows:
-        structures = merged_structures(tables["structures"])
-        if edit is not _NO_EDIT:
-            used = pc.unique(flows["category"].cast(pa.string()))
-            structures = structures.filter(pc.is_in(structures["category"], value_set=used))
-            tables["structures"] = [structures]
-        after["structures"] = structures
-        after["params"] = merged_params(tables["params"], flows)
-    for table, rows in after.items():
+    for table, rows in merged.items():
         staging.add_window(table, window, 0, rows)
-    _verify(store, staging, window, tables)
-    n_params = after["params"].num_rows if flows.num_rows else 0
-    return Rewritten(flows.num_rows, flows.num_rows - n_before["flows"], n_params - n_before["params"])
+    _verify(store, staging, window, parts)
+    return int(flows.num_rows)
 
 
 def _verify(store: Store, staging: Staging, window: Window, tables: Mapping[str, list[pa.Table]]) -> None:
@@ -137,30 +83,6 @@ def _verify(store: Store, staging: Staging, window: Window, tables: Mapping[str,
                 f"Writing {item.table} of window {window.name} anew would change rows.",
                 remedy="Nothing was changed; run `flowdiff fsck`, and report it if that finds nothing.",
             )
-
-
-def _without(
-    before: Mapping[WindowTable, list[pa.Table]], gone: pa.Table, window: Window
-) -> Mapping[WindowTable, list[pa.Table]]:
-    """Copy of the tables `before` without the flows `gone` and their parameters.
-
-    Parameters are matched by request id and kind, as they have no lane.
-    """
-    if not gone.num_rows:
-        return before
-    names = flow_names(gone, with_lane=True)
-    flows = [
-        part.filter(pc.invert(pc.is_in(flow_names(part, with_lane=True), names))) for part in before["flows"]
-    ]
-    n_gone = sum(part.num_rows for part in before["flows"]) - sum(part.num_rows for part in flows)
-    if n_gone != gone.num_rows:
-        raise LakeError(
-            f"Window {window.name} has changed meanwhile: {n_gone:,} of {gone.num_rows:,} flows are there.",
-            remedy="Nothing was changed; run the same command again.",
-        )
-    names = flow_names(gone)
-    params = [part.filter(pc.invert(pc.is_in(flow_names(part), names))) for part in before["params"]]
-    return {**before, "flows": flows, "params": params}
 
 
 WINDOWS_A_COMMIT: Final = 128
@@ -213,9 +135,9 @@ def compact(run: UpkeepRun, *, least_files: int, dry_run: bool = False) -> Compa
             for start in range(0, len(windows), size):
                 group = manifest.by_window(windows[start : start + size])
                 with lane.stage() as staging:
-                    parts = [rewrite(store, manifest, staging, window, own) for window, own in group.items()]
+                    n_flows = sum(rewrite(store, manifest, staging, *each) for each in group.items())
                     generation = Generation(seq=lane.seq, at_ns=run.now_ns, through=lane.all_of(manifest))
-                    counters = Counters(flows=sum(part.flows for part in parts))
+                    counters = Counters(flows=n_flows)
                     record = lane.commit(staging, counters=counters, generation=generation)
                 lane.set_aside(file for own in group.values() for file in own)
                 before += [file.size for own in group.values() for file in own]
