@@ -177,7 +177,7 @@ def _unsorted(trees: SpanTrees, shapes: U8, structures: I8, categories: Sequence
         here = batch.part(of)
         one, other = earlier[here], later[here]
         wrong = batch.at(of[here], trees.start[other]) < batch.at(of[here], trees.start[one])
-        found[np.repeat(trees.structure[other], batch.layout(of[here]).size)[wrong]] = True
+        found[trees.structure[other[wrong.any(axis=1)]]] = True
     return found
 
 
