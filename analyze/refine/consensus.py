@@ -98,6 +98,20 @@ def _batch(categories: Sequence[StoredCategory], structures: I8, rows: Sequence[
     return FlowBatch(structures, tuple(rows), sample, weight, first_node, times)
 
 
+def disordered(categories: Sequence[StoredCategory], structure: I8, earlier: I8, later: I8) -> B1:
+    """bool[pairs]: True if in any request stored node `earlier` of the structure is later than `later`.
+
+    structure, earlier, later: int64[pairs], `structure` ascending. O(requests · pairs)."""
+    found = np.zeros(len(structure), dtype=np.bool_)
+    n_asked = np.bincount(structure, minlength=len(categories))
+    width = n_asked + np.array([len(one.node_ns) for one in categories], dtype=np.int64)
+    for batch in flow_batches(categories, width, FEW_CELLS) if len(structure) else ():
+        mine = batch.part(structure)
+        of = structure[mine]
+        found[mine] |= (batch.at(of, earlier[mine]) > batch.at(of, later[mine])).any(axis=1)
+    return found
+
+
 class Asked(NamedTuple):
     """Questions to be answered by the requests of structures: one entry per (structure, question)."""
 
