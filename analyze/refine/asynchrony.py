@@ -28,7 +28,7 @@ from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I8
-from stitch.columnar.runs import ranges
+from stitch.columnar.runs import ranges, run_starts
 from stitch.graph.placed import is_made_up
 
 Calls = tuple[Operation, ...]
@@ -42,6 +42,9 @@ _MAX_NOTES = 5
 _LEAST_CALLS = 5
 """Minimum summed weight of a sample's requests with a (parent, child), for a note that samples differ in
 whether the child is asynchronous; samples without such requests do not count."""
+
+
+_NEVER: Final = np.iinfo(np.int64).max
 
 
 class Asynchrony(NamedTuple):
@@ -147,14 +150,23 @@ def _outliving(trees: SpanTrees, called: I8, settings: RefineSettings) -> Answer
 
     called: int64[entries], children (units of `trees`)."""
 
-    def is_late(batch: FlowBatch, entries: slice) -> tuple[B1]:
+    def is_late(batch: FlowBatch, entries: I8) -> tuple[B1]:
         unit = called[entries]
         of, above = trees.structure[unit], trees.parent[unit]
         end, end_above = batch.at(of, trees.end[unit]), batch.at(of, trees.end[above])
-        half = np.maximum(end - batch.at(of, trees.start[unit]), 0) >> 1
-        duration = np.maximum(end_above - batch.at(of, trees.start[above]), 0)
+        late = end > end_above
+        # Slack is needed only of those that outlive their parent at all, which are few.
+        row, column = np.nonzero(late)
+        begin, begin_above = (
+            batch.first_node[batch.place(of)] + trees.start[of_unit] for of_unit in (unit, above)
+        )
+        start, start_above = batch.times[begin[row], column], batch.times[begin_above[row], column]
+        end, end_above = end[row, column], end_above[row, column]
+        half = np.maximum(end - start, 0) >> 1
+        duration = np.maximum(end_above - start_above, 0)
         slack = np.maximum((duration * settings.slack_share).astype(np.int64), settings.slack_ns)
-        return (end - end_above > np.minimum(np.minimum(slack, duration >> 1), half),)
+        late[row, column] = end - end_above > np.minimum(np.minimum(slack, duration >> 1), half)
+        return (late,)
 
     return is_late
 
@@ -173,24 +185,23 @@ def _early(trees: SpanTrees, early: I8, behind: I8, cells: int) -> Answer:
         first, past = (
             np.searchsorted(trees.parent[by_above], waiting, side=side) for side in ("left", "right")
         )
-        layout, n_others = batch.layout(of), past - first
-        next_ns = batch.at(of, trees.end[waiting])
-        for part in uneven_blocks(n_others * layout.size, cells):
+        n_others, next_ns = past - first, batch.at(of, trees.end[waiting])
+        for part in uneven_blocks(n_others * next_ns.shape[1], cells):
             row = np.repeat(np.arange(part.start, part.stop), n_others[part])
             other = by_above[ranges(first[part], n_others[part])]
             row, other = (column[other != child[row]] for column in (row, other))
             start = batch.at(of[row], trees.start[other])
-            comes = start >= batch.at(of[row], trees.start[child[row]])
-            at = batch.layout(of[row]).at(layout.first[row])
-            np.minimum.at(next_ns, at[comes], start[comes])
+            start[start < batch.at(of[row], trees.start[child[row]])] = _NEVER
+            starts = np.flatnonzero(run_starts(row))
+            if len(starts):
+                at = row[starts]
+                next_ns[at] = np.minimum(next_ns[at], np.minimum.reduceat(start, starts))
         return next_ns
 
-    def is_early(batch: FlowBatch, entries: slice) -> tuple[B1]:
+    def is_early(batch: FlowBatch, entries: I8) -> tuple[B1]:
         unit = early[entries]
         child, which = np.unique(behind[entries], return_inverse=True)
-        of = trees.structure[unit]
-        cell = batch.layout(of).at(batch.layout(trees.structure[child]).first[which])
-        return (batch.at(of, trees.end[unit]) <= next_event_ns(batch, child)[cell],)
+        return (batch.at(trees.structure[unit], trees.end[unit]) <= next_event_ns(batch, child)[which],)
 
     return is_early
 

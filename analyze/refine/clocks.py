@@ -30,7 +30,7 @@ where they were spent.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
@@ -39,12 +39,14 @@ import numpy.typing as npt
 
 from analyze.cache_blocks import FEW_CELLS, blocks
 from analyze.population import ClockMove
+from analyze.refine.consensus import disordered
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import FlowMatrices, StoredCategory
 from schemas.arrays import B1, I8, U1
 from schemas.periods import format_instant
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.columnar.runs import no_rows
 
 _Pair = tuple[int, int]
 _MAX_NOTES = 5
@@ -76,9 +78,9 @@ class _Corrections:
 class Clocks:
     """Clock corrections of all hosts, for all samples."""
 
-    host_code: I8
+    host_code: I8 = field(default_factory=no_rows)
     """int64[hosts + 1]: host number in `corrections` by host code of `StoredCategory.host`; -1 for unknown
-    hosts and for the rarest ones beyond `max_skew_hosts`."""
+    hosts and for the rarest ones beyond `max_skew_hosts`. Empty without corrections."""
     corrections: _Corrections | None = None
     """Corrections of all hosts; None: no clock needs a correction."""
     notes: tuple[str, ...] = ()
@@ -96,10 +98,12 @@ def estimate_clocks(
     result cover pairs that call each other in the first `n_compared` samples. O(spans); a second pass over
     the data runs only if the calls of some pair of hosts contradict equal clocks.
     """
+    if not settings.correct_skew or not _any_backwards(flows, trees):
+        return Clocks()
     host_code = _frequent_hosts(flows, trees, settings.max_skew_hosts)
     n_hosts = int(host_code.max(initial=-1)) + 1
-    if n_hosts < 2 or not settings.correct_skew:
-        return Clocks(host_code)
+    if n_hosts < 2:
+        return Clocks()
     n_pairs = n_hosts * n_hosts
     calls, above, below = np.zeros((3, flows.n_samples * n_pairs), dtype=np.int64)
     for bounds in _bounds(flows, trees, host_code, n_hosts):
@@ -110,7 +114,7 @@ def estimate_clocks(
     contradicted = np.maximum(above, below) * _ONE_IN > calls
     suspect: B1 = np.logical_or.reduce(contradicted.reshape(-1, n_pairs), axis=0)
     if not suspect.any():
-        return Clocks(host_code)
+        return Clocks()
     parts = [part[suspect[part["pair"]]] for part in _bounds(flows, trees, host_code, n_hosts)]
     fitted = {
         divmod(pair, n_hosts): fit_clock(calls_of_pair, settings.min_traces)
@@ -126,6 +130,22 @@ def estimate_clocks(
         if (by_ns := _moved(clock)) != 0
     )
     return Clocks(host_code, _solve(fitted, n_calls), _notes(compared, hosts), moves)
+
+
+def _any_backwards(flows: FlowMatrices, trees: SpanTrees) -> bool:
+    """True if in any request an edge between activity records, or a leg of a remote call, takes less than no
+    time. Otherwise equal clocks contradict nothing, whatever the hosts are. O(spans)."""
+    called = np.flatnonzero(trees.is_remote_call)
+    above, nodes = trees.parent[called], trees.nodes
+    has_spans = np.array([category.has_spans for category in flows.categories], dtype=np.bool_)
+    edge = np.flatnonzero(~has_spans[nodes.structure[nodes.src]])
+    of_edge = nodes.structure[nodes.src[edge]]
+    src, dst = (of[edge] - nodes.first[of_edge] for of in (nodes.src, nodes.dst))
+    structure = np.concatenate((trees.structure[called], trees.structure[called], of_edge))
+    order = np.argsort(structure, kind="stable")
+    earlier = np.concatenate((trees.start[above], trees.end[called], src))[order]
+    later = np.concatenate((trees.start[called], trees.end[above], dst))[order]
+    return bool(disordered(flows.categories, structure[order], earlier, later).any())
 
 
 def _moved(clock: PairClock) -> int | None:

@@ -9,86 +9,107 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyze.cache_blocks import FEW_CELLS, uneven_blocks
-from analyze.ragged import Ragged
+from analyze.cache_blocks import FEW_CELLS, blocks, uneven_blocks
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import StoredCategory
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import B1, F8, I8
+from stitch.columnar.runs import ranges
+
+_ALIKE: Final = 1.25
+"""Structures share a batch if the largest has at most this many times the requests of the smallest, so that
+at most a fifth of a batch is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowBatch:
-    """Batch of requests of consecutive structures; the times of all their nodes are in one flat array."""
+    """Batch of requests of structures with about equally many requests, as matrices with a request a column.
 
-    first: int
-    """Number of the batch's first structure."""
-    past: int
-    """Number of the batch's last structure + 1."""
-    n_of: I8
-    """int64[past - first]: number of requests in the batch, by structure."""
+    A structure with fewer requests than the batch is wide leaves its last columns empty: they hold 0, and
+    have no weight. A row of a matrix is copied as one piece, so no index is computed for each cell.
+    """
+
+    structures: I8
+    """int64[k]: numbers of the batch's structures, ascending."""
+    rows: tuple[slice, ...]
+    """[k]: requests of each structure that are in the batch."""
     sample: I8
-    """int64[requests]: index of each request's sample; requests are ordered by structure."""
+    """int64[k, requests]: index of each request's sample, ascending in each row; -1 in empty columns."""
     weight: F8
-    """float64[requests]: weight of each request; requests are ordered by structure."""
-    node: Ragged
-    """Layout of `times`: one row per stored node of each structure, one cell per request."""
+    """float64[k, requests]: weight of each request; 0 in empty columns."""
     first_node: I8
-    """int64[past - first]: row in `node` of each structure's first stored node."""
+    """int64[k]: row in `times` of each structure's first stored node."""
     times: I8
-    """int64[cells of `node`]: time of a stored node in a request, ns since the request's start."""
+    """int64[stored nodes of the structures, requests]: time of the node, ns since the request's start; 0 in
+    empty columns."""
 
-    def layout(self, structure: I8) -> Ragged:
-        """Layout with one row per entry of `structure` and one cell per request of that structure.
-
-        structure: int64[rows], numbers of structures in the batch."""
-        return Ragged.of(self.n_of[structure - self.first])
+    def place(self, structure: I8) -> I8:
+        """int64[n]: index in `structures` of each of `structure`, int64[n]."""
+        return self.structures.searchsorted(structure)
 
     def at(self, structure: I8, column: I8) -> I8:
-        """int64[cells of `layout(structure)`]: times of stored node `column[i]` of `structure[i]` in each
-        request of the batch, ns since the request's start. structure, column: int64[rows]."""
-        node = self.first_node[structure - self.first] + column
-        return self.times[self.layout(structure).at(self.node.first[node])]
+        """int64[n, requests]: times of stored node `column[i]` of `structure[i]`, ns since the request's
+        start. structure, column: int64[n]."""
+        found: I8 = self.times[self.first_node[self.place(structure)] + column]
+        return found
 
-    def requests(self, structure: I8) -> I8:
-        """int64[cells of `layout(structure)`]: index of each cell's request in `sample` and `weight`."""
-        return self.layout(structure).at((np.cumsum(self.n_of) - self.n_of)[structure - self.first])
-
-    def part(self, structure: I8) -> slice:
-        """Range of the indices i for which `structure[i]` is in the batch. structure: int64[n], ascending."""
-        first, past = np.searchsorted(structure, (self.first, self.past)).tolist()
-        return slice(first, past)
+    def part(self, structure: I8) -> I8:
+        """int64[n]: indices i, ascending, for which `structure[i]` is in the batch. structure: ascending."""
+        first = structure.searchsorted(self.structures)
+        return ranges(first, structure.searchsorted(self.structures, side="right") - first)
 
 
 def flow_batches(categories: Sequence[StoredCategory], width: I8, cells: int) -> Iterator[FlowBatch]:
-    """Yield all requests of `categories` in batches of about `cells` array cells.
+    """Yield all requests of `categories` in batches of about `cells` array cells, few requests first.
 
     width: int64[structures], number of cells that the caller needs per request of a structure.
     """
     size = np.array([one.n_requests for one in categories], dtype=np.int64)
-    first_of = np.cumsum(size) - size
-    structure = np.repeat(np.arange(len(size)), size)
-    for part in uneven_blocks(width[structure], cells):
-        first, past = int(structure[part.start]), int(structure[part.stop - 1]) + 1
-        rows = [slice(max(part.start - at, 0), part.stop - at) for at in first_of[first:past].tolist()]
-        mine = categories[first:past]
-        matrices = [one.node_ns[:, cut] for one, cut in zip(mine, rows, strict=True)]
-        n_of = np.array([matrix.shape[1] for matrix in matrices])
-        n_nodes = np.array([len(matrix) for matrix in matrices])
-        yield FlowBatch(
-            first,
-            past,
-            n_of,
-            np.concatenate([one.sample[cut] for one, cut in zip(mine, rows, strict=True)]).astype(np.int64),
-            np.concatenate([one.weight[cut] for one, cut in zip(mine, rows, strict=True)]),
-            Ragged.of(np.repeat(n_of, n_nodes)),
-            np.cumsum(n_nodes) - n_nodes,
-            np.concatenate([matrix.ravel() for matrix in matrices]),
-        )
+    order = np.argsort(size, kind="stable")
+    large = (size * width > cells)[order]
+    small = order[~large]
+    for part in uneven_blocks((size * width)[small], cells):
+        start = part.start
+        while start < part.stop:
+            past = size[small].searchsorted(size[small[start]] * _ALIKE, side="right")
+            chosen = np.sort(small[start : min(int(past), part.stop)])
+            yield _batch(categories, chosen, [slice(0, n) for n in size[chosen].tolist()])
+            start = int(past)
+    for number in order[large].tolist():
+        for rows in blocks(int(size[number]), int(width[number]), cells):
+            yield _batch(categories, np.array([number]), [rows])
+
+
+def _batch(categories: Sequence[StoredCategory], structures: I8, rows: Sequence[slice]) -> FlowBatch:
+    chosen = [categories[number] for number in structures.tolist()]
+    n_nodes = np.array([len(one.node_ns) for one in chosen])
+    first_node = np.cumsum(n_nodes) - n_nodes
+    shape = len(chosen), max(cut.stop - cut.start for cut in rows)
+    times = np.zeros((int(n_nodes.sum()), shape[1]), dtype=np.int64)
+    sample, weight = np.full(shape, -1, dtype=np.int64), np.zeros(shape)
+    for at, (one, cut, node) in enumerate(zip(chosen, rows, first_node.tolist(), strict=True)):
+        n = cut.stop - cut.start
+        times[node : node + len(one.node_ns), :n] = one.node_ns[:, cut]
+        sample[at, :n], weight[at, :n] = one.sample[cut], one.weight[cut]
+    return FlowBatch(structures, tuple(rows), sample, weight, first_node, times)
+
+
+def disordered(categories: Sequence[StoredCategory], structure: I8, earlier: I8, later: I8) -> B1:
+    """bool[pairs]: True if in any request stored node `earlier` of the structure is later than `later`.
+
+    structure, earlier, later: int64[pairs], `structure` ascending. O(requests · pairs)."""
+    found = np.zeros(len(structure), dtype=np.bool_)
+    n_asked = np.bincount(structure, minlength=len(categories))
+    width = n_asked + np.array([len(one.node_ns) for one in categories], dtype=np.int64)
+    for batch in flow_batches(categories, width, FEW_CELLS) if len(structure) else ():
+        mine = batch.part(structure)
+        of = structure[mine]
+        found[mine] |= (batch.at(of, earlier[mine]) > batch.at(of, later[mine])).any(axis=1)
+    return found
 
 
 class Asked(NamedTuple):
@@ -100,9 +121,9 @@ class Asked(NamedTuple):
     """int64[entries, columns]: the question; entries with equal rows ask the same and are pooled."""
 
 
-Answer = Callable[[FlowBatch, slice], Sequence[B1]]
-"""Function of (batch, range of the entries whose structures are in the batch). Returns, for each possible
-answer, bool[cells]: True if the request gives that answer; cells are (entry, request)."""
+Answer = Callable[[FlowBatch, I8], Sequence[B1]]
+"""Function of (batch, int64[n] entries whose structures are in the batch). Returns, for each possible answer,
+bool[n, requests]: True if the request gives that answer; any value in empty columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,19 +197,26 @@ def ask(
     width = n_asked + np.array([len(one.node_ns) for one in categories], dtype=np.int64)
     for batch in flow_batches(categories, width, cells) if n_entries else ():
         mine = batch.part(asked.structure)
-        structure = asked.structure[mine]
-        if not len(structure):
+        if not len(mine):
             continue
-        request = batch.requests(structure)
-        entry = batch.layout(structure).spread(np.arange(len(structure)))
-        place = entry * n_samples + np.minimum(batch.sample, n_apart)[request]
-        of_request = batch.weight[request]
-
-        def sums(values: F8, place: I8 = place, n: int = len(structure)) -> F8:
-            return totals(place, values, n * n_samples).reshape(n, n_samples).T
-
-        requests[:, mine] += sums(np.ones(len(place)))
-        weight[0][:, mine] += sums(of_request)
+        place = batch.place(asked.structure[mine])
+        sample = np.minimum(batch.sample, n_apart)
+        n_of = np.stack([(sample == number).sum(axis=1) for number in range(n_samples)])
+        # Requests of a structure are ordered by sample.
+        begin = np.cumsum(n_of, axis=0) - n_of
+        requests[:, mine] += n_of[:, place]
+        weight[0][:, mine] += _sums(batch.weight, begin, n_of)[:, place]
+        of_request = batch.weight[place]
         for number, holds in enumerate(answer(batch, mine), start=1):
-            weight[number][:, mine] += sums(of_request * holds)
+            weight[number][:, mine] += _sums(of_request * holds, begin[:, place], n_of[:, place])
     return Answers(asked.key, requests, weight)
+
+
+def _sums(values: F8, begin: I8, size: I8) -> F8:
+    """float64[samples, rows]: sums of `values`, [rows, requests], over the requests of each sample. begin,
+    size: int64[samples, rows], first request of the sample in the row, and number of its requests."""
+    first = (begin + np.arange(len(values)) * values.shape[1]).T.ravel()
+    some = size.T.ravel() > 0
+    sums = np.zeros(len(first))
+    sums[some] = np.add.reduceat(values.ravel(), first[some])
+    return sums.reshape(len(values), -1).T

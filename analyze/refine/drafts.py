@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.cache_blocks import FEW_CELLS, MANY_CELLS, uneven_blocks
-from analyze.refine.consensus import flow_batches
+from analyze.cache_blocks import MANY_CELLS, uneven_blocks
+from analyze.refine.consensus import disordered
 from analyze.refine.graphs import (
     Draft,
     DraftGraphs,
@@ -165,19 +165,12 @@ def _unsorted(trees: SpanTrees, shapes: U8, structures: I8, categories: Sequence
     order = np.lexsort((shapes, trees.parent))
     twins = ~run_starts(trees.parent[order], shapes[order])
     earlier, later = order[np.flatnonzero(twins) - 1], order[twins]
-    found = np.zeros(len(structures), dtype=np.bool_)
-    if not len(later):
-        return found
     by_structure = np.argsort(structures[trees.structure[later]], kind="stable")
     earlier, later = earlier[by_structure], later[by_structure]
-    of = structures[trees.structure[later]]
-    width = np.bincount(of, minlength=len(categories))
-    width += np.where(width > 0, [len(one.node_ns) for one in categories], 0)
-    for batch in flow_batches(categories, width, FEW_CELLS):
-        here = batch.part(of)
-        one, other = earlier[here], later[here]
-        wrong = batch.at(of[here], trees.start[other]) < batch.at(of[here], trees.start[one])
-        found[np.repeat(trees.structure[other], batch.layout(of[here]).size)[wrong]] = True
+    part = trees.structure[later]
+    wrong = disordered(categories, structures[part], trees.start[earlier], trees.start[later])
+    found = np.zeros(len(structures), dtype=np.bool_)
+    found[part[wrong]] = True
     return found
 
 

@@ -35,7 +35,7 @@ from analyze.refine.stored import Columns, Operation, StoredCategory, row_order
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I4, I8, U8
 from stitch.columnar.hashing import hash_word
-from stitch.columnar.runs import distinct, inverse
+from stitch.columnar.runs import inverse, run_starts
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
@@ -575,14 +575,10 @@ def _contradicted(drafts: Sequence[Draft], graphs: DraftGraphs) -> B1:
     """bool[drafts]: True if the times of any of its requests contradict the draft's graph, which is rare.
     O(edges · requests)."""
     nodes, links, draft = graphs.nodes, graphs.links, graphs.draft
-    below, under = np.flatnonzero(links.below >= 0), np.flatnonzero(links.above >= 0)
-    # Pairs of nodes of which the first must not be later. All nodes come after the root.
-    earlier = np.concatenate((links.below[below], under, graphs.src))
-    later = np.concatenate((below, links.above[under], graphs.dst))
-    later, earlier = np.divmod(distinct(later * np.int64(len(draft)) + earlier), len(draft))  # by draft
+    # Spans begin and end by a path of edges after their parent began and before it ends.
     inside, answering = np.flatnonzero((links.above < 0) & ~nodes.deferred), np.flatnonzero(nodes.response)
     categories = [one.category for one in drafts]
-    width = np.bincount(draft[later], minlength=len(drafts))
+    width = np.bincount(draft[graphs.dst], minlength=len(drafts))
     width += np.array([len(one.node_ns) for one in categories])
     found = np.zeros(len(drafts), dtype=np.bool_)
     for batch in flow_batches(categories, width, FEW_CELLS):
@@ -591,15 +587,15 @@ def _contradicted(drafts: Sequence[Draft], graphs: DraftGraphs) -> B1:
             return batch.at(draft[rows], nodes.column[rows])
 
         mine, first, last = (rows[batch.part(draft[rows])] for rows in (inside, graphs.first[:-1], answering))
-        pairs = batch.part(draft[later])
-        latest = np.zeros(len(batch.sample), dtype=np.int64)
-        np.maximum.at(latest, batch.requests(draft[last]), times(last))
+        before, after = (rows[batch.part(draft[graphs.src])] for rows in (graphs.src, graphs.dst))
+        # All nodes come after the root, and none after the response.
+        latest = np.maximum.reduceat(times(last), np.flatnonzero(run_starts(draft[last])))
         for rows, wrong in (
-            (later[pairs], times(earlier[pairs]) > times(later[pairs])),
-            (mine, times(mine) > latest[batch.requests(draft[mine])]),
+            (after, times(before) > times(after)),
+            (mine, times(mine) > np.maximum(latest, 0)[batch.place(draft[mine])]),
             (first, times(first) < 0),
         ):
-            found[batch.layout(draft[rows]).spread(draft[rows])[wrong]] = True
+            found[draft[rows[wrong.any(axis=1)]]] = True
     return found
 
 

@@ -59,8 +59,8 @@ _LEADING: Final = re.compile(r"[^\W\d_]*")
 
 _ROWS_AT_ONCE: Final = 16_384
 """Maximum number of structures whose names are held as Python objects at the same time."""
-_MOST_KNOWN: Final = 1 << 16
-"""Maximum number of names whose folded name is cached: about 20 MB."""
+_BETWEEN: Final = "\n"
+"""Text between texts that are folded together: not part of any id."""
 
 
 def fold_text(text: str, level: int) -> str:
@@ -76,6 +76,22 @@ def fold_text(text: str, level: int) -> str:
         word = found[0] if found else ""
         return text if word == text else word + MARK
     return text
+
+
+def fold_texts(texts: Sequence[str], level: int) -> list[str]:
+    """Fold each of `texts` as `fold_text` does: a regular expression runs once over all, joined."""
+    if not 0 < level < NOTHING:
+        return [fold_text(text, level) for text in texts]
+    quoted, *patterns = _PATTERNS[:level]
+    # Quotes would pair up between texts.
+    texts = [quoted.sub(MARK, text) if '"' in text or "'" in text else text for text in texts]
+    joined = _BETWEEN.join(texts)
+    if joined.count(_BETWEEN) != len(texts) - 1:
+        return [fold_text(text, level) for text in texts]
+    for pattern in patterns:
+        joined = pattern.sub(MARK, joined)
+    folded = joined.split(_BETWEEN)
+    return [fold_text(text, level) for text in folded] if level == LEADING_WORD else folded
 
 
 class Folding:
@@ -102,7 +118,7 @@ class Folding:
     def name(self, name: Operation) -> Operation:
         """Folded name of an operation: its component, point and label are folded."""
         component = self.component(name.component)
-        return _folded(component, name, self.level(component))
+        return _folded(component, [name], self.level(component))[0]
 
 
 class NameFolder:
@@ -119,9 +135,6 @@ class NameFolder:
         self._before: dict[str | None, FoldedNames] = {}
         self._seen: dict[str, dict[Operation, Operation]] = {}
         """Folded component -> folded operation -> first (by `_order`) of the operations that fold to it."""
-        self._known: dict[str, dict[Operation, Operation]] = {}
-        """Cache: folded component -> operation -> folded operation, at the current levels."""
-        self._n_known = 0
         for fold in sorted(before, key=lambda fold: fold.component is not None):
             place = None if fold.component is None else self._component(fold.component)
             self._levels[place] = max(fold.level, self._levels.get(place, 0))
@@ -134,49 +147,54 @@ class NameFolder:
 
     def add(self, names: Iterable[Operation]) -> None:
         """Add names, and raise the levels where there are too many; repeated names have no effect."""
-        for name in names:
-            self._put(name)
+        for component, mine in self._by_component(names).items():
+            # A few at a time: most are folded once, at a level that is high enough.
+            for at in range(0, len(mine), self._most + 1):
+                self._put(component, mine[at : at + self._most + 1])
+        if len(self._seen) > self._most:
+            self._levels[None] = self._levels.get(None, 0) + 1
+            for other in [place for place in self._levels if place is not None]:
+                level, place = self._levels.pop(other), self._component(other)
+                self._levels[place] = max(level, self._levels.get(place, 0))
+            seen, self._seen = self._seen, {}
+            self.add(name for names in seen.values() for name in names.values())
 
-    def folded(self, names: Iterable[Operation]) -> list[Operation]:
+    def folded(self, names: Sequence[Operation]) -> list[Operation]:
         """Fold each of `names` at the current levels; does not add them."""
-        return [self._folded(self._component(name.component), name) for name in names]
+        found = {
+            name: folded
+            for component, mine in self._by_component(names).items()
+            for name, folded in zip(
+                mine, _folded(component, mine, self._levels.get(component, 0)), strict=True
+            )
+        }
+        return [found[name] for name in names]
 
     def folding(self) -> Folding:
         """Folding at the current levels, with an example for each component whose names it changes."""
         return Folding(self._fold(place) for place in sorted(self._levels, key=lambda place: place or ""))
 
-    def _put(self, name: Operation) -> None:
-        component = self._component(name.component)
-        if name in self._known.get(component, ()):
-            return
-        folded = self._folded(component, name)
-        mine = self._seen.setdefault(component, {})
-        if (first := mine.get(folded)) is None or _order(name) <= _order(first):
-            mine[folded] = name
-        if len(mine) > self._most:
-            self._levels[component] = self._levels.get(component, 0) + 1
-            self._known.pop(component, None)
-            self.add(self._seen.pop(component).values())
-        elif len(self._seen) > self._most:
-            self._levels[None] = self._levels.get(None, 0) + 1
-            self._known.clear()
-            for other in [place for place in self._levels if place is not None]:
-                level, place = self._levels.pop(other), self._component(other)
-                self._levels[place] = max(level, self._levels.get(place, 0))
-            seen, self._seen = self._seen, {}
-            for names in seen.values():
-                self.add(names.values())
+    def _put(self, component: str, names: Sequence[Operation]) -> None:
+        """Add names of a component. component: its folded name."""
+        level, seen = self._levels.get(component, 0), self._seen.setdefault(component, {})
+        _keep_first(seen, zip(_folded(component, names, level), names, strict=True))
+        while len(seen) > self._most:
+            level += 1
+            # Folding what is folded gives the same as folding the name.
+            again = _folded(component, [*seen], level)
+            _keep_first(merged := {}, zip(again, seen.values(), strict=True))
+            seen, self._levels[component] = merged, level
+        self._seen[component] = seen
 
-    def _folded(self, component: str, name: Operation) -> Operation:
-        """Folded name of an operation. component: its folded component."""
-        known = self._known.setdefault(component, {})
-        if name not in known:
-            if self._n_known == _MOST_KNOWN:
-                self._known.clear()
-                self._n_known, known = 0, {}
-            self._n_known += 1
-            known[name] = _folded(component, name, self._levels.get(component, 0))
-        return known[name]
+    def _by_component(self, names: Iterable[Operation]) -> dict[str, list[Operation]]:
+        """Mapping folded component -> its names, in their order."""
+        by_name: dict[str, list[Operation]] = {}
+        for name in names:
+            by_name.setdefault(name.component, []).append(name)
+        found: dict[str, list[Operation]] = {}
+        for component, mine in by_name.items():
+            found.setdefault(self._component(component), []).extend(mine)
+        return found
 
     def _component(self, name: str) -> str:
         return fold_text(name, self._levels.get(None, 0))
@@ -199,12 +217,24 @@ class NameFolder:
         return FoldedNames(place, level, left, example or ("", ""))
 
 
-def _folded(component: str, name: Operation, level: int) -> Operation:
-    """Folded name of an operation. component: its folded component; level: that of the component's names."""
+def _folded(component: str, names: Sequence[Operation], level: int) -> list[Operation]:
+    """Folded name of each operation. component: the folded component of all; level: that of its names."""
     if not level:
-        return Operation(component, name.point, name.label)
-    label = None if name.label is None or level >= LEADING_WORD else fold_text(name.label, level)
-    return Operation(component, fold_text(name.point, level), label)
+        return [Operation(component, name.point, name.label) for name in names]
+    points = fold_texts([name.point for name in names], level)
+    labels = fold_texts([name.label or "" for name in names], level)
+    return [
+        Operation(component, point, None if name.label is None or level >= LEADING_WORD else label)
+        for name, point, label in zip(names, points, labels, strict=True)
+    ]
+
+
+def _keep_first(seen: dict[Operation, Operation], names: Iterable[tuple[Operation, Operation]]) -> None:
+    """Keep for each folded operation the first (by `_order`) of the operations that fold to it. names:
+    (folded operation, operation)."""
+    for folded, name in names:
+        if (first := seen.setdefault(folded, name)) is not name and _order(name) < _order(first):
+            seen[folded] = name
 
 
 def _order(name: Operation) -> tuple[str, str, str]:

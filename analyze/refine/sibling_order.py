@@ -36,7 +36,6 @@ import numpy as np
 
 from analyze.cache_blocks import FEW_CELLS
 from analyze.numbering import Numbering, first_numbered
-from analyze.ragged import Ragged
 from analyze.refine.consensus import Answers, Asked, FlowBatch, ask, flow_batches
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_trees import SpanTrees
@@ -232,23 +231,21 @@ def pair_rows(n_rows: int) -> tuple[I8, I8]:
 
 
 class _RowTimes(NamedTuple):
-    """Times of the rows of families in a batch of requests; arrays are [cells]."""
+    """Times of the rows of families in a batch of requests; arrays are [rows of the batch, requests]."""
 
-    layout: Ragged
-    """Layout of the arrays of times: one row per row of `Families` in the batch, one cell per request."""
-    base: int
-    """Index in `Families` of the batch's first row."""
+    rows: I8
+    """int64[n]: rows of `Families` that are in the batch, ascending."""
     unit: I8
-    """int64[cells]: unit of `Families.trees` that is the row's child in the request. The first row of an
-    operation is its call with the earliest start; equal starts are in order of the stored column."""
+    """Unit of `Families.trees` that is the row's child in the request. The first row of an operation is its
+    call with the earliest start; equal starts are in order of the stored column."""
     start: I8
-    """int64[cells]: start of the child, ns since the request's start."""
+    """Start of the child, ns since the request's start."""
     end: I8
-    """int64[cells]: end of the child, ns since the request's start."""
+    """End of the child, ns since the request's start."""
     middle: I8
-    """int64[cells]: middle of the child's duration, ns since the request's start; see `of`."""
+    """Middle of the child's duration, ns since the request's start; see `of`."""
     late_start: I8
-    """int64[cells]: start of the child plus the allowed overlap, ns since the request's start; see `of`."""
+    """Start of the child plus the allowed overlap, ns since the request's start; see `of`."""
 
     @staticmethod
     def of(kin: Families, groups: Sequence[I8], batch: FlowBatch, settings: RefineSettings) -> _RowTimes:
@@ -261,40 +258,34 @@ class _RowTimes(NamedTuple):
         the one that starts first.
         """
         trees, mine = kin.trees, batch.part(kin.structure)
-        structure = kin.structure[mine]
-        layout = batch.layout(structure)
-        unit = layout.spread(kin.unit[mine])
-        starts = batch.at(structure, trees.start[kin.unit[mine]])
-        ends = batch.at(structure, trees.end[kin.unit[mine]])
+        structure, unit = kin.structure[mine], kin.unit[mine]
+        starts, ends = batch.at(structure, trees.start[unit]), batch.at(structure, trees.end[unit])
+        units = np.repeat(unit[:, None], starts.shape[1], axis=1)
         for rows in groups:
-            of = kin.structure[rows[:, 0]]
-            here = batch.part(of)
-            alike = batch.layout(of[here])
-            cells = np.stack([alike.at(layout.first[row - mine.start]) for row in rows[here].T])
-            order = np.argsort(starts[cells], axis=0, kind="stable")
-            for values in (unit, starts, ends):
-                values[cells] = np.take_along_axis(values[cells], order, axis=0)
+            alike = mine.searchsorted(rows[batch.part(kin.structure[rows[:, 0]])])
+            began = starts[alike]
+            wrong = (began[:, 1:] < began[:, :-1]).any(axis=(1, 2))
+            if wrong.any():
+                alike = alike[wrong]
+                order = np.argsort(began[wrong], axis=1, kind="stable")
+                for values in (units, starts, ends):
+                    values[alike] = np.take_along_axis(values[alike], order, axis=1)
         families_ = batch.part(trees.structure[kin.parent])
         parent = kin.parent[families_]
         of = trees.structure[parent]
         duration = batch.at(of, trees.end[parent]) - batch.at(of, trees.start[parent])
         slack = np.maximum(settings.slack_ns, (duration * settings.slack_share).astype(np.int64))
-        slack = slack[layout.at(batch.layout(of).first[kin.family[mine] - families_.start])]
         half = np.maximum(ends - starts, 0) >> 1
-        late_starts = starts + np.minimum(slack, half)
-        return _RowTimes(layout, mine.start, unit, starts, ends, np.maximum(ends - half, starts), late_starts)
+        late_starts = starts + np.minimum(slack[families_.searchsorted(kin.family[mine])], half)
+        return _RowTimes(mine, units, starts, ends, np.maximum(ends - half, starts), late_starts)
 
-    def cells(self, here: Ragged, rows: I8) -> I8:
-        """Indices of the cells of rows in the arrays of times, row after row.
+    def order(self, first: I8, second: I8) -> tuple[B1, B1]:
+        """(bool[n, requests] True if `first` runs before `second`, bool[n, requests] True if `second` runs
+        before `first`).
 
-        rows: int64[n], rows of `Families`, may repeat. here: layout with one row for each of `rows`."""
-        return here.at(self.layout.first[rows - self.base])
-
-    def order(self, a: I8, b: I8) -> tuple[B1, B1]:
-        """(bool[n] True if `a` runs before `b`, bool[n] True if `b` runs before `a`).
-
-        a, b: int64[n], indices of cells. Of two children without duration at the same time, `a` runs before
-        `b`."""
+        first, second: int64[n], rows of `Families`. Of two children without duration at the same time,
+        `first` runs before `second`."""
+        a, b = self.rows.searchsorted(first), self.rows.searchsorted(second)
         leads = (self.middle[a] <= self.start[b]) & (self.end[a] <= self.late_start[b])
         follows = (self.middle[b] <= self.start[a]) & (self.end[b] <= self.late_start[a])
         return leads, follows & ~leads
@@ -315,10 +306,8 @@ def order_evidence(
     """
     structure, groups = kin.structure, list(kin.groups())
 
-    def order(batch: FlowBatch, pairs: slice) -> tuple[B1, B1]:
-        rows = _RowTimes.of(kin, groups, batch, settings)
-        here = batch.layout(structure[kin.first[pairs]])
-        return rows.order(*(rows.cells(here, side[pairs]) for side in (kin.first, kin.second)))
+    def order(batch: FlowBatch, pairs: I8) -> tuple[B1, B1]:
+        return _RowTimes.of(kin, groups, batch, settings).order(kin.first[pairs], kin.second[pairs])
 
     of = kin.family[kin.first]
     key = np.stack((kin.keys_number[of], kin.parent_key[of], kin.key[kin.first], kin.key[kin.second]), axis=1)
@@ -379,31 +368,31 @@ def decided_alone(
     at = np.concatenate(places) + first_row[of]
     is_row = at < first_row[of + 1]
     at = np.where(is_row, at, at - first_row[of + 1] + first_pair[of])
-    found = Ragged.of(np.array([one.n_requests for one in categories])[of])
-    decided, done = np.empty(found.n_cells, dtype=np.int64), np.zeros(len(places), dtype=np.int64)
+    decided = [
+        np.empty((len(one), category.n_requests), dtype=np.int64)
+        for one, category in zip(places, categories, strict=True)
+    ]
     width = np.diff(first_row) + np.bincount(of, minlength=len(places))
     width += np.array([len(one.node_ns) for one in categories])
     for batch in flow_batches(categories, width, cells):
         times = _RowTimes.of(kin, groups, batch, settings)
-        here = np.arange(len(of))[batch.part(of)]
-        rows, pairs = here[is_row[here]], here[~is_row[here]]
-        of_row, of_pair = (batch.layout(of[chosen]) for chosen in (rows, pairs))
-        to_row, to_pair = (
-            layout.at(found.first[chosen] + done[of[chosen]])
-            for layout, chosen in ((of_row, rows), (of_pair, pairs))
-        )
-        unit = times.unit[times.cells(of_row, at[rows])]
-        decided[to_row] = unit - of_row.spread(kin.trees.first[of[rows]])
-        a, b = (times.cells(of_pair, side[at[pairs]]) for side in (kin.first, kin.second))
-        leads, follows = times.order(a, b)
+        here = batch.part(of)
+        rows, pairs = is_row[here], at[here[~is_row[here]]]
+        found = np.empty((len(here), batch.times.shape[1]), dtype=np.int64)
+        row = times.rows.searchsorted(at[here[rows]])
+        found[rows] = times.unit[row] - kin.trees.first[of[here[rows]], None]
+        leads, follows = times.order(kin.first[pairs], kin.second[pairs])
         # Of sequential components the start alone tells which comes first.
-        goes = of_pair.spread(relation[at[pairs]] == SiblingRelation.SEQUENTIAL)
+        goes = (relation[pairs] == SiblingRelation.SEQUENTIAL)[:, None]
+        a, b = (times.rows.searchsorted(side[pairs]) for side in (kin.first, kin.second))
         leads = np.where(goes, times.start[a] <= times.start[b], leads)
         ordered = np.where(follows | goes, SiblingRelation.SECOND_FIRST, SiblingRelation.PARALLEL)
-        decided[to_pair] = np.where(leads, SiblingRelation.FIRST_SECOND, ordered)
-        done[batch.first : batch.past] += batch.n_of
-    parts = np.split(decided, found.first[np.searchsorted(of, number[1:-1])])
-    return [part.reshape(len(one), -1) for part, one in zip(parts, places, strict=True)]
+        found[~rows] = np.where(leads, SiblingRelation.FIRST_SECOND, ordered)
+        begin = of[here].searchsorted(batch.structures)
+        for number, cut, first in zip(batch.structures.tolist(), batch.rows, begin.tolist(), strict=True):
+            mine = found[first : first + len(places[number]), : cut.stop - cut.start]
+            decided[number][:, cut] = mine
+    return decided
 
 
 @dataclass(frozen=True, slots=True)

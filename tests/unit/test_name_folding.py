@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyze.refine import name_folding
-from analyze.refine.name_folding import LEADING_WORD, NOTHING, NameFolder, fold_text
+from analyze.refine.name_folding import LEADING_WORD, NOTHING, NameFolder, fold_text, fold_texts
 from analyze.refine.stored import Operation
 
 MOST = 10
@@ -83,11 +82,15 @@ def test_the_order_of_names_does_not_count(names: list[Operation], rng: random.R
     )
 
 
-def test_folding_does_not_depend_on_how_many_names_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+@given(st.lists(TEXT | st.text(max_size=5)), st.integers(0, NOTHING))
+def test_texts_are_folded_together_as_alone(texts: list[str], level: int) -> None:
+    assert fold_texts(texts, level) == [fold_text(text, level) for text in texts]
+
+
+def test_names_added_in_parts_fold_like_those_added_at_once() -> None:
     names = [Operation(f"c{at % 3}", f"op{at % 7} of {at}") for at in range(60)]
     whole, few = NameFolder(MOST), NameFolder(MOST)
     whole.add(names)
-    monkeypatch.setattr(name_folding, "_MOST_KNOWN", 5)
     for at in range(0, 60, 7):
         few.add(names[: at + 7])
         assert few.folded(names[:at]) == [few.folding().name(name) for name in names[:at]]
