@@ -42,6 +42,7 @@ _N: Final = _field("n", pa.float64(), "requests")
 _W: Final = _field("w", pa.float64(), "sum of their weights (1 / sampling probability)")
 _W2: Final = _field("w2", pa.float64(), "sum of their squared weights")
 _BINS: Final = (
+    _field("filled", pa.int32(), "number of filled bins, that is the length of each list"),
     _list("bins", pa.int16(), "filled bins, ascending; bin b holds values from 2^(b/32) to 2^((b+1)/32)"),
     _list("n", pa.int32(), "requests in each of them"),
     _list("w", pa.float64(), "their weight; null where it is n", nullable=True),

@@ -8,7 +8,7 @@ numbers them in row order. Only encodings that DuckDB 1.x, polars and pandas can
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from analyze.population import FoldedNames
+from analyze.profile.leaf_numbers import CODEC, leaf_numbers
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
 from analyze.profile.name_keys import NameKeys, name_keys
 from analyze.profile.names import NO_CALLER
@@ -34,11 +35,22 @@ from analyze.profile.profile import (
 from analyze.profile.segment_sums import NO_SEGMENTS, SegmentSums, are_sound
 from analyze.profile.votes import Votes, joined_votes, summed_votes
 from analyze.stats.histograms import N_BINS
+from ingest.codecs.parquet.pages import PageError
 from schemas.arrays import I8
 from schemas.statistics import MEASURES, SITE_KINDS, STATISTICS_SCHEMA, columns_of_relation
 
-STORED_VERSION: Final = 10
+STORED_VERSION: Final = 11
 """Version of the file format of stored profiles."""
+WRITTEN: Final[dict[str, Any]] = {
+    "compression": CODEC,
+    "compression_level": 5,  # counts are a tenth smaller than by 3, and read sooner
+    "use_dictionary": False,  # two pages a column, where zstd finds what comes again
+    "data_page_version": "1.0",
+    "write_statistics": False,
+    "write_page_checksum": True,
+    "store_schema": False,
+}
+"""Options of pyarrow's writer of a statistics file; `leaf_numbers` reads pages that are written so."""
 META_VERSION: Final = b"flowdiff.profile_version"
 META_WATCHED: Final = b"flowdiff.watched"
 META_COUNTS: Final = b"flowdiff.counts"
@@ -67,25 +79,6 @@ _MOST_NUMBERS: Final = 1 << 28
 _TYPES: Final[dict[str, type]] = {
     field.name: field.type.to_pandas_dtype() for schema in SCHEMAS.values() for field in schema
 }
-
-
-def _leaves(type_: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield (path, type) of the Parquet leaf columns of a column with type `type_` and path `path`."""
-    if pa.types.is_list(type_):
-        yield from _leaves(type_.value_type, f"{path}.list.element")
-    elif pa.types.is_struct(type_):
-        for field in type_:
-            yield from _leaves(field.type, f"{path}.{field.name}")
-    else:
-        yield path, type_
-
-
-_LEAVES: Final = dict(leaf for field in STATISTICS_SCHEMA for leaf in _leaves(field.type, field.name))
-_PACKED: Final = dict.fromkeys(
-    (path for path in _LEAVES if path.endswith((".bins.list.element", ".n.list.element"))),
-    "DELTA_BINARY_PACKED",
-)
-"""Leaf column -> encoding, for columns of bins and counts, whose consecutive values differ little."""
 
 
 class Stored(NamedTuple):
@@ -127,13 +120,7 @@ def encode_stored(stored: Stored) -> bytes:
     with pq.ParquetWriter(
         sink,
         STATISTICS_SCHEMA,
-        compression="zstd",
-        compression_level=3,
-        use_dictionary=False,  # two pages a column, where zstd finds what comes again
-        column_encoding=_PACKED,
-        write_statistics=False,
-        write_page_checksum=True,
-        store_schema=False,
+        **WRITTEN,
     ) as writer:
         writer.write_table(
             pa.table([columns[name] for name in STATISTICS_SCHEMA.names], schema=STATISTICS_SCHEMA)
@@ -226,6 +213,7 @@ def _vote_rows(name: str, votes: Votes, keys: NameKeys) -> pa.StructArray:
     ends = pa.array(np.append(0, np.cumsum(votes.n_rows, dtype=np.int64)).astype(np.int32))
     number, *weights = votes.sums
     lists = [
+        pa.array(votes.n_rows.astype(np.int32)),
         _list_like(schema.field("bins"), ends, pa.array(votes.bin.astype(np.int16))),
         _list_like(schema.field("n"), ends, pa.array(number.astype(np.int32))),
     ]
@@ -285,12 +273,13 @@ def stored_tables(
         if file.version != version():
             return None
         wanted = [name for name in _RELATIONS if with_account or name not in _ACCOUNT]
-        rows = file.relations([name for name in wanted if with_totals or name != "totals"])
+        rows = file.relations([name for name in wanted if name not in _NUMBERS])
         names, keys = _names(rows)
         tables = {
-            table: _numbered_columns(table, rows.get(name), keys) for table, name in _RELATION_OF.items()
+            table: _numbered_columns(table, file.numbers(name) if name in wanted else None, keys)
+            for table, name in _RELATION_OF.items()
         }
-        parts = [_votes(rows[name], keys) for name in ("votes", "totals") if name in rows]
+        parts = [_votes(file, name, keys) for name in (("votes", "totals") if with_totals else ("votes",))]
         votes = joined_votes(parts) if len(parts) > 1 else parts[0]
         # In few bytes, and not in those of the file: a block holds many windows until they are added up.
         segments = SegmentSums(
@@ -303,9 +292,11 @@ def stored_tables(
 
 
 _RELATIONS: Final = tuple(field.name for field in STATISTICS_SCHEMA if pa.types.is_list(field.type))
+_NUMBERS: Final = frozenset((*_RELATION_OF.values(), "votes", "totals"))
+"""Relations of numbers, which are read from their pages; the others have texts and are small."""
 _UNREADABLE: Final = (
     *(pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError),
-    *(OverflowError, RecursionError, AttributeError),
+    *(OverflowError, RecursionError, AttributeError, PageError),
 )
 """Exceptions that reading bytes that are not a valid statistics file may raise."""
 
@@ -338,6 +329,7 @@ class StatisticsFile:
 
     def __init__(self, data: pa.Buffer | bytes) -> None:
         """Read the footer. Raises one of `_UNREADABLE` if the bytes are not a statistics file."""
+        self._data = pa.py_buffer(data)
         self._file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         metadata = self._file.metadata
         self._metadata = metadata.metadata or {}
@@ -345,6 +337,9 @@ class StatisticsFile:
         most = max((one.column(at).num_values for one in groups for at in range(one.num_columns)), default=0)
         if metadata.num_rows != 1 or most > _MOST_NUMBERS:
             raise ValueError("no row of statistics")
+        (group,) = groups
+        columns = map(group.column, range(group.num_columns))
+        self._chunks = {column.path_in_schema: column for column in columns}
 
     @staticmethod
     def of(data: pa.Buffer | bytes) -> StatisticsFile | None:
@@ -381,6 +376,33 @@ class StatisticsFile:
             rows = _array(row[name]).flatten()
             found[name] = {field.name: rows.field(field.name) for field in columns_of_relation(name)}
         return found
+
+    def numbers(self, name: str) -> dict[str, Column]:
+        """Column name -> values, for the columns with one number a row of relation `name`.
+
+        Raises KeyError or PageError if a column is not there, ValueError if columns differ in length."""
+        found = {
+            field.name: self._leaf(f"{name}.list.element.{field.name}")
+            for field in columns_of_relation(name)
+            if pa.types.is_primitive(field.type)
+        }
+        if len({len(column) for column in found.values()}) != 1:
+            raise ValueError("a number is missing")
+        return found
+
+    def bins(self, name: str) -> dict[str, Column]:
+        """Column name -> values of all its lists, end to end, for the columns of relation `name` that are
+        lists of numbers. Raises as `numbers`, but for lengths."""
+        lists = (field.name for field in columns_of_relation(name) if pa.types.is_list(field.type))
+        return {column: self._leaf(f"{name}.list.element.{column}.list.element") for column in lists}
+
+    def words(self, name: str, column: str) -> pa.Array:
+        """Values of a column with texts of relation `name`."""
+        path = f"{name}.list.element.{column}"
+        return _array(self._file.read([path], use_threads=False)[name]).flatten().field(0)
+
+    def _leaf(self, path: str) -> Column:
+        return leaf_numbers(self._data, self._chunks[path])
 
     def relation(self, name: str) -> pa.StructArray:
         """Rows of the relation called `name`, one struct each."""
@@ -442,9 +464,9 @@ class _NamedKeys(NamedTuple):
     error: _Keys
 
 
-def _numbered_columns(table: str, rows: Rows | None, keys: _NamedKeys) -> dict[str, Column]:
-    """Columns of table `table` of a profile, with keys replaced by numbers of names. rows: of the relation in
-    the file; None: the columns are empty."""
+def _numbered_columns(table: str, rows: Mapping[str, Column] | None, keys: _NamedKeys) -> dict[str, Column]:
+    """Columns of table `table` of a profile, with keys replaced by numbers of names. rows: columns of the
+    relation in the file; None: the columns are empty."""
     found: dict[str, Column] = {}
     for column in (*TABLES[table][0], *TABLES[table][1]):
         if rows is None:
@@ -452,7 +474,7 @@ def _numbered_columns(table: str, rows: Rows | None, keys: _NamedKeys) -> dict[s
         elif column == "slot":
             values = np.zeros(len(next(iter(rows.values()))))
         else:
-            values = _plain(rows[column])
+            values = rows[column]
             values = getattr(keys, column).numbers(values) if column in keys._fields else values
         found[column] = values.astype(_TYPES[column], copy=False)
     return found
@@ -506,26 +528,22 @@ def _word_numbers(words: pa.Array, known: Sequence[str]) -> I8:
     return found
 
 
-def _votes(rows: Rows, keys: _NamedKeys) -> Votes:
-    """Votes from the rows of relation `votes` or `totals`. Raises ValueError unless every bin has a valid
-    count."""
-    lists = {name: rows[name] for name in ("bins", "n", "w", "w2") if rows[name].null_count < len(rows[name])}
-    if any(column.null_count for column in lists.values()) or (len(rows["site"]) and "n" not in lists):
-        raise ValueError("numbers of bins are missing")
-    n_rows = np.diff(rows["bins"].offsets.to_numpy())
-    if any(not np.array_equal(np.diff(column.offsets.to_numpy()), n_rows) for column in lists.values()):
+def _votes(file: StatisticsFile, name: str, keys: _NamedKeys) -> Votes:
+    """Votes of the relation `votes` or `totals`. Raises ValueError unless every bin has a valid count."""
+    runs, lists = file.numbers(name), file.bins(name)
+    of, number = lists["bins"], lists["n"]
+    weights = [lists[weight] for weight in ("w", "w2") if len(lists[weight])]
+    if len(weights) == 1 or any(len(column) != len(of) for column in (number, *weights)):
         raise ValueError("votes of no bin")
-    of, *sums = (
-        _plain(rows[name].flatten()) for name in ("bins", "n", *(w for w in ("w", "w2") if w in lists))
-    )
-    if len(sums) == 2 or sums[0].min(initial=0) < 0:
+    if number.min(initial=0) < 0:
         raise ValueError("numbers that are none")
-    site, pattern = (getattr(keys, name).numbers(_plain(rows[name])) for name in ("site", "pattern"))
-    measure = (
-        _word_numbers(rows["measure"], MEASURES) if "measure" in rows else np.full(len(site), TOTAL_TIME)
-    )
+    site, pattern = keys.site.numbers(runs["site"]), keys.pattern.numbers(runs["pattern"])
+    if name == "votes":
+        measure = _word_numbers(file.words(name, "measure"), MEASURES)
+    else:
+        measure = np.full(len(site), TOTAL_TIME)
     places = (measure, site, pattern, np.zeros(len(site), np.int64))
-    return Votes(places, n_rows, of, (sums[0].astype(np.uint32), *sums[1:]))
+    return Votes(places, runs["filled"], of, (number.view(np.uint32), *weights))
 
 
 def _is_sound(stored: Stored) -> bool:

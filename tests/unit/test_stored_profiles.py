@@ -21,6 +21,7 @@ from analyze.profile.encoding import (
     META_COUNTS,
     META_VERSION,
     META_WATCHED,
+    WRITTEN,
     encode,
     stored_of,
     version,
@@ -112,7 +113,7 @@ def rewritten(
     change(row)
     sink = pa.BufferOutputStream()
     nullable = loosened(file.schema_arrow)
-    with pq.ParquetWriter(sink, nullable, store_schema=False) as writer:
+    with pq.ParquetWriter(sink, nullable, **WRITTEN) as writer:
         writer.write_table(pa.Table.from_pylist([row], nullable))
         writer.add_key_value_metadata(
             {key.decode(): value.decode() for key, value in file.metadata.metadata.items()} | metadata

@@ -18,6 +18,8 @@ bytes, but the statistics in them may contain values of any size."""
 _KIND, _UNPACKED, _PACKED, _VALUES, _ENCODINGS = (1,), (2,), (3,), ((5, 1), (8, 1)), ((5, 2), (8, 4))
 """Paths of field numbers in a PageHeader: kind, decompressed size, compressed size; number of values in data
 pages of versions 1 and 2; encoding in data pages of versions 1 and 2."""
+PLAIN: Final = 0
+"""Number of the encoding in which values follow each other as they are."""
 _DICTIONARY_PAGE, _WORDS_ENCODED = 2, (2, 8)
 """Kind number of a dictionary page; numbers of the encodings whose values are dictionary indices."""
 _TRUE, _FALSE, _BYTE, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 6, 7, 8, 9, 10, 11, 12
@@ -30,14 +32,22 @@ class PageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Sizes of a page, from its header."""
+    """Place and sizes of a page, from its header."""
 
+    begin: int
+    """Offset of the page's bytes in the file, after its header."""
+    packed_bytes: int
     unpacked_bytes: int
     values: int
     """Number of values in a data page, nulls and empty lists included."""
     is_dictionary: bool
-    has_words: bool
-    """True if the values are indices into the dictionary, not the values themselves."""
+    encoding: int
+    """Number of the encoding of the values, see PLAIN; -1 for pages without values."""
+
+    @property
+    def has_words(self) -> bool:
+        """True if the values are indices into the dictionary, not the values themselves."""
+        return self.encoding in _WORDS_ENCODED
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +78,12 @@ def pages(file: BinaryIO, begin: int, size: int) -> Iterator[Page]:
         if packed < 0 or unpacked < 0:
             raise PageError("a page without a size")
         yield Page(
+            at + length,
+            packed,
             unpacked,
             max(fields.get(path, 0) for path in _VALUES),
             fields.get(_KIND) == _DICTIONARY_PAGE,
-            any(fields.get(path) in _WORDS_ENCODED for path in _ENCODINGS),
+            max(fields.get(path, -1) for path in _ENCODINGS),
         )
         at += length + packed
 
