@@ -77,7 +77,7 @@ def hash_labels(events: pa.Table) -> U8:
 def hash_rows(events: pa.Table, words: Words = hash_words) -> U8:
     """[rows] stable uint64 hash of each row over all columns of `events`; null differs from empty. words:
     function that hashes distinct strings. O(rows + values)."""
-    if events.schema.equals(EVENT_SCHEMA):
+    if events.schema.names == EVENT_SCHEMA.names and events.schema.field("id").type == pa.binary():
         events = with_text_ids(events)
     total = np.zeros(events.num_rows, dtype=np.uint64)
     for name in events.column_names:

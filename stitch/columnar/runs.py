@@ -252,6 +252,20 @@ def sorted_words(words: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(table).take(words.indices), kept)
 
 
+def coded_words(texts: pa.Array) -> pa.DictionaryArray:
+    """Dictionary array with equal values whose dictionary has only the words in use, each once.
+
+    texts: text, or a dictionary array whose words differ. O(rows + words).
+    """
+    if not pa.types.is_dictionary(texts.type):
+        return texts.dictionary_encode()
+    used = _is_used(texts)
+    if used.all():
+        return texts
+    code = pa.array((np.cumsum(used) - 1).astype(np.int32))
+    return pa.DictionaryArray.from_arrays(code.take(texts.indices), texts.dictionary.filter(pa.array(used)))
+
+
 def _is_used(words: pa.DictionaryArray) -> B1:
     """[words of the dictionary] True if a row has the word. Few words are found in the first rows."""
     used = np.zeros(len(words.dictionary), dtype=np.bool_)

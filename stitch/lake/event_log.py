@@ -24,9 +24,9 @@ import pyarrow as pa
 from schemas.arrays import B1, I8, U8
 from schemas.commits import CommitRecord, Segment
 from schemas.errors import LakeError
-from schemas.events import EVENT_SCHEMA
+from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE
 from stitch.closing import NEVER, event_times
-from stitch.columnar.runs import run_starts
+from stitch.columnar.runs import group_stably, whole
 from stitch.lake.chain import read_tail
 from stitch.lake.layout import segment_folder, segment_part, segment_seq
 from stitch.lake.store import Store
@@ -41,6 +41,11 @@ BATCH_TYPE: Final = np.dtype([("first_ns", "<i8"), ("last_ns", "<i8"), ("aside",
 set aside (handled by the commit that wrote them)."""
 Index = npt.NDArray[np.void]
 """Structured array [requests] of INDEX_TYPE, ascending by key."""
+_REQUEST_ID: Final = EVENT_SCHEMA.get_field_index("request_id")
+_WORD: Final = pa.dictionary(pa.int32(), pa.string())
+LOG_SCHEMA: Final = EVENT_SCHEMA.set(_REQUEST_ID, EVENT_SCHEMA.field(_REQUEST_ID).with_type(_WORD))
+"""Schema of the events of a log: EVENT_SCHEMA with request ids as dictionary codes, since a request has many
+events."""
 
 _INDEX: Final = b"flowdiff.index"
 _BATCHES: Final = b"flowdiff.batches"
@@ -58,7 +63,7 @@ class LogRows:
     """Events of one commit with the keys of their requests, from which `encode_segment` makes a segment."""
 
     events: pa.Table
-    """Events (EVENT_SCHEMA, each column in one chunk); the segment also stores the metadata of the schema."""
+    """Events (LOG_SCHEMA, each column in one chunk); the segment also stores the metadata of the schema."""
     key: U8
     """[events] key of the event's request; arbitrary where `loose` is True."""
     loose: B1 | None
@@ -67,20 +72,31 @@ class LogRows:
     """Number of rows, at the end of `events`, that are set aside: this commit itself handles them."""
 
 
-def index_requests(key: U8, first_ns: I8, last_ns: I8) -> Index:
-    """Build an index: group events by request key. O(events log events).
+def coded_ids(events: pa.Table) -> pa.Table:
+    """Convert the column `request_id` of events, if it is text, to dictionary codes, as in LOG_SCHEMA.
+    O(events)."""
+    place = events.schema.get_field_index("request_id")
+    if place < 0 or events.schema.types[place] == _WORD:
+        return events
+    return events.set_column(place, LOG_SCHEMA.field(_REQUEST_ID), events.column(place).dictionary_encode())
 
-    key: [events] request key. first_ns, last_ns: [events] first and last time, ns.
+
+def index_requests(key: U8, first_ns: I8, last_ns: I8, code: I8 | None = None) -> Index:
+    """Build an index: group events by request key. O(events + requests log requests), with `code`.
+
+    key: [events] request key. first_ns, last_ns: [events] first and last time, ns. code: [events] number of
+    the request, from 0 on, different for different keys; None: not known.
     """
-    order = np.argsort(key, kind="stable")
-    keys = key[order]
-    starts = np.flatnonzero(run_starts(keys))
+    if not len(key):
+        return np.zeros(0, INDEX_TYPE)
+    code = np.unique(key, return_inverse=True)[1] if code is None else code
+    order, bounds = group_stably(code, int(code.max()) + 1)
+    starts = bounds[:-1][np.diff(bounds) > 0]
     found = np.zeros(len(starts), INDEX_TYPE)
-    if len(starts):
-        found["key"], found["rows"] = keys[starts], np.diff(starts, append=len(keys))
-        found["first_ns"] = np.minimum.reduceat(first_ns[order], starts)
-        found["last_ns"] = np.maximum.reduceat(last_ns[order], starts)
-    return found
+    found["key"], found["rows"] = key[order[starts]], np.diff(starts, append=len(key))
+    found["first_ns"] = np.minimum.reduceat(first_ns[order], starts)
+    found["last_ns"] = np.maximum.reduceat(last_ns[order], starts)
+    return found[np.argsort(found["key"])]
 
 
 def segment_name(lane: int, seq: int, part: int = 0) -> str:
@@ -95,7 +111,7 @@ def encode_segment(name: str, rows: LogRows) -> tuple[pa.Buffer, Segment]:
     events, n = rows.events, rows.events.num_rows
     first, last = event_times(events) if n else (np.zeros(0, np.int64), np.zeros(0, np.int64))
     named = slice(None) if rows.loose is None else ~rows.loose
-    index = index_requests(rows.key[named], first[named], last[named])
+    index = index_requests(rows.key[named], first[named], last[named], _codes(events)[named])
     cuts = [(at, min(BATCH_ROWS, end - at), aside) for at, end, aside in _batches(n, rows.n_aside)]
     # A batch with an event without any time may hold one of any time.
     lowest, highest = np.where(first == NEVER, -NEVER, first), np.where(last == -NEVER, NEVER, last)
@@ -116,6 +132,14 @@ def encode_segment(name: str, rows: LogRows) -> tuple[pa.Buffer, Segment]:
             writer.write_table(events.slice(at, size))
     data = sink.getvalue()
     return data, Segment(name=name, sha256=hashlib.sha256(data).hexdigest(), size=data.size, rows=n)
+
+
+def _codes(events: pa.Table) -> I8:
+    """[events] number of the event's request; arbitrary where it has no request id. events: LOG_SCHEMA."""
+    is_span = events["kind"].to_numpy() >= SPAN_KIND_BASE
+    words = whole(events["request_id"]).indices.fill_null(0).to_numpy(zero_copy_only=False)
+    code: I8 = 2 * words.astype(np.int64) + is_span
+    return code
 
 
 def _batches(n: int, n_aside: int) -> Iterator[tuple[int, int, bool]]:
@@ -163,22 +187,24 @@ class SegmentReader:
         return int(times.max(initial=-NEVER))
 
     def read(self, *, aside: bool | None = None) -> pa.Table:
-        """Decode the events, with the metadata of the writer's schema.
+        """Decode the events (LOG_SCHEMA), with the metadata of the writer's schema.
 
         aside: True: only rows set aside; False: only other rows; None: all rows.
         """
         batches = [self._reader.get_batch(place) for place in self._places(aside)]
-        return pa.Table.from_batches(batches, self.schema).replace_schema_metadata(self.metadata or None)
+        events = coded_ids(pa.Table.from_batches(batches, self.schema))
+        return events.replace_schema_metadata(self.metadata or None)
 
     def batches(self, first_ns: int, last_ns: int) -> Iterator[pa.Table]:
-        """Yield, as tables, the record batches that may contain an event in [first_ns, last_ns], including
-        batches of rows set aside."""
+        """Yield, as tables (LOG_SCHEMA), the record batches that may contain an event in [first_ns, last_ns],
+        including batches of rows set aside."""
         for place in range(self._reader.num_record_batches):
             if self.batch_times is None or (
                 self.batch_times["first_ns"][place] <= last_ns
                 and self.batch_times["last_ns"][place] >= first_ns
             ):
-                yield pa.Table.from_batches([self._reader.get_batch(place)]).replace_schema_metadata(None)
+                batch = pa.Table.from_batches([self._reader.get_batch(place)])
+                yield coded_ids(batch).replace_schema_metadata(None)
 
     def _places(self, aside: bool | None) -> list[int]:
         if aside is None or self.batch_times is None:
@@ -260,7 +286,7 @@ def events_of(opened: SegmentReader, segment: Segment) -> pa.Table:
     events = opened.read(aside=False)
     if events.schema.equals(EVENT_SCHEMA):
         return events
-    try:  # parameters were plain text once
+    try:  # request ids are codes, and parameters were plain text once
         return events.cast(EVENT_SCHEMA).replace_schema_metadata(events.schema.metadata)
     except pa.ArrowException as error:
         raise _damaged(segment, "is of another version") from error

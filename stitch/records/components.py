@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from schemas.arrays import I8
 from schemas.events import EventKind
-from stitch.columnar.runs import connected_components, group_stably, inverse, whole
+from stitch.columnar.runs import coded_words, connected_components, group_stably, inverse, whole
 
 COMPONENT_PREFIX = "~"
 """Prefix of the made-up request id of a component without request ids; its smallest breadcrumb (by code
@@ -50,7 +50,7 @@ def assign_requests(events: pa.Table) -> RequestCodes:
     breadcrumb, link, id or parent of events *with* a request id belongs to that request; if there are
     several, to the smallest. O(events), but twenty times slower for events without a request id.
     """
-    encoded = whole(events["request_id"]).dictionary_encode()
+    encoded = coded_words(whole(events["request_id"]))
     names = encoded.dictionary
     code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     loose = np.flatnonzero(code < 0)

@@ -21,7 +21,7 @@ from schemas.arrays import I8, U4, U8
 from schemas.config import StitchConfig
 from schemas.events import EventKind
 from schemas.quality import Quality
-from stitch.columnar.runs import whole
+from stitch.columnar.runs import coded_words, whole
 from stitch.graph.order.tree import levels_of, order_trees
 from stitch.graph.placed import (
     MISSING_EVENT,
@@ -80,7 +80,7 @@ def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | Non
     without any known time are omitted and listed in `PlacedFlows.timeless`. O(spans log spans).
     """
     labels = encode_labels(events) if labels is None else labels
-    traces = whole(events["request_id"]).dictionary_encode()
+    traces = coded_words(whole(events["request_id"]))
     n_flows = len(traces.dictionary)
     flow = traces.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     components = whole(labels.words["component"])

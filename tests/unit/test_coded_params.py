@@ -15,7 +15,7 @@ from schemas.events import EVENT_SCHEMA, PARAM_TYPE, concat_events, with_text_id
 from stitch.columnar.runs import own_words
 from stitch.drivers.partition import payload_bytes
 from stitch.lake.encoding import decode, encode
-from stitch.lake.event_log import LogRows, encode_segment, read_segment
+from stitch.lake.event_log import LogRows, coded_ids, encode_segment, read_segment
 from stitch.lake.place import open_store
 from stitch.lake.store import Store
 
@@ -107,6 +107,6 @@ def test_a_segment_of_plain_text_is_read(tmp_path: Path) -> None:
 
 def written(store: Store, events: pa.Table) -> pa.Table:
     name = f"segment-{id(events)}.arrow"
-    data, segment = encode_segment(name, LogRows(events, np.zeros(events.num_rows, np.uint64), None))
+    data, segment = encode_segment(name, LogRows(coded_ids(events), np.zeros(events.num_rows, np.uint64), None))
     store.put(name, data)
     return read_segment(store, segment)

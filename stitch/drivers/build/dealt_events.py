@@ -136,7 +136,7 @@ def joined(parts: list[tuple[pa.Table, U8]]) -> tuple[pa.Table, U8]:
     """Concatenate (events, request keys) pairs to one: (events, each column in one chunk; [events] request
     key)."""
     keys = [np.zeros(0, np.uint64), *(key for _, key in parts)]
-    return concat_events([table for table, _ in parts]), np.concatenate(keys)
+    return concat_events([table for table, _ in parts if table.num_rows]), np.concatenate(keys)
 
 
 def _encoded(events: pa.Table, key: U8) -> pa.Buffer:

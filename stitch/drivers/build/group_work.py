@@ -137,15 +137,12 @@ class GroupBuilder:
         if len(large.requests):
             chosen_from = self._rows.of(segments, large.requests, CHOOSING_COLUMNS)
             large.choose((table, key) for _, table, key in chosen_from)
-        young = self._rows.young(segments) if len(groups) > 1 else None
-        if young is not None:
+        young, unread = self._rows.young(segments)
+        if len(groups) == 1 or _reads(segments, unread, groups) <= self._settings.most_reads:
             dealt = dealt_in_memory(requests, group_of, len(groups), large.kept(young))
-            yield from (events for _, events, _ in dealt)
-            return
-        if len(groups) == 1 or _reads(segments, groups) <= self._settings.most_reads:
-            for group in groups:
-                own = self._rows.of(segments, group.within.requests)
-                yield joined([*large.kept((table, key) for _, table, key in own)])[0]
+            for group, (_, events, key) in zip(groups, dealt, strict=True):
+                own = self._rows.of(unread, group.within.requests)
+                yield joined([(events, key), *large.kept((table, key) for _, table, key in own)])[0]
             return
         tables = large.kept((table, key) for _, table, key in self._rows.of(segments, requests))
         folder = self._scratch.folder / f"{groups[0].within.start_ns:d}"
@@ -166,16 +163,16 @@ def _builder(lake: str, settings: BuildSettings, folder: Path) -> GroupBuilder:
     return GroupBuilder(rows, Scratch(folder), settings)
 
 
-def _reads(segments: list[LogSegment], groups: Sequence[Group]) -> float:
-    """Mean number of groups whose times meet those of a segment, by event: how often segments are read if
-    each group reads them."""
-    first = np.array([segment.first_ns for segment in segments])
-    last = np.array([segment.last_ns for segment in segments])
-    rows = np.array([segment.file.rows for segment in segments])
+def _reads(segments: list[LogSegment], unread: list[LogSegment], groups: Sequence[Group]) -> float:
+    """Mean number of times, by event, that segments are read if each group reads those of `unread` whose times
+    meet its own."""
+    first = np.array([segment.first_ns for segment in unread])
+    last = np.array([segment.last_ns for segment in unread])
+    rows = np.array([segment.file.rows for segment in unread])
     read = sum(
         int(rows[(first <= group.within.last_ns) & (last >= group.within.first_ns)].sum()) for group in groups
     )
-    return read / max(1, int(rows.sum()))
+    return read / max(1, sum(segment.file.rows for segment in segments))
 
 
 def _built(task: GroupTask, group: Group, events: pa.Table, memo: StructureMemo) -> BuiltAnd:

@@ -65,13 +65,15 @@ class SegmentRows:
                 elif kept.any():
                     yield segment, table.filter(pa.array(kept)), key[kept]
 
-    def young(self, segments: list[LogSegment]) -> list[tuple[pa.Table, U8]] | None:
-        """(events, [events] request key) of each segment from this process's cache; None if any of them is
-        not cached."""
+    def young(self, segments: list[LogSegment]) -> tuple[list[tuple[pa.Table, U8]], list[LogSegment]]:
+        """Divide segments: ((events, [events] request key) of each one in this process's cache, those that
+        are not)."""
         found: list[tuple[pa.Table, U8]] = []
+        unread: list[LogSegment] = []
         for segment in segments:
             young = self._young.get(segment.file.name)
             if young is None:
-                return None
-            found.append((young.events, row_keys(young.key, young.loose, segment.loose_key)))
-        return found
+                unread.append(segment)
+            else:
+                found.append((young.events, row_keys(young.key, young.loose, segment.loose_key)))
+        return found, unread

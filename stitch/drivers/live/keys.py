@@ -17,9 +17,9 @@ from schemas.arrays import B1, I8, U8
 from schemas.events import SPAN_KIND_BASE
 from schemas.lake import SPANS
 from stitch.columnar.hashing import mix
-from stitch.columnar.runs import whole
+from stitch.columnar.runs import coded_words, whole
 from stitch.drivers.partition import hash_texts
-from stitch.lake.event_log import LogRows
+from stitch.lake.event_log import LogRows, coded_ids
 from stitch.records.components import assign_requests, flat_list, split_and_join_links
 
 _OF_SPANS: Final = np.uint64(0x9FB21C651E98DF25)
@@ -35,7 +35,7 @@ def request_keys(events: pa.Table) -> tuple[U8, B1 | None]:
 
     The second item is None if every event has a request id. O(events), with one hash per distinct id.
     """
-    words = whole(events["request_id"]).dictionary_encode()
+    words = coded_words(whole(events["request_id"]))
     is_span = events["kind"].to_numpy() >= SPAN_KIND_BASE
     hashes = np.append(hash_texts(words.dictionary), np.uint64(0))
     if not words.null_count:
@@ -67,8 +67,8 @@ def loose_keys(records: pa.Table) -> U8:
 def log_rows(events: pa.Table) -> LogRows:
     """Combine events (EVENT_SCHEMA, each column in one chunk) and the keys of their requests to the rows of a
     log segment."""
-    key, loose = request_keys(events) if events.num_rows else (np.zeros(0, np.uint64), None)
-    return LogRows(events, key, loose)
+    events = coded_ids(events)
+    return LogRows(events, *request_keys(events))
 
 
 def _by_kind(hashes: U8, is_span: B1) -> U8:

@@ -371,7 +371,7 @@ class LiveLane:
         """Clear the buffers after a commit, and add the rows of the committed segment to the builder's
         cache."""
         if rows is not None and segment is not None and self._young is not None:
-            self._young.add(segment.name, rows)
+            self._young.add(segment.name, rows, self._arrivals.bytes)
         self._latest_ns = self.latest_ns
         self._arrivals = Arrivals(self._settings.max_dead_letters_per_commit)
         self._carried = 0

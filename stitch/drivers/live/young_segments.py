@@ -21,11 +21,12 @@ class YoungSegments:
         self._lock = threading.Lock()
         self.bytes = 0
 
-    def add(self, name: str, rows: LogRows) -> None:
-        """Cache the rows of a committed segment if the capacity allows it."""
+    def add(self, name: str, rows: LogRows, freed_bytes: int = 0) -> None:
+        """Cache the rows of a committed segment if the capacity allows it. freed_bytes: what the caller held
+        of these events when the capacity was set, and holds no longer."""
         size = _size(rows)
         with self._lock:
-            if self.bytes + size <= self._capacity_bytes:
+            if self.bytes + size <= self._capacity_bytes + freed_bytes:
                 self._rows[name] = rows
                 self.bytes += size
 
