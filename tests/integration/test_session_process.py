@@ -89,13 +89,7 @@ def test_a_query_ends_at_its_memory(lake: Path) -> None:
 
 def test_ctrl_c_ends_a_query_at_once(lake: Path) -> None:
     command = [sys.executable, "-m", "flowdiff", "sql", "--lake", str(lake), "-c", SLOW_CALLS[0]]
-    with subprocess.Popen(
-        command,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell that runs the tests in the background lets them ignore what this test is about.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         children: list[str] = []
         # Until DuckDB computes: a process that has used more CPU time than starting takes.
         while not children or _cpu_seconds(int(children[0])) < 2:
