@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Generator
@@ -71,6 +72,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Where the environment forbids buffers, a program that wants them could not be forked from one that has none.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that runs the tests in the background lets them, and all that they start, ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Threads of OpenMP that have nothing to do sleep: where more processes run than there are cores, they would
 # take as much time by waiting as by working.

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from fixtures.deploy_tools import alertmanager, ensure
-from oracles.incidents import Receiver, event, incident, receiver, wait_until
+from oracles.incidents import Receiver, event, incident, receiver
+from oracles.waiting import wait_until
 
 from flowdiff.notify.notifier import Notifier
 from flowdiff.notify.settings import NotifySettings

@@ -10,9 +10,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from fixtures.ingest_process import NS_PER_SECOND, PATIENCE_S, IngestProcess, ingesting, records
+from fixtures.ingest_process import NS_PER_SECOND, IngestProcess, ingesting, records
 from fixtures.kafka_bench import KafkaBench
 from oracles.bucket_server import mortal_versitygw
+from oracles.waiting import wait_until
 
 from schemas.errors import LakeError
 from stitch.lake.bucket.bucket_settings import bucket_settings
@@ -64,10 +65,9 @@ def test_live_ingestion_outlives_a_server_that_is_killed_again_and_again(
                     seen = commits_in(run)
                     time.sleep(rng.uniform(0.0, 0.5))
                     kill_and_start()
-                    deadline = time.monotonic() + PATIENCE_S
-                    while commits_in(run) == seen and run.process.poll() is None:
-                        assert time.monotonic() < deadline, run.text
-                        time.sleep(0.05)
+                    wait_until(
+                        lambda run=run, seen=seen: commits_in(run) != seen or run.process.poll() is not None
+                    )
                 run.signal(signal.SIGTERM)
                 assert run.ended() in (0, LakeError.exit_code), run.text
                 commits += commits_in(run)

@@ -20,10 +20,11 @@ from pathlib import Path
 import pytest
 import yaml
 from fixtures.ingest_process import ingesting
-from fixtures.kafka_bench import KafkaBench, wait_until
+from fixtures.kafka_bench import KafkaBench
 from oracles.incidents import event, incident
 from oracles.live_process import flow_rows
 from oracles.sent_spans import post
+from oracles.waiting import wait_until
 
 from flowdiff.notify.notifier import Notifier
 from flowdiff.notify.settings import NotifySettings

@@ -15,7 +15,7 @@ from fixtures.ingest_process import NS_PER_SECOND, IngestProcess, ingesting, rec
 from fixtures.kafka_bench import KafkaBench
 from oracles import fork_server
 from oracles.bucket_server import BucketServer
-from oracles.incidents import wait_until
+from oracles.waiting import wait_until
 
 from stitch.drivers.live.election import LEASE, LeaseElection, LockElection, election
 from stitch.drivers.live.live_settings import LiveSettings
@@ -95,7 +95,7 @@ def test_one_of_two_processes_is_elected_and_the_other_when_it_is_killed(lake: s
             assert not other.is_elected()
             time.sleep(0.2)
         one.end()
-        wait_until(other.is_elected, patience_s=60, every_s=0.2)
+        wait_until(other.is_elected, every_s=0.2)
         third = Candidate(lake, "third")
         try:
             assert not third.is_elected()
@@ -112,7 +112,7 @@ def test_a_holder_that_slept_past_its_lease_hears_of_it_when_it_is_asked_again(
     with candidates(lake) as (one, other):
         assert one.is_elected()
         one.process.send_signal(signal.SIGSTOP)
-        wait_until(other.is_elected, patience_s=60, every_s=0.2)
+        wait_until(other.is_elected, every_s=0.2)
         one.process.send_signal(signal.SIGCONT)
         assert one.ask("close") == "None"  # and leaves the lease to the other
         assert not one.is_elected()
@@ -165,7 +165,7 @@ def test_another_process_builds_when_the_one_that_builds_is_killed(
             run.wait_for("lane gained")
             runs[run.process.pid] = run
         send(1)
-        wait_until(lambda: has_built(0), patience_s=120, every_s=0.2)
+        wait_until(lambda: has_built(0), every_s=0.2)
         first = builders(store)[-1]
         assert set(builders(store)) == {first}
         (pid,) = [pid for pid in runs if f"-{pid}-" in first]
@@ -173,7 +173,7 @@ def test_another_process_builds_when_the_one_that_builds_is_killed(
         for minute in (2, 3):
             send(minute)
         # The other one has the lanes and the windows of both.
-        wait_until(lambda: has_built(2, lambda owner: owner != first), patience_s=120, every_s=0.2)
+        wait_until(lambda: has_built(2, lambda owner: owner != first), every_s=0.2)
         (survivor,) = [run for other, run in runs.items() if other != pid]
         survivor.signal(signal.SIGTERM)
         assert survivor.ended() == 0, survivor.text

@@ -13,6 +13,7 @@ from oracles.live_process import World, flow_rows, requests
 from oracles.logged_lake import LIVE, LoggingLane, made_lake
 from oracles.memory_disk import MemoryDisk
 from oracles.span_events import batch
+from oracles.waiting import PATIENCE_S, wait_until
 
 from schemas.commits import CommitRecord
 from schemas.windows import NS_PER_SECOND
@@ -84,15 +85,12 @@ def test_lanes_commit_at_a_stop_before_a_builder_at_work_is_waited_for(
     def step(_self: Builder, _now_ns: int, **_how: bool) -> Step:
         told.has_committed.clear()
         is_at_work.set()
-        waited.append(told.has_committed.wait(10))
+        waited.append(told.has_committed.wait(PATIENCE_S))
         return Step(built=int(len(waited) < 3))  # there is more
 
     monkeypatch.setattr(Builder, "step", step)
     run = world.start("one")
-    for _ in range(20):
-        run.turn(0.0)
-        if is_at_work.wait(0.1):
-            break
+    wait_until(lambda: run.turn(0.0) or is_at_work.wait(0.1))
     world.now_ns += NS_PER_SECOND
     assert run.stop()
     assert waited == [True]

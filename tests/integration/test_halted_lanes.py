@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from fixtures.ingest_process import NS_PER_SECOND, ingesting, records
-from fixtures.kafka_bench import KafkaBench, numbered, wait_until
+from fixtures.kafka_bench import KafkaBench, numbered
 from fixtures.kafka_broker import cut_log, started
 from kafka import TopicPartition
+from oracles.waiting import wait_until
 
 from flowdiff.__main__ import main
 from ingest.kafka.log_reader import LogReader

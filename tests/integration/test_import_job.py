@@ -22,6 +22,7 @@ from oracles.killed_job import STEPS
 from oracles.mixed_input import mixed
 from oracles.quiet_import import Quiet
 from oracles.traffic import write_native
+from oracles.waiting import PATIENCE_S, wait_until
 
 from flowdiff.__main__ import main
 from schemas.errors import TRY_AGAIN, ConfigError
@@ -39,7 +40,6 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_store
 from stitch.lake.store import LocalStore, Store
 
-PATIENCE_S = 240.0
 """To start Python some ten times on a machine that has other things to do."""
 MEMORY = ImportSettings(memory_bytes=64 * 2**20)
 
@@ -175,13 +175,6 @@ class Late:
             assert swift.do_next()
             wait_until(lambda: not [x for x in self._store.names(folder) if x.endswith("-000000")])
         return found
-
-
-def wait_until(happened: Callable[[], Any]) -> None:
-    begin = time.monotonic()
-    while not happened():
-        assert time.monotonic() - begin < PATIENCE_S
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("claimed", [False, True])

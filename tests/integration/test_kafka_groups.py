@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from fixtures.kafka_bench import PATIENCE_S, KafkaBench, Reader, numbered
+from fixtures.kafka_bench import KafkaBench, Reader, numbered
+from oracles.waiting import PATIENCE_S
 
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from fixtures.kafka_bench import KafkaBench, Reader, wait_until
+from fixtures.kafka_bench import KafkaBench, Reader
 from oracles.traffic import START_NS, write_native, write_otlp
+from oracles.waiting import wait_until
 
 from flowdiff.__main__ import main
 from ingest.formats import codec_for

@@ -19,11 +19,12 @@ from typing import Any
 
 import pytest
 from fixtures.ingest_process import IngestProcess, records
-from fixtures.kafka_bench import KafkaBench, Reader, numbered, wait_until
+from fixtures.kafka_bench import KafkaBench, Reader, numbered
 from fixtures.kafka_broker import Broker
 from kafka.admin import ACLOperation, ResourceType
 from oracles import fork_server
 from oracles.slow_servers import dripping, slow
+from oracles.waiting import wait_until
 
 from ingest.kafka.diagnosis import broker_problem
 from ingest.kafka.kafka_security import ClientCredentials, TokenError

@@ -7,9 +7,10 @@ from contextlib import closing
 from typing import NoReturn
 
 import pytest
-from fixtures.kafka_bench import KafkaBench, Reader, numbered, wait_until
+from fixtures.kafka_bench import KafkaBench, Reader, numbered
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
+from oracles.waiting import wait_until
 
 from ingest.kafka import kafka_source
 from ingest.kafka.kafka_source import KafkaSource

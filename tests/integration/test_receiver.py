@@ -8,6 +8,7 @@ import gzip
 import http.client
 import json
 import random
+import re
 import shutil
 import signal
 import socket
@@ -36,6 +37,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from oracles.sent_spans import PROTOBUF, Trace, nodes_by_request, nodes_of, post, traces
+from oracles.waiting import PATIENCE_S, wait_until
 from oracles.whole_lake import check
 
 from stitch.lake.encoding import decode
@@ -308,12 +310,12 @@ def test_clients_that_send_slowly_stop_nobody(tmp_path: Path) -> None:
                 sockets.append(client)
                 if i % 100 == 0:
                     assert post(address["otlp"], body)[0] == 200
-                    connection = http.client.HTTPConnection(probe, timeout=5)
+                    connection = http.client.HTTPConnection(probe, timeout=PATIENCE_S)
                     connection.request("GET", "/healthz")
                     assert connection.getresponse().status == 200
                     connection.close()
             for client in sockets:  # every one is dropped in time
-                client.settimeout(20)
+                client.settimeout(PATIENCE_S)
                 with contextlib.suppress(ConnectionError):
                     while client.recv(4096):
                         pass
@@ -324,10 +326,10 @@ def test_calls_that_send_slowly_are_bounded(tmp_path: Path) -> None:
     body, over = traces(1)[0].protobuf(), threading.Event()
 
     def silent() -> Iterator[bytes]:
-        over.wait(30)
+        over.wait(PATIENCE_S)
         yield body
 
-    limits = {"FLOWDIFF_RECEIVER_MAX_CALLS": "2", "FLOWDIFF_RECEIVER_REQUEST_TIMEOUT": "2s"}
+    limits = {"FLOWDIFF_RECEIVER_MAX_CALLS": "2", "FLOWDIFF_RECEIVER_REQUEST_TIMEOUT": f"{PATIENCE_S:.0f}s"}
     with receiving(tmp_path, **limits) as (_, address), contextlib.ExitStack() as opened:
         opened.callback(over.set)
         channels = []
@@ -335,15 +337,40 @@ def test_calls_that_send_slowly_are_bounded(tmp_path: Path) -> None:
             options = [("grpc.use_local_subchannel_pool", 1)]
             channels.append(opened.enter_context(grpc.insecure_channel(address["otlp_grpc"], options)))
         slow = [channel.stream_unary(METHOD).future(silent()) for channel in channels[:2]]
-        deadline = time.monotonic() + 10
-        with pytest.raises(grpc.RpcError) as refusal:  # noqa: PT012 - once both are there
-            while time.monotonic() < deadline:
+
+        def refusal() -> grpc.RpcError | None:
+            for i, call in enumerate(slow):
+                if call.done():  # it came while the one below had a place, and was refused
+                    slow[i] = channels[i].stream_unary(METHOD).future(silent())
+            try:
                 channels[2].unary_unary(METHOD)(body)
-        assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert retry_delay_s(refusal.value) == 2
-        for call in slow:
-            assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            except grpc.RpcError as error:
+                return error
+            return None
+
+        refused = wait_until(refusal)  # once both have theirs
+        assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert retry_delay_s(refused) == 2
+        over.set()
+        assert [call.result() for call in slow] == [b"", b""]
         assert channels[2].unary_unary(METHOD)(body) == b""
+
+
+def test_a_call_that_sends_too_slowly_leaves_its_place(tmp_path: Path) -> None:
+    body, over = traces(1)[0].protobuf(), threading.Event()
+
+    def silent() -> Iterator[bytes]:
+        over.wait(PATIENCE_S)
+        yield body
+
+    limits = {"FLOWDIFF_RECEIVER_MAX_CALLS": "1", "FLOWDIFF_RECEIVER_REQUEST_TIMEOUT": "1s"}
+    with receiving(tmp_path, **limits) as (_, address), contextlib.ExitStack() as opened:
+        opened.callback(over.set)
+        channel = opened.enter_context(grpc.insecure_channel(address["otlp_grpc"]))
+        with pytest.raises(grpc.RpcError) as late:
+            channel.stream_unary(METHOD)(silent())
+        assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert channel.unary_unary(METHOD)(body) == b""
 
 
 def test_an_endless_head_is_dropped(tmp_path: Path) -> None:
@@ -405,6 +432,7 @@ def test_no_request_is_smuggled_behind_another(head: bytes, tmp_path: Path) -> N
 
 def test_too_much_at_once_is_asked_for_again(tmp_path: Path) -> None:
     limits = {"FLOWDIFF_RECEIVER_PENDING": "1MB", "FLOWDIFF_RECEIVER_MAX_BODY": "1MB"}
+    limits["FLOWDIFF_RECEIVER_REQUEST_TIMEOUT"] = f"{PATIENCE_S:.0f}s"  # nobody leaves before the end
     with receiving(tmp_path, **limits) as (_, address):
         host, _, port = address["otlp"].rpartition(":")
         head = b"POST /v1/traces HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\n"
@@ -412,11 +440,9 @@ def test_too_much_at_once_is_asked_for_again(tmp_path: Path) -> None:
             for _ in range(3):  # requests that are not whole hold what they have sent
                 client = opened.enter_context(socket.create_connection((host, int(port)), timeout=10))
                 client.sendall(head + b"Content-Length: 500000\r\n\r\n" + bytes(400_000))
-            deadline = time.monotonic() + 10
             body = traces(1)[0].protobuf() + b"\x12\x80\x80\x28" + bytes(40 * 2**14)  # an unknown field
-            while (answer := post(address["otlp"], body))[0] == 200 and time.monotonic() < deadline:
-                pass
-            status, _, told = answer
+            wait_until(lambda: post(address["otlp"], body)[0] != 200)
+            status, _, told = post(address["otlp"], body)
             assert (status, told["retry-after"]) == (429, "2")
             with grpc.insecure_channel(address["otlp_grpc"]) as channel:
                 with pytest.raises(grpc.RpcError) as refusal:
@@ -485,7 +511,7 @@ def test_a_full_spool_is_emptied_by_what_the_lake_takes(tmp_path: Path) -> None:
     ) as (run, address):
         told = set()
         for each in sent:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_S
             while (status := post(address["otlp"], each.protobuf() + padding)[0]) != 200:
                 told.add(status)
                 assert time.monotonic() < deadline, run.text
@@ -513,12 +539,8 @@ def test_a_file_of_limited_size_is_told_and_gone_on_from(tmp_path: Path) -> None
     with log.open("wb") as file:
         process = subprocess.Popen([sys.executable, "-c", script, *arguments], stderr=file)
     try:
-        deadline = time.monotonic() + 60
-        while '"started"' not in log.read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        address = next(
-            json.loads(line)["otlp"] for line in log.read_text().splitlines() if '"started"' in line
-        )
+        (started,) = wait_until(lambda: re.findall(r"^.*\"started\".*\n", log.read_text(), re.MULTILINE))
+        address = json.loads(started)["otlp"]
         statuses = []
         for trace in sent:
             while (status := post(address, trace.protobuf() + padding)[0]) != 200:
@@ -540,7 +562,7 @@ def test_no_answered_request_is_lost_by_kills(tmp_path: Path) -> None:
 def kill_many(folder: Path, kills: int, seed: int, longest_s: float) -> None:
     """Kill a receiver at random moments, while clients send; each answered trace is in the lake once.
 
-    longest_s: time until a kill, at most.
+    longest_s: time until a kill, at most, once more requests were answered than receivers were killed.
     """
     rng = random.Random(seed)
     answered: list[Trace] = []
@@ -570,7 +592,7 @@ def kill_many(folder: Path, kills: int, seed: int, longest_s: float) -> None:
         if channel is not None:
             channel.close()
 
-    for _ in range(kills):
+    for life in range(kills):
         with receiving(folder, FLOWDIFF_RECEIVER_SEGMENT="64KB", FLOWDIFF_RECEIVER_SEGMENT_AGE="1s") as (
             run,
             address,
@@ -584,6 +606,7 @@ def kill_many(folder: Path, kills: int, seed: int, longest_s: float) -> None:
             ]
             for client in clients:
                 client.start()
+            wait_until(lambda: len(answered) > life)  # noqa: B023 - called at once
             time.sleep(rng.uniform(0.0, longest_s))
             run.signal(signal.SIGKILL)
             run.process.wait()
@@ -593,7 +616,6 @@ def kill_many(folder: Path, kills: int, seed: int, longest_s: float) -> None:
     drained(folder)
     found = nodes_by_request(folder / "lake")
     lost = [trace for trace in answered if found.get(trace.trace_id.hex()) != 8]
-    assert len(answered) > kills
     assert not lost, f"{len(lost)} of {len(answered)} answered traces are lost, or not whole"
     assert check(open_store(str(folder / "lake"))) == []
 
@@ -639,14 +661,16 @@ def test_the_spool_does_not_pile_up(tmp_path: Path) -> None:
         for trace in sent:
             assert post(address["otlp"], trace.protobuf())[0] == 200
         folder = tmp_path / "lake" / "spool" / "otlp-proto"
-        deadline = time.monotonic() + 30
+
+        def sizes() -> list[int]:
+            found = []
+            for path in folder.glob("*.spool"):
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(path.stat().st_size)
+            return found
+
         # All is committed, and its age is reached: one empty file with the next number is left.
-        while time.monotonic() < deadline:
-            left = sorted(folder.glob("*.spool"))
-            if [path.stat().st_size for path in left] == [0]:
-                break
-            time.sleep(0.1)
-        assert [path.stat().st_size for path in left] == [0]
+        wait_until(lambda: sizes() == [0], sizes)
         run.signal(signal.SIGTERM)
         assert run.ended() == 0
     drained(tmp_path)

@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from urllib.parse import quote
 
 import pytest
 from fixtures.served_site import PROBLEM, REFERENCE, Served, serving, simulated_lake
+from oracles.waiting import wait_until
 
 import flowdiff
 
@@ -43,13 +43,12 @@ def asked(site: Served, **fields: str) -> str:
 
 def settled(site: Served, address: str) -> dict[str, Any]:
     """JSON of a question's address once it is neither waiting nor running."""
-    deadline = time.monotonic() + 120
-    while True:
-        found: dict[str, Any] = site.get(f"{address}&format=json").json
-        if found.get("state") not in ("waiting", "running"):
-            return found
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+
+    def found() -> dict[str, Any] | None:
+        told: dict[str, Any] = site.get(f"{address}&format=json").json
+        return None if told.get("state") in ("waiting", "running") else told
+
+    return wait_until(found, every_s=0.1)
 
 
 def test_an_address_is_a_question_then_its_report(site: Served, lake: str) -> None:
@@ -234,11 +233,7 @@ def children(site: Served) -> list[int]:
 
 def running(site: Served) -> int:
     """The process of a job, once it runs."""
-    deadline = time.monotonic() + 60
-    while not (found := children(site)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return found[0]
+    return wait_until(lambda: children(site))[0]
 
 
 def test_a_killed_job_is_a_page_and_can_be_asked_again(lake: str) -> None:
@@ -256,7 +251,7 @@ def test_a_killed_job_is_a_page_and_can_be_asked_again(lake: str) -> None:
 def test_a_job_is_cancelled_and_the_queue_is_bounded(lake: str) -> None:
     with serving(lake, "--set", "jobs=1", "--set", "queued_jobs=1") as served:
         first = asked(served, **DAYS)
-        running(served)
+        os.kill(running(served), signal.SIGSTOP)  # it does not end before it is cancelled
         second = asked(served, method="variance", **DAYS)
         refused = served.post("/compare", {**DAYS, "method": "paper"})
         assert refused.status == 503
@@ -288,10 +283,7 @@ def test_jobs_end_with_a_server_that_is_killed(lake: str) -> None:
         job = running(served)
         served.process.kill()
         served.process.wait()
-        deadline = time.monotonic() + 20
-        while Path(f"/proc/{job}").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: not Path(f"/proc/{job}").exists())
 
 
 def test_results_outlive_a_server_with_a_cache(lake: str, tmp_path: Path) -> None:
@@ -322,8 +314,12 @@ def test_the_oldest_result_gives_way(lake: str, tmp_path: Path) -> None:
         settled(served, first)
         before = {path.parent.name for path in cache.rglob("report.json")}
         settled(served, asked(served, method="variance", period=PROBLEM))
-        while any(one["state"] != "done" for one in served.get("/compare?format=json").json["jobs"]):
-            time.sleep(0.05)  # the report is there before its process has ended
+
+        def is_done() -> bool:
+            jobs = served.get("/compare?format=json").json["jobs"]
+            return all(one["state"] == "done" for one in jobs)
+
+        wait_until(is_done)  # the report is there before its process has ended
         after = {path.parent.name for path in cache.rglob("report.json")}
         assert served.get(f"{first}&format=json").json["state"] == "not-asked"
     assert len(before) == len(after) == 1

@@ -17,7 +17,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from oracles.traffic import write_native
+from oracles.waiting import PATIENCE_S, wait_until
 
+from analyze.sql import session_process
 from analyze.sql.session_process import BESIDE, SessionProcess
 from flowdiff.__main__ import main
 from schemas.errors import LakeError, QueryError
@@ -87,20 +89,14 @@ def test_a_query_ends_at_its_memory(lake: Path) -> None:
 
 def test_ctrl_c_ends_a_query_at_once(lake: Path) -> None:
     command = [sys.executable, "-m", "flowdiff", "sql", "--lake", str(lake), "-c", SLOW_CALLS[0]]
-    with subprocess.Popen(
-        command,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell that runs the tests in the background lets them ignore what this test is about.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         children: list[str] = []
         # Until DuckDB computes: a process that has used more CPU time than starting takes.
         while not children or _cpu_seconds(int(children[0])) < 2:
             time.sleep(0.05)
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=20)
+        _, told = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, told) == (130, "flowdiff: interrupted.\n")
     assert not Path(f"/proc/{children[0]}").exists()
 
@@ -121,12 +117,7 @@ session.query({SLOW_CALLS[2]!r})
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         parent.kill()
-    for _ in range(600):
-        if not Path(f"/proc/{child}").exists():
-            return
-        time.sleep(0.05)
-    os.kill(child, signal.SIGKILL)
-    pytest.fail("it computes on")
+    wait_until(lambda: not Path(f"/proc/{child}").exists(), lambda: "it computes on")
 
 
 def test_an_answer_comes_as_it_is_and_batch_by_batch(session: SessionProcess) -> None:
@@ -146,11 +137,13 @@ def test_who_reads_no_further_ends_the_query(session: SessionProcess) -> None:
 
 
 @pytest.mark.usefixtures("forked_sessions")
-def test_reading_slowly_is_not_computing(lake: Path) -> None:
-    with closing(SessionProcess(str(lake), now_ns=0, seconds=2.0)) as session:
+def test_reading_slowly_is_not_computing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(session_process, "monotonic", lambda: clock[0])
+    with closing(SessionProcess(str(lake), now_ns=0, seconds=300)) as session:
         rows = 0
         for batch in session.stream("select * from range(1000000)"):
-            time.sleep(0.2)  # three seconds in all
+            clock[0] += 100
             rows += batch.num_rows
     assert rows == 1_000_000
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fixtures.session_end import TOKENS, processes_of
-from oracles.incidents import wait_until
+from oracles.waiting import wait_until
 
 LEAVE = """
 import os, resource, socket, subprocess, sys, tempfile, threading
@@ -132,7 +132,7 @@ def test_what_tests_started_ends_with_them(
         ) as session,
     ):
         try:
-            wait_until((tmp_path / "hangs").exists, patience_s=60, every_s=0.1)
+            wait_until((tmp_path / "hangs").exists, every_s=0.1)
             assert len([*processes_of(token)]) >= 4
             session.send_signal(number)
             session.wait(60)

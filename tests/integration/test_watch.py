@@ -20,8 +20,9 @@ from oracles import fork_server
 from oracles.bucket_server import BucketServer
 from oracles.command_line import command
 from oracles.cutting_proxy import cutting_proxy
-from oracles.incidents import Receiver, receiver, wait_until
+from oracles.incidents import Receiver, receiver
 from oracles.quiet_import import Quiet
+from oracles.waiting import wait_until
 from oracles.watched_shop import START_NS, write_minutes
 
 from analyze.refine.settings import RefineSettings
@@ -292,13 +293,13 @@ def test_another_process_takes_over_when_the_one_that_works_is_killed(
     lake, one, other = tmp_path / "shop", tmp_path / "one", tmp_path / "other"
     imported(lake, files[0])
     with watching(lake, one) as first:
-        wait_until(lambda: last_commit(open_store(str(lake))) is not None, 60)
+        wait_until(lambda: last_commit(open_store(str(lake))) is not None)
         with watching(lake, other):
-            wait_until(lambda: "Another process watches" in other.read_text(), 60)
+            wait_until(lambda: "Another process watches" in other.read_text())
             first.kill()
             first.wait()
             imported(lake, files[1])
-            wait_until(lambda: "resolved" in other.read_text(), 60)
+            wait_until(lambda: "resolved" in other.read_text())
     told = [line.split()[3] for line in other.read_text().splitlines() if line.startswith("2025")]
     assert told == [event.incident_id for event in whole[1]]
 
@@ -322,21 +323,21 @@ def test_of_two_processes_at_a_bucket_one_stands_by_until_the_bucket_fails_the_o
     with cutting_proxy(bucket_server.host_port) as mine, cutting_proxy(bucket_server.host_port) as theirs:
         environ = {"FLOWDIFF_WATCH_LEASE": "10s", "AWS_ENDPOINT_URL": mine.endpoint}
         with watching(lake, one, **environ):
-            wait_until(lambda: last_commit(open_store(lake)) is not None, 120, ASKS_S)
+            wait_until(lambda: last_commit(open_store(lake)) is not None, every_s=ASKS_S)
             environ["AWS_ENDPOINT_URL"] = theirs.endpoint
             with watching(lake, other, **environ):
-                wait_until(lambda: "Another process watches" in other.read_text(), 120)
+                wait_until(lambda: "Another process watches" in other.read_text())
                 theirs.asked.clear()
-                wait_until(lambda: len(theirs.asked) >= 3, 120)
+                wait_until(lambda: len(theirs.asked) >= 3)
                 assert {path.partition("?")[0].rpartition("/shop/")[2] for path in theirs.asked} == {
                     "watch/lease"
                 }
                 mine.dead = True  # to the first one the bucket fails
                 imported(lake, files[1])
-                wait_until(lambda: through(lake) == through(whole[0]), 300, ASKS_S)
-                wait_until(lambda: "The lake cannot be reached" in one.read_text(), 300)
+                wait_until(lambda: through(lake) == through(whole[0]), every_s=ASKS_S)
+                wait_until(lambda: "The lake cannot be reached" in one.read_text())
                 mine.revive()
-                wait_until(lambda: "Another process watches" in one.read_text(), 300)
+                wait_until(lambda: "Another process watches" in one.read_text())
     told = [line.split()[3] for line in other.read_text().splitlines() if line.startswith("2025")]
     assert told == [event.incident_id for event in whole[1]]
     assert not [line for line in one.read_text().splitlines() if line.startswith("2025")]

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from oracles import fork_server
-from oracles.incidents import receiver, wait_until
+from oracles.incidents import receiver
 from oracles.quiet_import import Quiet
+from oracles.waiting import wait_until
 from oracles.watched_shop import write_minutes
 
 from schemas.windows import NS_PER_MINUTE
@@ -93,8 +94,8 @@ def test_incidents_arrive_once_and_are_served(lake: Path, tmp_path: Path) -> Non
                 stderr=out,
             )
         try:
-            wait_until(lambda: "metrics at" in log.read_text(), 60)
-            wait_until(lambda: any(b"resolved.v1" in body for _, body in hook.requests), 60)
+            wait_until(lambda: "metrics at" in log.read_text())
+            wait_until(lambda: any(b"resolved.v1" in body for _, body in hook.requests))
             address = log.read_text().partition("metrics at ")[2].split()[0].rstrip(".")
             wait_until(lambda: 'flowdiff_notify_pending{receiver="webhook"} 0.0' in page(address, "metrics"))
             assert "flowdiff_watch_delay_seconds" in page(address, "metrics")
@@ -130,7 +131,7 @@ def test_a_damaged_lake_is_trouble_that_probes_see(lake: Path, tmp_path: Path) -
             words(damaged, "--serve-watch-address", "127.0.0.1:0"), stdout=out, stderr=out
         )
     try:
-        wait_until(lambda: "is not what was written" in log.read_text(), 60)
+        wait_until(lambda: "is not what was written" in log.read_text())
         address = log.read_text().partition("metrics at ")[2].split()[0].rstrip(".")
 
         def answer() -> int:

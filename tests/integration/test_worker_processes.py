@@ -7,8 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor, as_completed
 from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO
@@ -20,6 +19,7 @@ from oracles import fork_server
 from oracles.quiet_import import Quiet
 from oracles.stopping_tasks import note_and_wait, refuse
 from oracles.traffic import write_native
+from oracles.waiting import wait_until
 
 from analyze.profile import stored
 from flowdiff.__main__ import main
@@ -28,7 +28,6 @@ from schemas.errors import InputError, LakeError
 from stitch.drivers.batch import ImportSettings, import_into
 from stitch.processes import cores, room_for, shared_processes, worker_processes
 
-PATIENCE_S = 120.0
 STARTER = """
 import os, sys, time
 from oracles.stopping_tasks import note_and_wait
@@ -46,13 +45,6 @@ if __name__ == "__main__":
     with worker_processes(2) as pool:
         assert pool.submit(ProfileTally).result() == ProfileTally()
 """
-
-
-def until(condition: Callable[[], bool]) -> None:
-    begin = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begin < PATIENCE_S
-        time.sleep(0.05)
 
 
 def noted(folder: Path) -> list[int]:
@@ -80,10 +72,13 @@ def test_workers_end_with_their_starter(folder: Path, tmp_path: Path, how: signa
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(script), str(folder)]
     with fork_server.Popen(command, env=environment, stderr=subprocess.DEVNULL) as starter:
-        until(lambda: len(noted(folder)) == 2)
-        assert all(map(is_running, noted(folder)))
-        starter.send_signal(how)
-        until(lambda: not any(map(is_running, noted(folder))))
+        try:
+            wait_until(lambda: len(noted(folder)) == 2)
+            assert all(map(is_running, noted(folder)))
+            starter.send_signal(how)
+            wait_until(lambda: not any(map(is_running, noted(folder))))
+        finally:
+            starter.kill()
     assert starter.returncode != 0
 
 
@@ -91,22 +86,22 @@ def test_a_worker_that_is_killed_ends_the_work(folder: Path) -> None:
     def run() -> None:
         with worker_processes(2) as pool:
             tasks = [pool.submit(note_and_wait, str(folder)) for _ in range(2)]
-            until(lambda: len(noted(folder)) == 2)
+            wait_until(lambda: len(noted(folder)) == 2)
             os.kill(noted(folder)[0], signal.SIGKILL)
             next(as_completed(tasks)).result()
 
     with pytest.raises(LakeError, match=r"A worker process ended .* fewer --workers"):
         run()
-    until(lambda: not any(map(is_running, noted(folder))))
+    wait_until(lambda: not any(map(is_running, noted(folder))))
 
 
 def test_an_error_ends_what_is_under_way(folder: Path) -> None:
     """A task's own error comes as it was raised, and nobody waits for the other tasks."""
     with pytest.raises(InputError, match=r"No file\. Bring some\."), worker_processes(2) as pool:  # noqa: PT012
         pool.submit(note_and_wait, str(folder))
-        until(lambda: len(noted(folder)) == 1)
+        wait_until(lambda: len(noted(folder)) == 1)
         pool.submit(refuse, "file").result()
-    until(lambda: not any(map(is_running, noted(folder))))
+    wait_until(lambda: not any(map(is_running, noted(folder))))
 
 
 def test_a_task_that_cannot_be_sent_says_so() -> None:

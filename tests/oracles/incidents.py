@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from schemas.incidents import EventKind, Incident, IncidentEvent, IncidentExamples, event_of
 from schemas.report.findings import ChangeKind, Interval
-
-PATIENCE_S = 20.0
 
 
 def incident(id_: str = "a" * 16, state: str = "open", **fields: Any) -> Incident:
@@ -97,10 +95,3 @@ def receiver() -> Iterator[Receiver]:
         yield made
     finally:
         made.close()
-
-
-def wait_until(holds: Callable[[], object], patience_s: float = PATIENCE_S, every_s: float = 0.01) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(every_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from oracles.incidents import wait_until
+from oracles.waiting import wait_until
 
 from stitch.lake.lease import Lease
 from stitch.lake.store import LocalStore

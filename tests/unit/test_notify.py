@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from oracles.command_line import command
 from oracles.examples import examples
-from oracles.incidents import Receiver, event, incident, receiver, wait_until
+from oracles.incidents import Receiver, event, incident, receiver
+from oracles.waiting import wait_until
 from pydantic import ValidationError
 
 from flowdiff.notify import senders, settings, webhook
