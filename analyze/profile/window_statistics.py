@@ -37,7 +37,7 @@ class WindowStatistics:
         """Rows of relation `relation` over all windows.
 
         In relations of names each name occurs once; relations of sums get a column `start_ns`, the start of
-        the window. Raises LakeError if requests cannot be read.
+        the window, even if the period begins later. Raises LakeError if requests cannot be read.
         """
         schema = columns_of_relation(relation)
         if relation not in NAMES:
@@ -63,11 +63,11 @@ class WindowStatistics:
                 data = kept_of_window(here, self._settings)
                 file = None if data is None else StatisticsFile.of(data)
                 if file is not None and file.version == version():
-                    yield here.period.start_ns, file.relation(relation)
+                    yield here.windows[0].start_ns, file.relation(relation)
                     continue
                 self._made[at] = self._make(here)
             if self._made[at]:
-                yield here.period.start_ns, self._made[at][relation]
+                yield here.windows[0].start_ns, self._made[at][relation]
 
     def _make(self, here: LakePeriod) -> Mapping[str, pa.StructArray]:
         try:

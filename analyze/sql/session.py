@@ -358,14 +358,15 @@ class Session:
     def _touched(self, unlisted: UnlistedPeriod, text: str, values: Values) -> B1:
         """[windows] true for windows whose rows a statement can use; see `analyze.sql.touched_windows`."""
         connection = self._connection
-        tables = [table for table in LISTED if table in OF_WINDOWS and f"_{table}" in self._made]
+        without_rows = OF_WINDOWS | self._unread
+        tables = [table for table in LISTED if table in without_rows and f"_{table}" in self._made]
         try:
             for table in tables:
                 connection.execute(LISTED[table].unread)
-            used = OF_WINDOWS & self._tables_of(text, values)
+            used = without_rows & self._tables_of(text, values)
             joined = {f"_{table}" for table in used if LISTED[table].windows == "joined"}
-            if not used or joined & {*_WORD.findall(text.lower())}:
-                return np.full(len(unlisted.starts_ns), bool(used))
+            if not used & OF_WINDOWS or joined & {*_WORD.findall(text.lower())}:
+                return np.full(len(unlisted.starts_ns), bool(used & OF_WINDOWS))
             if explained := _EXPLAIN.fullmatch(text):
                 text = explained["query"]
             return touched_windows(

@@ -4,6 +4,9 @@ DuckDB pushes filters down to the scans, through views, joins and groups, and mo
 column to the constant. The filter over a scan is rewritten to a condition on windows: a comparison of a time
 becomes a comparison of the window's first or last such time, any other condition is true. DuckDB evaluates
 the result. A plan or filter of unknown form selects all windows.
+
+A filter names columns of the scan as `<table>__<column>`. One that DuckDB does not push down to the scan
+names columns as the statement does: its `start_ns` may be any number.
 """
 
 from __future__ import annotations
@@ -46,14 +49,17 @@ def touched_windows(
 ) -> B1:
     """bool[windows]: true for windows whose rows a statement can use.
 
-    values: bound values of the statement. tables: tables of windows that it reads; their views are replaced
-    by views for planning, which the caller replaces again. starts_ns: starts of the windows, Unix ns. Raises
-    duckdb.Error if the statement names something that does not exist, or is interrupted.
+    values: bound values of the statement. tables: tables that it reads, of windows or without rows so far;
+    their views are replaced by views for planning, which the caller replaces again. starts_ns: starts of the
+    windows, Unix ns. Raises duckdb.Error if the statement names something that does not exist, or is
+    interrupted.
     """
+    everything = np.ones(len(starts_ns), dtype=np.bool_)
+    if any(f"{table}__" in text for table in tables):  # it may name other columns so
+        return everything
     for table in sorted(tables):
         connection.register(f"_planned_{table}", connection.sql(LISTED[table].no_rows).to_arrow_table())
         connection.execute(LISTED[table].planned)
-    everything = np.ones(len(starts_ns), dtype=np.bool_)
     try:
         ((_, plan),) = connection.execute("EXPLAIN (FORMAT json) " + text, values).fetchall()
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.InterruptException):
@@ -113,12 +119,6 @@ def _scans(node: Any, filter_: str = "true") -> Iterator[tuple[str, str]]:
             yield from _scans(child, above if isinstance(above, str) else "true")
 
 
-def _name(column: _Node) -> str:
-    """Name of a column of a scan, without its table."""
-    name: str = column["column_names"][-1]
-    return name.rpartition("__")[2]
-
-
 def _column(name: str) -> _Node:
     return {"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [name]}
 
@@ -159,7 +159,8 @@ def _compared(kind: str, time: _Node, constant: _Node) -> _Node:
     """Comparison of a window's first or last value of `time`, whichever makes it true rather."""
     if not _is_constant(constant):
         return _TRUE
-    end = f"{_name(time)}_{'low' if kind in _UPPER else 'high'}"
+    _, _, name = time["column_names"][-1].partition("__")
+    end = f"{name}_{'low' if kind in _UPPER else 'high'}"
     return {"class": "COMPARISON", "type": kind, "left": _column(end), "right": constant}
 
 
@@ -168,4 +169,7 @@ def _is_constant(node: _Node) -> bool:
 
 
 def _is_time(node: _Node) -> bool:
-    return node["class"] == "COLUMN_REF" and _name(node) in _TIMES
+    if node["class"] != "COLUMN_REF":
+        return False
+    table, _, name = node["column_names"][-1].partition("__")
+    return table in LISTED and name in _TIMES
