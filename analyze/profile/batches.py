@@ -72,6 +72,10 @@ class Batch:
 
     numbers: slice
     """Range of the batch's groups among all groups."""
+    units: slice
+    """Range of the batch's units among the units of all groups."""
+    patterned_places: slice
+    """Range of the batch's `patterned` places among those of all groups."""
     parts: tuple[tuple[Category, I8], ...]
     """(Category, int64[n] rows of the category) of each group."""
     requests: SlottedRequests
@@ -172,6 +176,8 @@ def batches(
     requests: of all `groups` (`requests_of`). O(cells)."""
     n_nodes = np.array([len(population.categories[one.category].graph.nodes) for one in groups], np.int64)
     first_of = np.cumsum([0, *(len(one.rows) for one in groups)])
+    n_units = np.cumsum([0, *(one.sites.n_units for one in groups)])
+    n_patterned = np.cumsum([0, *(len(one.sites.pattern_of) for one in groups)])
     for part in uneven_blocks(n_nodes[requests.group], cells):
         numbers = slice(int(requests.group[part.start]), int(requests.group[part.stop - 1]) + 1)
         parts = groups[numbers]
@@ -180,11 +186,13 @@ def batches(
             for one, first in zip(parts, first_of[numbers].tolist(), strict=True)
         ]
         categories = [population.categories[one.category] for one in parts]
-        yield _batch(numbers, tuple(zip(categories, rows, strict=True)), parts, requests.part(part))
+        units, places = (slice(n[numbers.start], n[numbers.stop]) for n in (n_units, n_patterned))
+        mine = tuple(zip(categories, rows, strict=True))
+        yield _batch((numbers, units, places), mine, parts, requests.part(part))
 
 
 def _batch(
-    numbers: slice,
+    among_all: tuple[slice, slice, slice],
     parts: tuple[tuple[Category, I8], ...],
     groups: Sequence[RequestGroup],
     requests: SlottedRequests,
@@ -203,7 +211,7 @@ def _batch(
     n_patterned = [len(one.pattern_of) for one in sites]
     place_group = np.repeat(np.arange(len(groups)), n_patterned)
     return Batch(
-        numbers=numbers,
+        *among_all,
         parts=parts,
         requests=requests,
         n_of=n_of,

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from analyze.cache_blocks import FEW_CELLS
 from analyze.population import Category, Population
@@ -20,7 +21,6 @@ from analyze.profile.profile import (
     OVERLAP,
     OWN_TIME,
     RATIO_SCALE,
-    SCHEMAS,
     STRETCH,
     TABLES,
     TOTAL_TIME,
@@ -28,16 +28,23 @@ from analyze.profile.profile import (
     Slot,
     Watched,
 )
-from analyze.profile.sums import MOST_SLOTS, Key, RowSums
+from analyze.profile.sums import RowSums
 from analyze.profile.times import CriticalSteps, call_times, critical_steps
 from analyze.ragged import Ragged
 from analyze.stats.histograms import bin_of
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8
-from schemas.errors import ConfigError
 from stitch.columnar.runs import group_stably
 
 _NO_SLOT: Final = -1
+_MEASURES: Final = {
+    "own time": OWN_TIME,
+    "overlap": OVERLAP,
+    "calls": CALLS,
+    "stretch": STRETCH,
+    "total time": TOTAL_TIME,
+}
+"""Name of a measure -> its number, ascending."""
 
 
 class Profiled(NamedTuple):
@@ -60,30 +67,52 @@ def profile_of(
     Slots of one sample must not overlap; the slots of the result have `watched` set. threshold_ns: response
     time above which requests count in the column `over` of the table `account`; None: none do. with_totals:
     include votes of TOTAL_TIME, which stored statistics need. cells: nodes · requests processed at a time.
-    Raises ConfigError for more than MOST_SLOTS slots. O(requests · nodes).
+    O(requests · nodes).
     """
-    if len(slots) > MOST_SLOTS:
-        raise ConfigError(
-            f"Periods cut into {len(slots):,} pieces are too many; {MOST_SLOTS:,} are the most.",
-            remedy="Take fewer blocks, or a shorter history.",
-        )
     book = NameBook()
     groups = slotted(population, slots, book)
     requests = requests_of(population, groups)
     roots = np.array([book.roots[population.categories[one.category].graph.root] for one in groups], np.int64)
-    rows = {name: RowSums(name) for name in SCHEMAS}
+    rows = _all_rows(groups, roots, book, len(slots), with_totals=with_totals)
     _add_responses(rows["responses"], requests, roots)
-    _add_failures(rows, population, groups, requests, roots, book)
+    origins = _add_failures(rows["visits"], population, groups, requests, roots, book)
     limit_ns = np.inf if threshold_ns is None else max(threshold_ns, 0)
+    weights = np.unique(requests.weight)
     for batch in batches(population, groups, requests, cells):
-        runs, sites, steps = _Runs.of(batch), _SitePlaces.of(batch), critical_steps(batch)
-        _add_votes(rows["votes"], batch, sites, runs, book, with_totals=with_totals)
+        runs, sites, steps = _Runs.of(batch), _SitePlaces.of(batch, book), critical_steps(batch)
+        _add_votes(rows, batch, sites, runs, weights)
         _add_visits(rows["visits"], batch, sites, runs, steps)
         _add_patterns(rows["patterns"], batch, runs, steps)
-        _add_account(rows["account"], batch, runs, steps, roots[batch.numbers], limit_ns)
-    tables = {name: sums.table() for name, sums in rows.items()}
+        _add_account(rows["account"], batch, runs, steps, limit_ns)
+    tables = {name: rows[name].table() for name in ("visits", "patterns", "account", "responses")}
+    votes = pa.concat_tables([rows[name].table() for name in _MEASURES if name in rows])
+    tables |= {"votes": votes.combine_chunks(), "origins": origins}
     profile = Profile(book.names(), _watched(slots, requests), **tables, folded=population.folded)
     return Profiled(profile, groups)
+
+
+def _all_rows(
+    groups: Sequence[RequestGroup], roots: I8, book: NameBook, n_slots: int, *, with_totals: bool
+) -> dict[str, RowSums]:
+    """Accumulators of all tables but `origins`, with the places that the graphs of `groups` have; votes by
+    name of the measure. roots: int64[groups], number of each group's root type."""
+    none = np.zeros(0, dtype=np.int64)
+
+    def column(name: str) -> I8:
+        return np.concatenate([none, *(getattr(one.sites, name) for one in groups)])
+
+    site, path, pattern, at, after = map(column, ("site", "path", "pattern", "pattern_site", "pattern_of"))
+    root = np.repeat(roots, [one.sites.n_units for one in groups])
+    found = {
+        "visits": RowSums("visits", n_slots, [np.arange(len(book.sites))]),
+        "patterns": RowSums("patterns", n_slots, [at, after]),
+        "account": RowSums("account", n_slots, [root, path, pattern]),
+        "responses": RowSums("responses", n_slots, [np.arange(len(book.roots))]),
+    }
+    for name, measure in _MEASURES.items():
+        if with_totals or measure != TOTAL_TIME:
+            found[name] = RowSums("votes", n_slots, [np.full(len(site), measure), site, pattern])
+    return found
 
 
 def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tuple[RequestGroup, ...]:
@@ -152,20 +181,19 @@ def _add_responses(rows: RowSums, requests: SlottedRequests, roots: I8) -> None:
     response, w = requests.response_ns.astype(np.float64), requests.weight
     failed = requests.failed.astype(np.float64)
     columns = (np.ones(len(w)), w, w * w, w * response, w * response * response, w * failed, failed)
-    key = [np.arange(int(roots.max(initial=-1)) + 1)]
-    rows.add(key, roots[requests.group], requests.slot, bin_of(response), columns)
+    rows.add(roots[requests.group], requests.slot, bin_of(response), columns)
 
 
 def _add_failures(
-    rows: dict[str, RowSums],
+    visits: RowSums,
     population: Population,
     groups: Sequence[RequestGroup],
     requests: SlottedRequests,
     roots: I8,
     book: NameBook,
-) -> None:
-    """Add failed calls to the table `visits`; add the call site where each request's failure began to the
-    table `origins`.
+) -> pa.Table:
+    """Add failed calls to the table `visits`. Returns the table `origins`: the call sites where the requests'
+    failures began.
 
     roots: int64[groups], number of each group's root type."""
     none = np.zeros(0, dtype=np.int64)
@@ -192,13 +220,15 @@ def _add_failures(
     share = np.bincount(number, minlength=len(one)) / calls[one]
     values = np.zeros((len(TABLES["visits"][1]), len(one)))
     values[-2], values[-1] = share * requests.weight[request[one]], 1
-    rows["visits"].add([site[one]], np.arange(len(one)), requests.slot[request[one]], 0, [*values])
+    visits.add(site[one], requests.slot[request[one]], 0, [*values])
     order = np.lexsort((rank, request))
     begin = order[np.flatnonzero(np.diff(request[order], prepend=-1))]
     known = np.array([book.errors[word] for word in population.errors], dtype=np.int64)
     key = roots[requests.group[request[begin]]], site[begin], known[error[begin]] if len(begin) else none
-    weight, at = requests.weight[request[begin]], np.arange(len(begin))
-    rows["origins"].add(key, at, requests.slot[request[begin]], 0, (np.ones(len(begin)), weight))
+    origins = RowSums("origins", visits.n_slots, key)
+    values = np.stack((np.ones(len(begin)), requests.weight[request[begin]]))
+    origins.add(origins.places, requests.slot[request[begin]], 0, [*values])
+    return origins.table()
 
 
 class _Runs(NamedTuple):
@@ -247,12 +277,16 @@ class _Rows:
         """float64[rows]: sums of `values`. place, request: int64[values], place and request of each value."""
         return totals(self.layout.first[place] + self.runs.place[request], values, self.layout.n_cells)
 
-    def add(self, to: RowSums, key: Key, bins: I8 | int, *values: F8) -> None:
-        """Add the rows to `to`. key: key columns of the places; bins: int64[places], or one for all; values:
-        float64[rows] for each summed column of the table."""
-        place = self.layout.spread(np.arange(len(self.layout.size)))
-        of_row = bins if isinstance(bins, int) else bins[place]
-        to.add(key, place, self.runs.slot[self.run], of_row, values)
+    def add(self, to: RowSums, place: I8, bins: I8 | int, *values: F8) -> None:
+        """Add the rows to `to`. place: int64[places], number of the place in `to`; bins: int64[places], or
+        one for all; values: float64[rows] for each summed column of the table."""
+        spread = self.layout.spread
+        to.add(
+            spread(place),
+            self.runs.slot[self.run],
+            bins if isinstance(bins, int) else spread(bins),
+            values,
+        )
 
 
 class _SitePlaces(NamedTuple):
@@ -264,64 +298,63 @@ class _SitePlaces(NamedTuple):
     """int64[pairs]: number of the site."""
     n: I8
     """int64[pairs]: number of units (calls or steps) of the group at the site."""
-    first: I8
-    """int64[pairs]: first unit (call or step) of the group at the site."""
+    typical: I8
+    """int64[pairs]: unit (call or step) of the group at the site with the most common call pattern."""
     of_unit: I8
     """int64[units]: index of the (group, site) pair of each unit (call or step)."""
 
     @staticmethod
-    def of(batch: Batch) -> _SitePlaces:
+    def of(batch: Batch, book: NameBook) -> _SitePlaces:
         """Find the distinct pairs (group, site) of a batch."""
-        of_unit, first = numbered((batch.unit_group, batch.site))
-        n = np.bincount(of_unit, minlength=len(first))
-        return _SitePlaces(batch.unit_group[first], batch.site[first], n, first, of_unit)
-
-    def patterns(self, batch: Batch, book: NameBook) -> I8:
-        """int64[pairs]: most common call pattern of the group's units at the site."""
-        pattern = batch.pattern[self.first]
-        by_place = batch.pattern[np.argsort(self.of_unit, kind="stable")]
-        begin = np.cumsum(self.n) - self.n
-        for place in np.unique(self.of_unit[batch.pattern != pattern[self.of_unit]]).tolist():
-            pattern[place] = book.most_common(by_place[begin[place] :][: self.n[place]].tolist())
-        return pattern
+        of_unit, typical = numbered((batch.unit_group, batch.site))
+        n = np.bincount(of_unit, minlength=len(typical))
+        places = _SitePlaces(batch.unit_group[typical], batch.site[typical], n, typical, of_unit)
+        mixed = np.unique(of_unit[batch.pattern != batch.pattern[typical[of_unit]]]).tolist()
+        units, begin = group_stably(of_unit, len(typical)) if mixed else (of_unit, n)
+        for place in mixed:
+            mine = units[begin[place] : begin[place + 1]]
+            patterns = batch.pattern[mine].tolist()
+            typical[place] = mine[patterns.index(book.most_common(patterns))]
+        return places
 
 
-def _add_votes(
-    rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, book: NameBook, *, with_totals: bool
-) -> None:
+def _add_votes(rows: dict[str, RowSums], batch: Batch, sites: _SitePlaces, runs: _Runs, weights: F8) -> None:
+    """Add rows to the table `votes`. weights: the distinct weights of all requests."""
     times, requests = call_times(batch), batch.requests
-    pattern = sites.patterns(batch, book)
-    weights = np.unique(requests.weight)
+    typical = batch.units.start + sites.typical
 
     def vote(
-        measure: int, layout: Ragged, place: I8, values: npt.NDArray[np.number], scale: float = 1
+        measure: str, layout: Ragged, place: I8, values: npt.NDArray[np.number], scale: float = 1
     ) -> None:
         """Count one vote per request and (group, site): the mean of `values` over the site's units, * scale.
 
         layout: one row per unit, one cell per request. place: int64[rows], index of the unit's pair in
         `sites`. values: [cells of `layout`]."""
-        here, first = numbered([place])
-        place = place[first]
-        voting = Ragged.of(batch.n_of[sites.group[place]])
-        if len(first) == len(here):
-            mean = values[voting.at(layout.first[first])]
-        else:
+        if measure not in rows:
+            return
+        mean, here = values, np.bincount(place, minlength=len(sites.n))
+        if len(place) and here.max() > 1:
+            here, first = numbered([place])
+            place = place[first]
+            voting = Ragged.of(batch.n_of[sites.group[place]])
             mean = layout.sums(values, voting, here) / voting.spread(np.bincount(here))
-        request = voting.at(batch.first_request[sites.group[place]])
-        key = (measure, sites.site[place], pattern[place])
-        of_row = voting.spread(np.arange(len(place)))
-        weight = requests.weight[request]
-        rows.count(key, of_row, requests.slot[request], bin_of(mean * scale), weight, weights)
+        mine = _Rows(sites.group[place], runs)
+        weight = None
+        if len(weights) > 1:
+            request = Ragged.of(batch.n_of[sites.group[place]]).at(batch.first_request[sites.group[place]])
+            weight = requests.weight[request]
+        to = rows[measure]
+        key, size = mine.layout.spread(to.places[typical[place]]), runs.n[mine.run].astype(np.int64)
+        to.count(key, runs.slot[mine.run], size, bin_of(mean * scale), weight, weights)
 
-    vote(OWN_TIME, batch.unit, sites.of_unit, times.own)
-    if with_totals:
-        vote(TOTAL_TIME, batch.unit, sites.of_unit, times.duration)
+    vote("own time", batch.unit, sites.of_unit, times.own)
+    vote("total time", batch.unit, sites.of_unit, times.duration)
     wide = Ragged.of(batch.unit.size[times.wide])
-    vote(OVERLAP, wide, sites.of_unit[times.wide], times.overlap, RATIO_SCALE)
-    vote(STRETCH, wide, sites.of_unit[times.wide], times.stretch, RATIO_SCALE)
+    vote("overlap", wide, sites.of_unit[times.wide], times.overlap, RATIO_SCALE)
+    vote("stretch", wide, sites.of_unit[times.wide], times.stretch, RATIO_SCALE)
     calls = _Rows(sites.group, runs)
     sums = (of[calls.run] for of in (runs.n, runs.w, runs.w2))
-    calls.add(rows, (CALLS, sites.site, pattern), bin_of(sites.n * RATIO_SCALE), *sums)
+    calls.add(rows["calls"], rows["calls"].places[typical], bin_of(sites.n * RATIO_SCALE), *sums)
 
 
 def _add_visits(rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, steps: CriticalSteps) -> None:
@@ -339,7 +372,7 @@ def _add_visits(rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, st
         none = np.zeros(len(run))
         here.add(
             rows,
-            [site],
+            site,
             0,
             *(runs.n[run], runs.w[run], runs.w2[run]),
             here.layout.spread(n) * runs.w[run],
@@ -368,7 +401,7 @@ def _add_patterns(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps
     inclusive += mine.sums(below[cells], here.layout, number[calls])
     here.add(
         rows,
-        (places.site[first], places.pattern[first]),
+        rows.places[batch.patterned_places][first],
         0,
         runs.n[run],
         share * runs.w[run],
@@ -396,9 +429,7 @@ def _inclusive(batch: Batch, units: _Rows, steps: CriticalSteps) -> F8:
     return inclusive
 
 
-def _add_account(
-    rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps, roots: I8, limit_ns: float
-) -> None:
+def _add_account(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps, limit_ns: float) -> None:
     """Add rows to the table `account`: calls and time on the critical path by root type, path and call
     pattern. limit_ns: response time above which a request counts in the column `over`."""
     number, first = numbered((batch.unit_group, batch.path, batch.pattern))
@@ -414,7 +445,7 @@ def _add_account(
     slow = steps.request[late]
     here.add(
         rows,
-        (roots[batch.unit_group[first]], batch.path[first], batch.pattern[first]),
+        rows.places[batch.units][first],
         0,
         here.totals(number[steps.unit[once]], request, weight[request]),
         here.totals(number[steps.unit], steps.request, steps.weighted_ns),

@@ -182,7 +182,8 @@ class NameFolder:
             level += 1
             # Folding what is folded gives the same as folding the name.
             again = _folded(component, [*seen], level)
-            _keep_first(merged := {}, zip(again, seen.values(), strict=True))
+            merged: dict[Operation, Operation] = {}
+            _keep_first(merged, zip(again, seen.values(), strict=True))
             seen, self._levels[component] = merged, level
         self._seen[component] = seen
 

@@ -2,52 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analyze.profile import sums
-from analyze.profile.sums import RowSums, _added_up, _Part
+from analyze.profile.sums import RowSums
+
+N_SLOTS = 3
+KEYS = [(0, 4, 1), (2, 4, 0), (0, 4, 1), (1, 0, 7), (0, 5, 0)]
+"""(measure, site, pattern); the first and the third are equal."""
+VOTES = st.tuples(
+    st.integers(0, len(KEYS) - 1),
+    st.integers(0, N_SLOTS - 1),
+    st.lists(st.tuples(st.integers(0, 2047), st.sampled_from([1.0, 2.0, 2.5])), max_size=5),
+)
+"""(key, slot, (bin, weight) of each request) of consecutive requests."""
 
 
-def origins(*batches: tuple[list[int], list[int]]) -> list[tuple[int, float]]:
-    """(site, number) of the table of batches, each (site of each place, place of each row)."""
-    rows = RowSums("origins")
-    for sites, places in batches:
-        place = np.array(places)
-        rows.add((0, np.array(sites), 0), place, np.zeros_like(place), 0, [np.ones(len(place))] * 2)
-    table = rows.table()
-    return list(zip(table["site"].to_pylist(), table["n"].to_pylist(), strict=True))
+def table_of(rows: RowSums) -> dict[tuple[int, ...], tuple[float, ...]]:
+    """Mapping key -> sums, of a table whose keys must ascend."""
+    found = [tuple(row.values()) for row in rows.table().to_pylist()]
+    keys = [row[:5] for row in found]
+    assert keys == sorted(set(keys))
+    return {row[:5]: row[5:] for row in found}
 
 
-def test_a_place_may_have_no_row() -> None:
-    """The first batch names site 1, of which the second one has the only row."""
-    assert origins(([0, 1], [0]), ([1, 2], [0, 1])) == [(0, 1.0), (1, 1.0), (2, 1.0)]
-    assert origins(([0, 1], [0]), ([1, 0], [0, 1]), ([1], [0])) == [(0, 2.0), (1, 2.0)]
+@pytest.mark.parametrize("most", [1, 1 << 20])
+@pytest.mark.parametrize("few", [0, 8])
+@given(batches=st.lists(st.lists(VOTES, max_size=4), max_size=6))
+def test_rows_are_plain_sums(most: int, few: int, batches: list[list[tuple[int, int, list]]]) -> None:  # type: ignore[type-arg]
+    """Requests that are counted, and rows that are added, are the sums of a loop over them."""
+    expected: dict[tuple[int, ...], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    with patch.multiple(sums, _PENDING=most, _UNCOUNTED=most, _FEW_WEIGHTS=few):
+        counted, added = (RowSums("votes", N_SLOTS, np.array(KEYS).T) for _ in range(2))  # type: ignore[arg-type]
+        for batch in batches:
+            requests = [(key, slot, *request) for key, slot, mine in batch for request in mine]
+            for key, slot, in_bin, weight in requests:
+                one = expected[*KEYS[key], slot, in_bin]
+                one[:] = [one[0] + 1, one[1] + weight, one[2] + weight * weight]
+            columns = [(key, slot, len(mine)) for key, slot, mine in batch]
+            keys, slots, size = np.array(columns, np.int64).reshape(-1, 3).T
+            bins, weight = (np.array([r[n] for r in requests], to) for n, to in ((2, np.int64), (3, float)))
+            weights = np.array([1.0, 2.0, 2.5])
+            counted.count(counted.places[keys], slots, size, bins, weight, weights)
+            key, slot = np.repeat(keys, size), np.repeat(slots, size)
+            added.add(added.places[key], slot, bins, [np.ones(len(weight)), weight, weight * weight])
+        plain = {key: tuple(values) for key, values in expected.items()}
+        assert table_of(counted) == table_of(added) == plain
 
 
-def test_a_key_may_have_several_places() -> None:
-    assert origins(([5, 5], [0, 1]), ([5], [0])) == [(5, 3.0)]
+def test_a_number_of_four_bytes_that_does_not_fit_takes_eight() -> None:
+    n = 2**21
+    rows = RowSums("votes", 1, [np.zeros(n, np.int64), np.arange(n), np.zeros(n, np.int64)])
+    one = np.ones(1, np.int64)
+    rows.count(np.array([n - 1]), 0 * one, one, np.array([2047]), None, np.ones(1))
+    assert table_of(rows) == {(0, n - 1, 0, 0, 2047): (1, 1, 1)}
 
 
-def test_a_row_is_merged_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_is_added_up_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of ten places of a batch nine are its own, so that sums stay as many as rows were added."""
-    merged = 0
+    added_up = 0
+    whole = sums._added_up
 
-    def counted(parts: Sequence[_Part]) -> list[_Part]:
-        nonlocal merged
-        merged += sum(len(part.row) for part in parts)
-        return _added_up(parts)
+    def counted(parts: list[sums._Numbered]) -> sums._Numbered:
+        nonlocal added_up
+        added_up += sum(len(row) for row, _ in parts)
+        return whole(parts)
 
     monkeypatch.setattr(sums, "_added_up", counted)
     monkeypatch.setattr(sums, "_PENDING", 10)
-    rows, n_batches = RowSums("origins"), 2_000
+    n_batches = 2_000
+    zeros = np.zeros(10 * n_batches, np.int64)
+    rows = RowSums("origins", 1, [zeros, np.arange(10 * n_batches), zeros])
     for number in range(n_batches):
         site = np.arange(10) + 10 * number
         site[0] = 0
-        rows.add((0, site, 0), np.arange(10), np.zeros(10, np.int64), 0, [np.ones(10)] * 2)
+        rows.add(site, np.zeros(10, np.int64), 0, [np.ones(10)] * 2)
     table = rows.table()
     assert table["site"].to_pylist() == sorted({0, *(n for n in range(10 * n_batches) if n % 10)})
     assert table["n"].to_pylist() == [n_batches, *([1] * (table.num_rows - 1))]
-    assert merged < 10 * 10 * n_batches
+    assert added_up < 10 * 10 * n_batches
