@@ -21,6 +21,7 @@ from analyze.profile.leaf_numbers import CODEC, leaf_numbers
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
 from analyze.profile.name_keys import NameKeys, name_keys
 from analyze.profile.names import NO_CALLER
+from analyze.profile.numbering import KeyTable
 from analyze.profile.profile import (
     PROFILE_VERSION,
     SCHEMAS,
@@ -85,6 +86,8 @@ class Stored(NamedTuple):
     """Profile of one slot in columns, as read from a statistics file or to be written to one."""
 
     names: NameColumns
+    keys: NameKeys
+    """Keys of the names."""
     slots: tuple[Slot, ...]
     """The slot; exactly one."""
     votes: Votes
@@ -143,7 +146,7 @@ def _row_of(rows: pa.StructArray) -> pa.ListArray:
 
 def relations_of(stored: Stored) -> dict[str, pa.StructArray]:
     """Relation name -> its rows, for all relations of a statistics file."""
-    keys = name_keys(stored.names)
+    keys = stored.keys
     is_total = stored.votes.keys[0] == TOTAL_TIME
     found = {
         **_name_relations(stored.names, keys),
@@ -245,7 +248,8 @@ def stored_of(profile: Profile, segments: SegmentSums = NO_SEGMENTS) -> Stored:
     """Profile of one slot in columns, with numbers of requests by attribute value."""
     tables = {name: columns_of(table) for name, table in profile.tables().items()}
     votes = Votes.of(tables.pop("votes"))
-    return Stored(name_columns(profile.names), profile.slots, votes, tables, profile.folded, segments)
+    names = name_columns(profile.names)
+    return Stored(names, name_keys(names), profile.slots, votes, tables, profile.folded, segments)
 
 
 def profile_of_stored(stored: Stored) -> Profile:
@@ -285,7 +289,8 @@ def stored_tables(
         segments = SegmentSums(
             *(pa.table(rows[name], schema=columns_of_relation(name)) for name in SegmentSums._fields)
         )
-        stored = Stored(names, (file.slot(),), votes.compact(), tables, file.folded(), segments)
+        of_names = NameKeys(*(of.keys for of in keys))
+        stored = Stored(names, of_names, (file.slot(),), votes.compact(), tables, file.folded(), segments)
         return stored if _is_sound(stored) and are_sound(segments, keys.root.keys) else None
     except _UNREADABLE:
         return None
@@ -422,27 +427,14 @@ def _plain(column: pa.Array) -> Column:
     return values
 
 
-class _Keys:
+class _Keys(KeyTable):
     """Mapping from the keys of one kind of name to row numbers."""
-
-    def __init__(self, keys: I8) -> None:
-        """Raises ValueError if two names share a key."""
-        self.keys = keys
-        self._order = np.argsort(keys)
-        self._ordered = keys[self._order]
-        if (self._ordered[1:] == self._ordered[:-1]).any():
-            raise ValueError("two names of one key")
 
     def numbers(self, wanted: I8) -> I8:
         """int64[wanted]: row number of each key. Raises ValueError for an unknown key."""
-        if np.array_equal(wanted, self.keys):  # every name once, in order
-            return np.arange(len(wanted))
-        if not len(self.keys):
+        found = self.find(wanted)
+        if found.min(initial=0) < 0:
             raise ValueError("a key has no name")
-        at = np.minimum(np.searchsorted(self._ordered, wanted), len(self.keys) - 1)
-        if not np.array_equal(self._ordered[at], wanted):
-            raise ValueError("a key has no name")
-        found: I8 = self._order[at]
         return found
 
     def numbers_or_none(self, wanted: pa.Array) -> I8:

@@ -18,6 +18,7 @@ from analyze.population import FoldedNames
 from analyze.profile.encoding import Stored
 from analyze.profile.folded_names import folded, folding_of
 from analyze.profile.name_columns import NameColumns
+from analyze.profile.name_keys import NameKeys
 from analyze.profile.names import Names
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import (
@@ -50,6 +51,7 @@ class Added(NamedTuple):
     """Sum of several windows as one slot, to be passed to `Gathering.add`."""
 
     names: NameColumns
+    keys: NameKeys
     slot: Slot
     votes: OneSlotVotes
     tables: Mapping[str, Mapping[str, Column]]
@@ -85,7 +87,7 @@ class Adding:
         self._take(window)
 
     def _take(self, window: Stored) -> None:
-        codes = self._run.taken_in(window.names)
+        codes = self._run.taken_in(window.names, window.keys)
         self._votes.append(window.votes.renumbered(codes.site, codes.pattern).compact())
         for name, parts in self._tables.items():
             parts.append(recoded(name, window.tables[name], codes._asdict()))
@@ -121,6 +123,7 @@ class Adding:
         (votes,), whole = self._votes, {name: table for name, (table,) in self._tables.items()}
         stored = Stored(
             names,
+            self._run.keys(),
             (Slot(0, self._watched[0].start_ns, self._watched[-1].end_ns, tuple(self._watched)),),
             votes,
             {name: columns_of(table) for name, table in whole.items()},
@@ -142,7 +145,7 @@ class Adding:
         for name in BY_SITE:
             order = np.argsort(parts[tables[name]["site"]], kind="stable")
             tables[name] = {key: column[order] for key, column in tables[name].items()}
-        return Added(stored.names, slot, votes, tables, stored.folded, stored.segments)
+        return Added(stored.names, stored.keys, slot, votes, tables, stored.folded, stored.segments)
 
 
 @dataclass(slots=True)
@@ -163,7 +166,7 @@ class Gathering:
 
     def add(self, added: Added, sample: int) -> None:
         """Add a slot of sample number `sample`."""
-        codes = self.run.taken_in(added.names)
+        codes = self.run.taken_in(added.names, added.keys)
         self.folded.update(added.folded)
         self.slots.append(replace(added.slot, sample=sample))
         self.segments.setdefault(sample, []).append(added.segments)
