@@ -60,16 +60,15 @@ class Added(NamedTuple):
 
 
 class Adding:
-    """Accumulator of the statistics of windows into one slot; it has a separate numbering of names.
+    """Accumulator of the statistics of windows into one slot.
 
-    keep_account: keep the table `account`, which is needed only for compared samples.
+    keep_account: keep the table `account`, which is needed only for compared samples. run: numbering of names
+    to use, with which windows may come without names; None: a separate one.
     """
 
-    def __init__(self, *, keep_account: bool = True) -> None:
+    def __init__(self, *, keep_account: bool = True, run: RunNames | None = None) -> None:
         self._names = [name for name in _TABLES if keep_account or name != "account"]
-        self._only: Stored | None = None
-        """The first window, until a second one is added; then None."""
-        self._run = RunNames()
+        self._run = RunNames() if run is None else run
         self._votes: list[Votes] = []
         self._tables: dict[str, list[pa.Table]] = {name: [] for name in self._names}
         self._watched: list[Watched] = []
@@ -78,15 +77,6 @@ class Adding:
 
     def add(self, window: Stored) -> None:
         """Add the statistics of a window."""
-        if not self._votes and self._only is None:
-            self._only = window
-            return
-        if self._only is not None:
-            self._take(self._only)
-            self._only = None
-        self._take(window)
-
-    def _take(self, window: Stored) -> None:
         codes = self._run.taken_in(window.names, window.keys)
         self._votes.append(window.votes.renumbered(codes.site, codes.pattern).compact())
         for name, parts in self._tables.items():
@@ -111,15 +101,12 @@ class Adding:
         """(sum of all windows or None; [sites] part, see `site_parts`, of each site).
 
         Votes are sorted by part if several windows were added."""
-        if self._only is not None:
-            votes, tables = self._only.votes.compact(), self._only.tables
-            only = self._only._replace(votes=votes, tables={name: tables[name] for name in self._names})
-            return only, site_parts(only.names)
         names = self._run.columns()
         parts = site_parts(names)
         if not self._votes:
             return None, parts
-        self._add_up(parts)
+        if len(self._votes) > 1:
+            self._add_up(parts)
         (votes,), whole = self._votes, {name: table for name, (table,) in self._tables.items()}
         stored = Stored(
             names,
@@ -145,7 +132,7 @@ class Adding:
         for name in BY_SITE:
             order = np.argsort(parts[tables[name]["site"]], kind="stable")
             tables[name] = {key: column[order] for key, column in tables[name].items()}
-        return Added(stored.names, stored.keys, slot, votes, tables, stored.folded, stored.segments)
+        return Added(stored.all_names, stored.keys, slot, votes, tables, stored.folded, stored.segments)
 
 
 @dataclass(slots=True)

@@ -71,16 +71,20 @@ class Keys:
         """int64[numbers]: key by number."""
         return self._table.keys
 
+    def find(self, keys: I8) -> I8:
+        """int64[keys]: number of each key; -1 for unknown keys. O(keys)."""
+        return self._table.find(keys)
+
     def numbers(self, keys: I8) -> tuple[I8, I8]:
         """(int64[keys] number of each key; int64[new] index of the first appearance of each key that was
         unknown before and is added, ascending). O(keys), and O(known keys) if one is new."""
-        found = self._table.find(keys)
+        found = self.find(keys)
         unknown = np.flatnonzero(found < 0)
         if not len(unknown):
             return found, unknown
         new = unknown[np.sort(np.unique(keys[unknown], return_index=True)[1])]
         self._table = KeyTable(np.append(self.keys, keys[new]))
-        found[unknown] = self._table.find(keys[unknown])
+        found[unknown] = self.find(keys[unknown])
         return found, new
 
 
@@ -119,10 +123,23 @@ class RunNames:
     _root_words: list[pa.StringArray] = field(default_factory=list)
     _error_words: list[pa.StringArray] = field(default_factory=list)
 
-    def taken_in(self, names: NameColumns, keys: NameKeys | None = None) -> Recoding:
+    @property
+    def _kinds(self) -> tuple[Keys, ...]:
+        return self.operations, self.sites, self.patterns, self.paths, self.roots, self.errors
+
+    def holds(self, keys: NameKeys) -> bool:
+        """True if the names of all these keys are known. Another thread may add names meanwhile."""
+        return all(bool((kind.find(of) >= 0).all()) for kind, of in zip(self._kinds, keys, strict=True))
+
+    def taken_in(self, names: NameColumns | None, keys: NameKeys | None = None) -> Recoding:
         """Add the names of a file; returns the mapping from the file's numbers to the run's numbers.
 
-        keys: keys of the names, None: computed from them."""
+        names: None if the run holds all of them. keys: keys of the names; None: computed from them."""
+        if names is None:
+            assert keys is not None
+            found = (kind.find(of) for kind, of in zip(self._kinds, keys, strict=True))
+            _, site, pattern, path, root, error = found
+            return Recoding(site=site, path=path, pattern=pattern, root=root, error=error)
         keys = name_keys(names) if keys is None else keys
         operation, new = self.operations.numbers(keys.operation)
         if len(new):
@@ -152,8 +169,7 @@ class RunNames:
 
     def keys(self) -> NameKeys:
         """Keys of all names of the run so far."""
-        kinds = (self.operations, self.sites, self.patterns, self.paths, self.roots, self.errors)
-        return NameKeys(*(kind.keys for kind in kinds))
+        return NameKeys(*(kind.keys for kind in self._kinds))
 
     def columns(self) -> NameColumns:
         """All names of the run so far, as columns."""
