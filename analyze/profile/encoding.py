@@ -21,6 +21,7 @@ from analyze.profile.leaf_numbers import CODEC, leaf_numbers
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
 from analyze.profile.name_keys import NameKeys, name_keys
 from analyze.profile.names import NO_CALLER
+from analyze.profile.numbering import KeyTable, RunNames
 from analyze.profile.profile import (
     PROFILE_VERSION,
     SCHEMAS,
@@ -43,7 +44,7 @@ STORED_VERSION: Final = 11
 """Version of the file format of stored profiles."""
 WRITTEN: Final[dict[str, Any]] = {
     "compression": CODEC,
-    "compression_level": 5,  # counts are a tenth smaller than by 3, and read sooner
+    "compression_level": 7,  # counts are an eighth smaller than by 3, and read in two thirds of the time
     "use_dictionary": False,  # two pages a column, where zstd finds what comes again
     "data_page_version": "1.0",
     "write_statistics": False,
@@ -84,7 +85,10 @@ _TYPES: Final[dict[str, type]] = {
 class Stored(NamedTuple):
     """Profile of one slot in columns, as read from a statistics file or to be written to one."""
 
-    names: NameColumns
+    names: NameColumns | None
+    """Names; None where all are known to whoever reads."""
+    keys: NameKeys
+    """Keys of the names."""
     slots: tuple[Slot, ...]
     """The slot; exactly one."""
     votes: Votes
@@ -95,6 +99,13 @@ class Stored(NamedTuple):
     must be folded in the same way, see `analyze.profile.folded_names`."""
     segments: SegmentSums = NO_SEGMENTS
     """Numbers of requests by attribute value."""
+
+    @property
+    def all_names(self) -> NameColumns:
+        """The names. Raises ValueError if they were left to whoever reads."""
+        if self.names is None:
+            raise ValueError("statistics without their names")
+        return self.names
 
     def without_totals(self) -> Stored:
         """Copy without the votes of TOTAL_TIME, which no test uses."""
@@ -143,10 +154,10 @@ def _row_of(rows: pa.StructArray) -> pa.ListArray:
 
 def relations_of(stored: Stored) -> dict[str, pa.StructArray]:
     """Relation name -> its rows, for all relations of a statistics file."""
-    keys = name_keys(stored.names)
+    keys = stored.keys
     is_total = stored.votes.keys[0] == TOTAL_TIME
     found = {
-        **_name_relations(stored.names, keys),
+        **_name_relations(stored.all_names, keys),
         "votes": _vote_rows("votes", stored.votes.where(~is_total), keys),
         "totals": _vote_rows("totals", stored.votes.where(is_total), keys),
         **{
@@ -245,7 +256,8 @@ def stored_of(profile: Profile, segments: SegmentSums = NO_SEGMENTS) -> Stored:
     """Profile of one slot in columns, with numbers of requests by attribute value."""
     tables = {name: columns_of(table) for name, table in profile.tables().items()}
     votes = Votes.of(tables.pop("votes"))
-    return Stored(name_columns(profile.names), profile.slots, votes, tables, profile.folded, segments)
+    names = name_columns(profile.names)
+    return Stored(names, name_keys(names), profile.slots, votes, tables, profile.folded, segments)
 
 
 def profile_of_stored(stored: Stored) -> Profile:
@@ -255,16 +267,21 @@ def profile_of_stored(stored: Stored) -> Profile:
         for name, columns in stored.tables.items()
     }
     votes = summed_votes([stored.votes]).table()
-    return Profile(names_of(stored.names), stored.slots, votes=votes, **tables, folded=stored.folded)
+    return Profile(names_of(stored.all_names), stored.slots, votes=votes, **tables, folded=stored.folded)
 
 
 def stored_tables(
-    data: pa.Buffer | bytes | None, *, with_account: bool = True, with_totals: bool = False
+    data: pa.Buffer | bytes | None,
+    *,
+    with_account: bool = True,
+    with_totals: bool = False,
+    known: RunNames | None = None,
 ) -> Stored | None:
     """Read a file written by `encode`; None if `data` is None, damaged, or of another version.
 
     Every key is checked to have a name. with_account: read the relations `account` and `paths`. with_totals:
-    read the votes of TOTAL_TIME. O(rows), without a Python object per name.
+    read the votes of TOTAL_TIME. known: names that are not read where the file has no others. O(rows),
+    without a Python object per name.
     """
     if data is None:
         return None
@@ -272,28 +289,30 @@ def stored_tables(
         file = StatisticsFile(data)
         if file.version != version():
             return None
-        wanted = [name for name in _RELATIONS if with_account or name not in _ACCOUNT]
-        rows = file.relations([name for name in wanted if name not in _NUMBERS])
-        names, keys = _names(rows)
+        votes_of = ("votes", "totals") if with_totals else ("votes",)
+        wanted = [*_KEY_OF, *_RELATION_OF.values(), *SegmentSums._fields]
+        wanted = [name for name in wanted if with_account or name not in _ACCOUNT]
+        rows = file.relations([name for name in wanted if name not in _KEY_OF])
+        keys = _named_keys(file.columns([(name, _KEY_OF[name]) for name in wanted if name in _KEY_OF]))
+        of_names = NameKeys(*(of.keys for of in keys))
+        names = None
+        if known is None or not known.holds(of_names):
+            names = _names(file.relations([name for name in wanted if name in _KEY_OF]), keys)
         tables = {
-            table: _numbered_columns(table, file.numbers(name) if name in wanted else None, keys)
-            for table, name in _RELATION_OF.items()
+            table: _numbered_columns(table, rows.get(name), keys) for table, name in _RELATION_OF.items()
         }
-        parts = [_votes(file, name, keys) for name in (("votes", "totals") if with_totals else ("votes",))]
+        parts = [_votes(file, name, keys) for name in votes_of]
         votes = joined_votes(parts) if len(parts) > 1 else parts[0]
         # In few bytes, and not in those of the file: a block holds many windows until they are added up.
         segments = SegmentSums(
             *(pa.table(rows[name], schema=columns_of_relation(name)) for name in SegmentSums._fields)
         )
-        stored = Stored(names, (file.slot(),), votes.compact(), tables, file.folded(), segments)
+        stored = Stored(names, of_names, (file.slot(),), votes.compact(), tables, file.folded(), segments)
         return stored if _is_sound(stored) and are_sound(segments, keys.root.keys) else None
     except _UNREADABLE:
         return None
 
 
-_RELATIONS: Final = tuple(field.name for field in STATISTICS_SCHEMA if pa.types.is_list(field.type))
-_NUMBERS: Final = frozenset((*_RELATION_OF.values(), "votes", "totals"))
-"""Relations of numbers, which are read from their pages; the others have texts and are small."""
 _UNREADABLE: Final = (
     *(pa.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError),
     *(OverflowError, RecursionError, AttributeError, PageError),
@@ -377,32 +396,22 @@ class StatisticsFile:
             found[name] = {field.name: rows.field(field.name) for field in columns_of_relation(name)}
         return found
 
-    def numbers(self, name: str) -> dict[str, Column]:
-        """Column name -> values, for the columns with one number a row of relation `name`.
-
-        Raises KeyError or PageError if a column is not there, ValueError if columns differ in length."""
-        found = {
-            field.name: self._leaf(f"{name}.list.element.{field.name}")
-            for field in columns_of_relation(name)
-            if pa.types.is_primitive(field.type)
-        }
-        if len({len(column) for column in found.values()}) != 1:
-            raise ValueError("a number is missing")
+    def columns(self, wanted: Sequence[tuple[str, str]]) -> Mapping[str, Rows]:
+        """Relation name -> some of its columns, for (relation name, column name) in `wanted`. Raises KeyError
+        if the file lacks one."""
+        row = self._file.read([f"{name}.list.element.{column}" for name, column in wanted], use_threads=False)
+        rows = {name: _array(row[name]).flatten() for name in row.column_names}
+        found: dict[str, dict[str, pa.Array]] = {}
+        for name, column in wanted:
+            found.setdefault(name, {})[column] = rows[name].field(column)
         return found
 
     def bins(self, name: str) -> dict[str, Column]:
         """Column name -> values of all its lists, end to end, for the columns of relation `name` that are
-        lists of numbers. Raises as `numbers`, but for lengths."""
+        lists of numbers. Raises KeyError or PageError if a column is not there."""
         lists = (field.name for field in columns_of_relation(name) if pa.types.is_list(field.type))
-        return {column: self._leaf(f"{name}.list.element.{column}.list.element") for column in lists}
-
-    def words(self, name: str, column: str) -> pa.Array:
-        """Values of a column with texts of relation `name`."""
-        path = f"{name}.list.element.{column}"
-        return _array(self._file.read([path], use_threads=False)[name]).flatten().field(0)
-
-    def _leaf(self, path: str) -> Column:
-        return leaf_numbers(self._data, self._chunks[path])
+        paths = {column: f"{name}.list.element.{column}.list.element" for column in lists}
+        return {column: leaf_numbers(self._data, self._chunks[path]) for column, path in paths.items()}
 
     def relation(self, name: str) -> pa.StructArray:
         """Rows of the relation called `name`, one struct each."""
@@ -422,27 +431,14 @@ def _plain(column: pa.Array) -> Column:
     return values
 
 
-class _Keys:
+class _Keys(KeyTable):
     """Mapping from the keys of one kind of name to row numbers."""
-
-    def __init__(self, keys: I8) -> None:
-        """Raises ValueError if two names share a key."""
-        self.keys = keys
-        self._order = np.argsort(keys)
-        self._ordered = keys[self._order]
-        if (self._ordered[1:] == self._ordered[:-1]).any():
-            raise ValueError("two names of one key")
 
     def numbers(self, wanted: I8) -> I8:
         """int64[wanted]: row number of each key. Raises ValueError for an unknown key."""
-        if np.array_equal(wanted, self.keys):  # every name once, in order
-            return np.arange(len(wanted))
-        if not len(self.keys):
+        found = self.find(wanted)
+        if found.min(initial=0) < 0:
             raise ValueError("a key has no name")
-        at = np.minimum(np.searchsorted(self._ordered, wanted), len(self.keys) - 1)
-        if not np.array_equal(self._ordered[at], wanted):
-            raise ValueError("a key has no name")
-        found: I8 = self._order[at]
         return found
 
     def numbers_or_none(self, wanted: pa.Array) -> I8:
@@ -464,9 +460,9 @@ class _NamedKeys(NamedTuple):
     error: _Keys
 
 
-def _numbered_columns(table: str, rows: Mapping[str, Column] | None, keys: _NamedKeys) -> dict[str, Column]:
-    """Columns of table `table` of a profile, with keys replaced by numbers of names. rows: columns of the
-    relation in the file; None: the columns are empty."""
+def _numbered_columns(table: str, rows: Rows | None, keys: _NamedKeys) -> dict[str, Column]:
+    """Columns of table `table` of a profile, with keys replaced by numbers of names. rows: of the relation in
+    the file; None: the columns are empty."""
     found: dict[str, Column] = {}
     for column in (*TABLES[table][0], *TABLES[table][1]):
         if rows is None:
@@ -474,27 +470,32 @@ def _numbered_columns(table: str, rows: Mapping[str, Column] | None, keys: _Name
         elif column == "slot":
             values = np.zeros(len(next(iter(rows.values()))))
         else:
-            values = rows[column]
+            values = _plain(rows[column])
             values = getattr(keys, column).numbers(values) if column in keys._fields else values
         found[column] = values.astype(_TYPES[column], copy=False)
     return found
 
 
-def _names(rows: Mapping[str, Rows]) -> tuple[NameColumns, _NamedKeys]:
-    """(names of a file, mappings from the keys in the file to numbers of names). rows: relation name -> rows.
+def _named_keys(rows: Mapping[str, Rows]) -> _NamedKeys:
+    """Mappings from the keys in a file to numbers of names. rows: relation name -> rows; absent: no names."""
+    none = np.zeros(0, np.int64)
+    return _NamedKeys(
+        **{key: _Keys(_plain(rows[name][key]) if name in rows else none) for name, key in _KEY_OF.items()}
+    )
+
+
+def _names(rows: Mapping[str, Rows], keys: _NamedKeys) -> NameColumns:
+    """Names of a file. rows: relation name -> rows; keys: their keys.
 
     Raises ValueError or pyarrow errors for damaged data."""
     none = np.zeros(0, np.int64)
-    keys = _NamedKeys(
-        **{key: _Keys(_plain(rows[name][key]) if name in rows else none) for name, key in _KEY_OF.items()}
-    )
     operations, sites = rows["operations"], rows["sites"]
     paths = rows.get("paths", {"above": pa.array(none), "site": pa.array(none)})
     children = rows["patterns"]["children"]
     if children.null_count:
         raise ValueError("children are missing")
     child = children.flatten()
-    names = NameColumns(
+    return NameColumns(
         component=_texts(operations["component"]).dictionary_encode(),
         point=_texts(operations["point"]).dictionary_encode(),
         callee=_texts(operations["callee"]).dictionary_encode(),
@@ -511,7 +512,6 @@ def _names(rows: Mapping[str, Rows]) -> tuple[NameColumns, _NamedKeys]:
         roots=_texts(rows["roots"]["name"]),
         errors=_texts(rows["errors"]["name"]),
     )
-    return names, keys
 
 
 def _texts(words: pa.Array) -> pa.StringArray:
@@ -530,31 +530,29 @@ def _word_numbers(words: pa.Array, known: Sequence[str]) -> I8:
 
 def _votes(file: StatisticsFile, name: str, keys: _NamedKeys) -> Votes:
     """Votes of the relation `votes` or `totals`. Raises ValueError unless every bin has a valid count."""
-    runs, lists = file.numbers(name), file.bins(name)
-    of, number = lists["bins"], lists["n"]
+    words = ("measure",) if name == "votes" else ()
+    runs = file.columns([(name, column) for column in (*words, "site", "pattern", "filled")])[name]
+    lists = file.bins(name)
     weights = [lists[weight] for weight in ("w", "w2") if len(lists[weight])]
-    if len(weights) == 1 or any(len(column) != len(of) for column in (number, *weights)):
+    if len(weights) == 1 or any(len(column) != len(lists["bins"]) for column in (lists["n"], *weights)):
         raise ValueError("votes of no bin")
-    if number.min(initial=0) < 0:
+    if lists["n"].min(initial=0) < 0:
         raise ValueError("numbers that are none")
-    site, pattern = keys.site.numbers(runs["site"]), keys.pattern.numbers(runs["pattern"])
-    if name == "votes":
-        measure = _word_numbers(file.words(name, "measure"), MEASURES)
-    else:
-        measure = np.full(len(site), TOTAL_TIME)
+    site, pattern = (getattr(keys, key).numbers(_plain(runs[key])) for key in ("site", "pattern"))
+    measure = _word_numbers(runs["measure"], MEASURES) if words else np.full(len(site), TOTAL_TIME)
     places = (measure, site, pattern, np.zeros(len(site), np.int64))
-    return Votes(places, runs["filled"], of, (number.view(np.uint32), *weights))
+    return Votes(places, _plain(runs["filled"]), lists["bins"], (lists["n"].view(np.uint32), *weights))
 
 
 def _is_sound(stored: Stored) -> bool:
     """True if every number refers to an existing name, slot or bin, sums are finite, and the lengths of the
     runs of votes add up to the number of votes."""
-    many = stored.names.many | {"slot": len(stored.slots), "bin": N_BINS}
+    many = stored.keys.many | {"slot": len(stored.slots), "bin": N_BINS}
     votes = stored.votes
     runs = dict(zip(("measure", "site", "pattern", "slot"), votes.keys, strict=True))
     rows = {"bin": votes.bin, **{str(at): column for at, column in enumerate(votes.sums)}}
     return (
-        stored.names.are_sound()
+        (stored.names is None or stored.names.are_sound())
         and bool((votes.n_rows > 0).all())
         and int(votes.n_rows.sum()) == len(votes.bin)
         and all(

@@ -18,6 +18,7 @@ from analyze.population import FoldedNames
 from analyze.profile.encoding import Stored
 from analyze.profile.folded_names import folded, folding_of
 from analyze.profile.name_columns import NameColumns
+from analyze.profile.name_keys import NameKeys
 from analyze.profile.names import Names
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import (
@@ -50,6 +51,7 @@ class Added(NamedTuple):
     """Sum of several windows as one slot, to be passed to `Gathering.add`."""
 
     names: NameColumns
+    keys: NameKeys
     slot: Slot
     votes: OneSlotVotes
     tables: Mapping[str, Mapping[str, Column]]
@@ -58,16 +60,15 @@ class Added(NamedTuple):
 
 
 class Adding:
-    """Accumulator of the statistics of windows into one slot; it has a separate numbering of names.
+    """Accumulator of the statistics of windows into one slot.
 
-    keep_account: keep the table `account`, which is needed only for compared samples.
+    keep_account: keep the table `account`, which is needed only for compared samples. run: numbering of names
+    to use, with which windows may come without names; None: a separate one.
     """
 
-    def __init__(self, *, keep_account: bool = True) -> None:
+    def __init__(self, *, keep_account: bool = True, run: RunNames | None = None) -> None:
         self._names = [name for name in _TABLES if keep_account or name != "account"]
-        self._only: Stored | None = None
-        """The first window, until a second one is added; then None."""
-        self._run = RunNames()
+        self._run = RunNames() if run is None else run
         self._votes: list[Votes] = []
         self._tables: dict[str, list[pa.Table]] = {name: [] for name in self._names}
         self._watched: list[Watched] = []
@@ -76,16 +77,7 @@ class Adding:
 
     def add(self, window: Stored) -> None:
         """Add the statistics of a window."""
-        if not self._votes and self._only is None:
-            self._only = window
-            return
-        if self._only is not None:
-            self._take(self._only)
-            self._only = None
-        self._take(window)
-
-    def _take(self, window: Stored) -> None:
-        codes = self._run.taken_in(window.names)
+        codes = self._run.taken_in(window.names, window.keys)
         self._votes.append(window.votes.renumbered(codes.site, codes.pattern).compact())
         for name, parts in self._tables.items():
             parts.append(recoded(name, window.tables[name], codes._asdict()))
@@ -109,18 +101,16 @@ class Adding:
         """(sum of all windows or None; [sites] part, see `site_parts`, of each site).
 
         Votes are sorted by part if several windows were added."""
-        if self._only is not None:
-            votes, tables = self._only.votes.compact(), self._only.tables
-            only = self._only._replace(votes=votes, tables={name: tables[name] for name in self._names})
-            return only, site_parts(only.names)
         names = self._run.columns()
         parts = site_parts(names)
         if not self._votes:
             return None, parts
-        self._add_up(parts)
+        if len(self._votes) > 1:
+            self._add_up(parts)
         (votes,), whole = self._votes, {name: table for name, (table,) in self._tables.items()}
         stored = Stored(
             names,
+            self._run.keys(),
             (Slot(0, self._watched[0].start_ns, self._watched[-1].end_ns, tuple(self._watched)),),
             votes,
             {name: columns_of(table) for name, table in whole.items()},
@@ -142,7 +132,7 @@ class Adding:
         for name in BY_SITE:
             order = np.argsort(parts[tables[name]["site"]], kind="stable")
             tables[name] = {key: column[order] for key, column in tables[name].items()}
-        return Added(stored.names, slot, votes, tables, stored.folded, stored.segments)
+        return Added(stored.all_names, stored.keys, slot, votes, tables, stored.folded, stored.segments)
 
 
 @dataclass(slots=True)
@@ -163,7 +153,7 @@ class Gathering:
 
     def add(self, added: Added, sample: int) -> None:
         """Add a slot of sample number `sample`."""
-        codes = self.run.taken_in(added.names)
+        codes = self.run.taken_in(added.names, added.keys)
         self.folded.update(added.folded)
         self.slots.append(replace(added.slot, sample=sample))
         self.segments.setdefault(sample, []).append(added.segments)

@@ -34,7 +34,7 @@ def leaf_numbers(data: pa.Buffer, chunk: pa.lib.ColumnChunkMetaData) -> Column:
         if page.encoding != PLAIN or page.unpacked_bytes > chunk.total_uncompressed_size:
             raise PageError("numbers that are not as they are")
         found.append(_after_levels(data, page, type_))
-    return found[0] if len(found) == 1 else np.concatenate(found)
+    return np.concatenate(found)  # of one page, too: behind levels numbers are not aligned, and slow to use
 
 
 def _after_levels(data: pa.Buffer, page: Page, type_: np.dtype[np.generic]) -> Column:

@@ -47,17 +47,6 @@ class NameColumns:
     errors: pa.StringArray
     """[errors]: error classes."""
 
-    @property
-    def many(self) -> dict[str, int]:
-        """Key column of a profile's tables (`site`, `path`, …) -> number of names of that kind."""
-        return {
-            "site": len(self.caller),
-            "path": len(self.above),
-            "pattern": self.n_patterns,
-            "root": len(self.roots),
-            "error": len(self.errors),
-        }
-
     def are_sound(self) -> bool:
         """Check data read from a file: True if every number refers to a name, values are in their ranges, and
         each path has a higher number than its caller's path."""

@@ -30,6 +30,11 @@ class NameKeys(NamedTuple):
     root: I8
     error: I8
 
+    @property
+    def many(self) -> dict[str, int]:
+        """Kind of name, which is a key column of a profile's tables -> number of names of that kind."""
+        return {kind: len(keys) for kind, keys in zip(self._fields, self, strict=True)}
+
 
 def name_keys(names: NameColumns) -> NameKeys:
     """Keys of all names of a profile. O(names + distinct texts)."""

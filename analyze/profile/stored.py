@@ -147,7 +147,7 @@ def gathered(
     blocks = [_with_quarters(block, settings) for block in _blocks(parts, a_slot)]
     found: list[list[Slot]] = [[] for _ in samples]
     gathering = Gathering(run, most_votes=None if most_bytes is None else most_bytes // BYTES_A_VOTE)
-    reading = _Reading(settings, tally, a_slot is not None, gathering.scratch, most_bytes)
+    reading = _Reading(settings, tally, a_slot is not None, run, gathering.scratch, most_bytes)
     for block, added in reading.blocks(blocks, workers):
         if added is None:
             continue
@@ -230,6 +230,7 @@ class _Reading:
     settings: RefineSettings
     tally: ProfileTally
     keep_account: bool
+    run: RunNames
     scratch: Scratch
     most_bytes: int | None = None
 
@@ -264,10 +265,10 @@ class _Reading:
         pieces = [here for block in blocks for here in block.pieces]
         with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
             # Decoded one ahead: meanwhile those before are added up.
-            read = partial(stored_tables, with_account=self.keep_account)
+            read = partial(stored_tables, with_account=self.keep_account, known=self.run)
             kept = map_in_order(pool, read, _kept_ahead(pieces, self.settings), 2)
             for block in blocks:
-                adding = Adding(keep_account=self.keep_account)
+                adding = Adding(keep_account=self.keep_account, run=self.run)
                 for here, of_window in zip(block.pieces, kept, strict=False):
                     stored = _kept_or_made(
                         of_window, here, self.settings, self.tally, most_bytes=self.most_bytes

@@ -19,7 +19,7 @@ from schemas.ranges import parse_ranges
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into
 
-DIGESTS = {"8.10": "bde28979f977442f"}
+DIGESTS = {"8.11": "bde28979f977442f"}
 """By version. Where this test fails, kept statistics would be read as something that they are not: raise
 PROFILE_VERSION, and put the new digest here."""
 
