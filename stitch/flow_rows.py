@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -304,13 +305,13 @@ def params_of_flows(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> 
         key = keys.indices.to_numpy(zero_copy_only=False)[value]
         kept = _first_of_key(placed, event, n_params, flow, position, key, keys.dictionary.to_pylist())
         value, flow, position = value[kept], flow[kept], position[kept]
-    taken = pa.array(value)
+    taken = partial(pc.take, indices=pa.array(value), boundscheck=False)
     columns = {
         "flow": pa.array(flow),
         "position": pa.array(position),
-        "key": sorted_words(keys.take(taken)),
-        "num": pc.struct_field(lists.values, "num").take(taken),
-        "text": pc.struct_field(lists.values, "text").take(taken),
+        "key": sorted_words(taken(keys)),
+        "num": taken(pc.struct_field(lists.values, "num")),
+        "text": taken(pc.struct_field(lists.values, "text")),
     }
     arrays = [columns[f.name].cast(f.type) for f in FLOW_PARAMS_SCHEMA]
     return pa.table(arrays, schema=FLOW_PARAMS_SCHEMA)

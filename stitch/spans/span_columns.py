@@ -236,7 +236,7 @@ def _work_order(flow: I8, start: I8, end: I8, key: U8, kind: U1) -> I8:
         if untimed:
             since[~known] = high - low + 1
         packed = (flow << time_bits) | since
-        order = np.argsort(packed, kind="stable")
+        order = np.argsort(packed)  # four to five times as fast as a stable sort
         packed = packed[order]
         starts = run_starts(packed)
     else:
@@ -245,7 +245,7 @@ def _work_order(flow: I8, start: I8, end: I8, key: U8, kind: U1) -> I8:
     if not starts.all():
         places = np.flatnonzero(in_long_runs(starts))
         rows = order[places]
-        order[places] = rows[np.lexsort((kind[rows], key[rows], end[rows], start[rows], flow[rows]))]
+        order[places] = rows[np.lexsort((rows, kind[rows], key[rows], end[rows], start[rows], flow[rows]))]
     return order
 
 

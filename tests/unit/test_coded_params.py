@@ -107,6 +107,8 @@ def test_a_segment_of_plain_text_is_read(tmp_path: Path) -> None:
 
 def written(store: Store, events: pa.Table) -> pa.Table:
     name = f"segment-{id(events)}.arrow"
-    data, segment = encode_segment(name, LogRows(coded_ids(events), np.zeros(events.num_rows, np.uint64), None))
+    data, segment = encode_segment(
+        name, LogRows(coded_ids(events), np.zeros(events.num_rows, np.uint64), None)
+    )
     store.put(name, data)
     return read_segment(store, segment)

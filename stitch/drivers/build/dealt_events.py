@@ -45,11 +45,12 @@ def dealt_in_memory(
         rows, first = group_stably(_codes(requests, group_of, key, n_groups), n_groups + 1)
         dealt.append((table, key, rows, first))
     for number in range(n_groups):
-        parts = ((table, key, rows[first[number] : first[number + 1]]) for table, key, rows, first in dealt)
-        yield (
-            number,
-            *joined([(table.take(pa.array(own)), key[own]) for table, key, own in parts if len(own)]),
-        )
+        parts = [
+            (pc.take(table, pa.array(own), boundscheck=False), key[own])
+            for table, key, rows, first in dealt
+            if len(own := rows[first[number] : first[number + 1]])
+        ]
+        yield number, *joined(parts)
 
 
 def dealt_on_disk(

@@ -137,7 +137,7 @@ class GroupBuilder:
         if len(large.requests):
             chosen_from = self._rows.of(segments, large.requests, CHOOSING_COLUMNS)
             large.choose((table, key) for _, table, key in chosen_from)
-        young, unread = self._rows.young(segments)
+        young, unread = self._rows.young(segments) if len(groups) > 1 else ([], segments)
         if len(groups) == 1 or _reads(segments, unread, groups) <= self._settings.most_reads:
             dealt = dealt_in_memory(requests, group_of, len(groups), large.kept(young))
             for group, (_, events, key) in zip(groups, dealt, strict=True):
@@ -164,8 +164,8 @@ def _builder(lake: str, settings: BuildSettings, folder: Path) -> GroupBuilder:
 
 
 def _reads(segments: list[LogSegment], unread: list[LogSegment], groups: Sequence[Group]) -> float:
-    """Mean number of times, by event, that segments are read if each group reads those of `unread` whose times
-    meet its own."""
+    """Mean number of times, by event, that segments are read if each group reads those of `unread` that its
+    times meet."""
     first = np.array([segment.first_ns for segment in unread])
     last = np.array([segment.last_ns for segment in unread])
     rows = np.array([segment.file.rows for segment in unread])

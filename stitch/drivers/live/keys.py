@@ -38,10 +38,11 @@ def request_keys(events: pa.Table) -> tuple[U8, B1 | None]:
     words = coded_words(whole(events["request_id"]))
     is_span = events["kind"].to_numpy() >= SPAN_KIND_BASE
     hashes = np.append(hash_texts(words.dictionary), np.uint64(0))
-    if not words.null_count:
-        return _by_kind(hashes[words.indices.to_numpy(zero_copy_only=False)], is_span), None
     code = pc.fill_null(words.indices, len(hashes) - 1).to_numpy(zero_copy_only=False)
-    keys = _by_kind(hashes[code], is_span)
+    of_record, of_span = (_by_kind(hashes, np.full(len(hashes), is_it)) for is_it in (False, True))
+    keys: U8 = of_span[code] if is_span.all() else np.where(is_span, of_span[code], of_record[code])
+    if not words.null_count:
+        return keys, None
     loose = code == len(hashes) - 1
     keys[loose] = 0
     return keys, loose
