@@ -117,6 +117,7 @@ def test_a_process_that_dies_is_a_failed_build_that_is_tried_again_alone(
     assert told.startswith("Windows cannot be built: ")
     assert why in told
     assert not open_manifest(source).files("flows")
+    assert not [*own.work._scratch.folder.iterdir()]
     assert own.turn() is None
     assert open_manifest(source).files("flows")
     own.work.close()

@@ -37,6 +37,17 @@ if __name__ == "__main__":
     with worker_processes(2) as pool:
         list(pool.map(note_and_wait, [sys.argv[1]] * 2))
 """
+SIGNALLED = """
+import os, signal
+from stitch.processes import worker_processes
+
+if __name__ == "__main__":
+    with worker_processes(1) as pool:
+        worker = pool.submit(os.getpid).result()
+        for how in (signal.SIGTERM, signal.SIGINT):
+            os.kill(worker, how)
+        assert pool.submit(os.getpid).result() == worker
+"""
 QUIET = """
 from analyze.profile.stored import ProfileTally
 from stitch.processes import worker_processes
@@ -93,6 +104,13 @@ def test_a_worker_that_is_killed_ends_the_work(folder: Path) -> None:
     with pytest.raises(LakeError, match=r"A worker process ended .* fewer --workers"):
         run()
     wait_until(lambda: not any(map(is_running, noted(folder))))
+
+
+def test_a_signal_to_all_processes_of_a_service_is_left_to_the_starter(tmp_path: Path) -> None:
+    script = tmp_path / "signalled.py"
+    script.write_text(SIGNALLED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, str(script)], env=environment, check=True)
 
 
 def test_an_error_ends_what_is_under_way(folder: Path) -> None:

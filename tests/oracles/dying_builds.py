@@ -9,10 +9,13 @@ from pathlib import Path
 
 from stitch.drivers.build.build_settings import BuildSettings
 from stitch.drivers.build.group_work import BuiltAnd, GroupTask, build_groups
+from stitch.scratch import Scratch
 
 
 def killed(lake: str, settings: BuildSettings, folder: Path, task: GroupTask) -> list[BuiltAnd]:
-    """The process is killed."""
+    """The process is killed while it has events on disk."""
+    scratch = Scratch(folder)
+    (scratch.folder / "pieces").write_bytes(b"events")
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 

@@ -433,8 +433,10 @@ class Builder(LogView):
         if n == 1:
             yield _Workers(0, lambda task: [here(task)])
             return
-        own, folder = n_rows // (2 * n), self._scratch.folder
-        with worker_processes(n) as pool:
+        own = n_rows // (2 * n)
+        # Removed with what processes that ended during a task leave there, which may fill the disk.
+        with Scratch(self._scratch.folder) as theirs, worker_processes(n) as pool:
+            folder = theirs.folder
 
             def begin(task: GroupTask) -> list[Iterable[BuiltAnd]]:
                 tasks = task.divided(own, self._settings.most_reads_by_workers)
