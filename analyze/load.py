@@ -228,7 +228,7 @@ def _operations_of(
         nodes = whole(table["nodes"])
         ends = nodes.offsets.to_numpy() - nodes.offsets[0].as_py()
         names = distinct_names(nodes.flatten())
-        word = ["/".join(folding.name(name)[:2]) for name in names.distinct]
+        word = ["/".join(name[:2]) for name in folding.names(names.distinct)]
         words = [word[at] for at in names.code.tolist()]
         for number, key in enumerate(table["category"].to_pylist()):
             known.setdefault(key, tuple(words[ends[number] : ends[number + 1]]))

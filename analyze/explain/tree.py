@@ -78,22 +78,14 @@ def class_weights(affected: B1) -> ClassWeights:
     return ClassWeights(0.5 / max(n1, 1), 0.5 / max(n0, 1))
 
 
-def best_splits(
-    coded: CodedColumns,
-    rows: I8,
-    affected: F4,
-    others: F4,
-    weights: ClassWeights,
-    least_leaf: int,
-) -> Gains:
-    """Find the best split of every column, and the gain of this split, for the requests `rows`.
+def best_splits(coded: CodedColumns, counts: Sequence[F4], weights: ClassWeights, least_leaf: int) -> Gains:
+    """Find the best split of every column, and the gain of this split.
 
-    affected, others: float32[rows, labellings], how often the request counts in the class under each
-    labelling. least_leaf: minimum number of requests on each side of a split. Gains are exact to 1e-6.
-    O(columns · (rows + width) · labellings).
+    counts: for the affected and for the other class float32[columns, width, labellings], requests of the
+    class with each code (`CodedColumns.counts`). least_leaf: minimum number of requests on each side of a
+    split. Gains are exact to 1e-6. O(columns · width · labellings).
     """
-    counts = coded.counts(rows, affected, others)
-    best = len(coded.columns), affected.shape[1]
+    best = counts[0].shape[0], counts[0].shape[2]
     found = Gains(np.zeros(best, np.float32), np.zeros(best, np.int32), np.zeros(best, np.bool_))
     for numeric in (True, False):
         columns = np.flatnonzero(coded.numeric == numeric)
@@ -236,7 +228,7 @@ def grow(coded: CodedColumns, affected: B1, block: I4, rows: I8, perms: int) -> 
     """Grow a tree over the requests `rows`. Deterministic.
 
     affected: bool[requests]; block: int32[requests], labels are shuffled within blocks; perms: number of
-    shuffled labellings per node. Each node costs one `best_splits` with `perms` + 1 labellings."""
+    shuffled labellings per node. Each node counts codes under `perms` + 1 labellings."""
     least = least_leaf(len(rows))
     rng = np.random.default_rng(SETTINGS.seed)
     return _Growth(coded, affected, block, class_weights(affected[rows]), least, perms, rng).node(
@@ -288,7 +280,9 @@ class _Growth:
         if not self.coded.columns:
             return None
         labels = shuffled(self.affected[rows], self.block[rows], self.perms, self.rng)
-        found = best_splits(self.coded, rows, labels, 1 - labels, self.weights, self.least)
+        # Under each labelling a request is in one of the classes: the second class is the rest.
+        every, affected = self.coded.counts(rows, np.ones((len(rows), 1), np.float32), labels)
+        found = best_splits(self.coded, (affected, every - affected), self.weights, self.least)
         excess = found.gain - found.by_chance[:, None]
         # Of equivalent columns the first is taken: the choice must not depend on the shuffling.
         most = float(excess[:, 0].max())
@@ -369,7 +363,7 @@ def root_stability(coded: CodedColumns, affected: B1, question: Question) -> Roo
             drawn[:, number] += np.bincount(picks[number], minlength=n).astype(np.float32)
     label = affected[:, None].astype(np.float32)
     weights, least = class_weights(affected), least_leaf(n)
-    found = best_splits(coded, rows, drawn * label, drawn * (1 - label), weights, least)
+    found = best_splits(coded, coded.counts(rows, drawn * label, drawn * (1 - label)), weights, least)
     roots = (found.gain - question.gains.by_chance[:, None]).argmax(axis=0)
     base = goes_left(coded, question.split, rows)
     others: Counter[int] = Counter()

@@ -29,7 +29,7 @@ from analyze.profile.profile import (
     Watched,
 )
 from analyze.profile.sums import RowSums
-from analyze.profile.times import CriticalSteps, call_times, critical_steps
+from analyze.profile.times import call_times, critical_times
 from analyze.ragged import Ragged
 from analyze.stats.histograms import bin_of
 from analyze.stats.sums import numbered, totals
@@ -79,11 +79,12 @@ def profile_of(
     limit_ns = np.inf if threshold_ns is None else max(threshold_ns, 0)
     weights = np.unique(requests.weight)
     for batch in batches(population, groups, requests, cells):
-        runs, sites, steps = _Runs.of(batch), _SitePlaces.of(batch, book), critical_steps(batch)
+        runs, sites = _Runs.of(batch), _SitePlaces.of(batch, book)
+        units = _UnitSums.of(batch, runs, limit_ns)
         _add_votes(rows, batch, sites, runs, weights)
-        _add_visits(rows["visits"], batch, sites, runs, steps)
-        _add_patterns(rows["patterns"], batch, runs, steps)
-        _add_account(rows["account"], batch, runs, steps, limit_ns)
+        _add_visits(rows["visits"], batch, sites, runs, units)
+        _add_patterns(rows["patterns"], batch, runs, units)
+        _add_account(rows["account"], batch, runs, units)
     tables = {name: rows[name].table() for name in ("visits", "patterns", "account", "responses")}
     votes = pa.concat_tables([rows[name].table() for name in _MEASURES if name in rows])
     tables |= {"votes": votes.combine_chunks(), "origins": origins}
@@ -246,19 +247,19 @@ class _Runs(NamedTuple):
     """float64[runs]: sum of the requests' squared weights."""
     response: F8
     """float64[runs]: sum of weight * response time over the requests, ns."""
-    place: I8
-    """int64[requests]: index of the request's run within its group."""
+    first: I8
+    """int64[runs]: index of the run's first request within its group."""
 
     @staticmethod
     def of(batch: Batch) -> _Runs:
         """Find the runs of a batch, whose requests are sorted by group and slot."""
         requests = batch.requests
-        number, first = numbered((requests.group, requests.slot))
+        _, first = numbered((requests.group, requests.slot))
         of_group = Ragged.of(np.bincount(requests.group[first], minlength=batch.n_groups))
         w = requests.weight
         columns = (np.ones(len(w)), w, w * w, w * requests.response_ns)
         sums = [np.add.reduceat(column, first) for column in columns]
-        return _Runs._make((of_group, requests.slot[first], *sums, number - of_group.first[requests.group]))
+        return _Runs._make((of_group, requests.slot[first], *sums, batch.place[first]))
 
 
 class _Rows:
@@ -273,10 +274,6 @@ class _Rows:
         self.run = self.layout.at(runs.of_group.first[group])
         """int64[rows]: index of the run."""
 
-    def totals(self, place: I8, request: I8, values: F8) -> F8:
-        """float64[rows]: sums of `values`. place, request: int64[values], place and request of each value."""
-        return totals(self.layout.first[place] + self.runs.place[request], values, self.layout.n_cells)
-
     def add(self, to: RowSums, place: I8, bins: I8 | int, *values: F8) -> None:
         """Add the rows to `to`. place: int64[places], number of the place in `to`; bins: int64[places], or
         one for all; values: float64[rows] for each summed column of the table."""
@@ -287,6 +284,37 @@ class _Rows:
             bins if isinstance(bins, int) else spread(bins),
             values,
         )
+
+
+class _UnitSums(NamedTuple):
+    """Sums over the requests of each run, by (unit, run) of a batch."""
+
+    rows: _Rows
+    """Rows of the units."""
+    critical_ns: F8
+    """float64[rows]: time of the unit on the critical path, ns * weight of the request."""
+    critical: F8
+    """float64[rows]: sum of the weights of requests with the unit on the critical path."""
+    over: F8
+    """float64[rows]: of the requests above the threshold of the response time, weight times the share of it
+    that the unit has on the critical path."""
+
+    @staticmethod
+    def of(batch: Batch, runs: _Runs, limit_ns: float) -> _UnitSums:
+        """Sum the times on the critical paths. limit_ns: the threshold of the response time."""
+        rows, times = _Rows(batch.unit_group, runs), critical_times(batch)
+        begin = rows.layout.spread(batch.unit.first) + runs.first[rows.run]
+        of_cell = batch.unit.at(batch.first_request[batch.unit_group])
+        response_ns, weight = batch.requests.response_ns, batch.requests.weight[of_cell]
+        weighted_ns = times.ns * weight
+        late, over = np.flatnonzero((response_ns > limit_ns)[of_cell]), np.zeros(len(of_cell))
+        over[late] = weighted_ns[late] / response_ns[of_cell[late]]
+        sums = (np.add.reduceat(of, begin) for of in (weighted_ns, times.is_critical * weight, over))
+        return _UnitSums(rows, *sums)
+
+    def summed(self, values: F8, into: _Rows, place: I8) -> F8:
+        """float64[rows of `into`]: sums of `values`, float64[rows], by place. place: int64[units]."""
+        return self.rows.layout.sums(values, into.layout, place)
 
 
 class _SitePlaces(NamedTuple):
@@ -357,13 +385,13 @@ def _add_votes(rows: dict[str, RowSums], batch: Batch, sites: _SitePlaces, runs:
     calls.add(rows["calls"], rows["calls"].places[typical], bin_of(sites.n * RATIO_SCALE), *sums)
 
 
-def _add_visits(rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, steps: CriticalSteps) -> None:
+def _add_visits(rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, units: _UnitSums) -> None:
     """Add rows to the table `visits`: requests that touch a site, or a point of activity records."""
     points, first = numbered((batch.patterned.group, batch.patterned.site))
     is_point = ~batch.are_calls[batch.patterned.group[first]]
     at_points = _Rows(batch.patterned.group[first][is_point], runs)
     at_sites = _Rows(sites.group, runs)
-    ns = at_sites.totals(sites.of_unit[steps.unit], steps.request, steps.weighted_ns)
+    ns = units.summed(units.critical_ns, at_sites, sites.of_unit)
     for here, site, n, critical_ns in (
         (at_sites, sites.site, sites.n, ns),
         (at_points, batch.patterned.site[first][is_point], np.bincount(points)[is_point], 0.0),
@@ -382,7 +410,7 @@ def _add_visits(rows: RowSums, batch: Batch, sites: _SitePlaces, runs: _Runs, st
         )
 
 
-def _add_patterns(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps) -> None:
+def _add_patterns(rows: RowSums, batch: Batch, runs: _Runs, units: _UnitSums) -> None:
     """Add rows to the table `patterns`: call patterns of calls; for activity records the points that follow
     each point."""
     places = batch.patterned
@@ -395,9 +423,8 @@ def _add_patterns(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps
     # Records do not nest: what a path takes is what its requests take.
     inclusive = np.where(spread(batch.are_calls[group]), 0.0, share * runs.response[run])
     calls = np.flatnonzero(places.unit >= 0)
-    units = _Rows(batch.unit_group, runs)
-    mine, cells = units.layout.chosen(places.unit[calls])
-    below = _inclusive(batch, units, steps)
+    mine, cells = units.rows.layout.chosen(places.unit[calls])
+    below = _inclusive(batch, units)
     inclusive += mine.sums(below[cells], here.layout, number[calls])
     here.add(
         rows,
@@ -411,10 +438,10 @@ def _add_patterns(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps
     )
 
 
-def _inclusive(batch: Batch, units: _Rows, steps: CriticalSteps) -> F8:
-    """float64[rows of `units`]: time on the critical path of a unit and of everything below it, ns * weight,
-    by (unit, run)."""
-    inclusive = units.totals(steps.unit, steps.request, steps.weighted_ns)
+def _inclusive(batch: Batch, units: _UnitSums) -> F8:
+    """float64[rows of the units]: time on the critical path of a unit and of everything below it, ns *
+    weight, by (unit, run)."""
+    inclusive, rows_of = units.critical_ns.copy(), units.rows.layout
     depth = np.zeros(len(batch.above), dtype=np.int64)
     rows, above = np.arange(len(depth)), batch.above
     # Each time only units that are as deep: one deep graph must not cost a walk over all others a level.
@@ -424,30 +451,21 @@ def _inclusive(batch: Batch, units: _Rows, steps: CriticalSteps) -> F8:
     by_depth, begin = group_stably(depth, int(depth.max(initial=0)) + 1)
     for level in range(len(begin) - 2, 0, -1):
         mine = by_depth[begin[level] : begin[level + 1]]
-        layout, cells = units.layout.chosen(mine)
-        np.add.at(inclusive, layout.at(units.layout.first[batch.above[mine]]), inclusive[cells])
+        layout, cells = rows_of.chosen(mine)
+        np.add.at(inclusive, layout.at(rows_of.first[batch.above[mine]]), inclusive[cells])
     return inclusive
 
 
-def _add_account(rows: RowSums, batch: Batch, runs: _Runs, steps: CriticalSteps, limit_ns: float) -> None:
+def _add_account(rows: RowSums, batch: Batch, runs: _Runs, units: _UnitSums) -> None:
     """Add rows to the table `account`: calls and time on the critical path by root type, path and call
-    pattern. limit_ns: response time above which a request counts in the column `over`."""
+    pattern."""
     number, first = numbered((batch.unit_group, batch.path, batch.pattern))
     here = _Rows(batch.unit_group[first], runs)
-    response_ns, weight = batch.requests.response_ns, batch.requests.weight
-    # A call that the path comes back to counts once, by its last step.
-    cell, step = batch.unit.first[steps.unit] + batch.place[steps.request], np.arange(len(steps.unit))
-    last = np.empty(batch.unit.n_cells, dtype=np.int64)
-    last[cell] = step
-    once = np.flatnonzero(last[cell] == step)
-    request = steps.request[once]
-    late = response_ns[steps.request] > limit_ns
-    slow = steps.request[late]
     here.add(
         rows,
         rows.places[batch.units][first],
         0,
-        here.totals(number[steps.unit[once]], request, weight[request]),
-        here.totals(number[steps.unit], steps.request, steps.weighted_ns),
-        here.totals(number[steps.unit[late]], slow, steps.weighted_ns[late] / response_ns[slow]),
+        units.summed(units.critical, here, number),
+        units.summed(units.critical_ns, here, number),
+        units.summed(units.over, here, number),
     )

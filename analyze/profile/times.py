@@ -78,20 +78,18 @@ def call_times(batch: Batch) -> CallTimes:
     )
 
 
-class CriticalSteps(NamedTuple):
-    """Edges on the critical paths of requests: one entry (step) per edge and request."""
+class CriticalTimes(NamedTuple):
+    """Times of the units of a batch on the critical paths of requests; arrays are [cells of `Batch.unit`]."""
 
-    unit: I8
-    """int64[steps]: unit (call or step between records) to whose self time the edge belongs."""
-    request: I8
-    """int64[steps]: index of the request in the batch."""
-    weighted_ns: F8
-    """float64[steps]: latency of the edge, ns, * weight of the request; the steps of a request add up exactly
-    to response time * weight."""
+    ns: I8
+    """Latencies of the unit's own edges on the request's path, ns; those of a request add up to its response
+    time."""
+    is_critical: B1
+    """True if any of the unit's own edges is on the request's path."""
 
 
-def critical_steps(batch: Batch) -> CriticalSteps:
-    """Find the critical paths of all requests of a batch, from the response backwards
+def critical_times(batch: Batch) -> CriticalTimes:
+    """Follow the critical paths of all requests of a batch, from the response backwards
     (`paths.critical_path`).
 
     Raises ValueError if a path does not reach the root, or its latencies do not add up to the response time.
@@ -102,21 +100,32 @@ def critical_steps(batch: Batch) -> CriticalSteps:
     src, owner = batch.src[by_dst], batch.owner[by_dst]
     before = Ragged.of(np.bincount(batch.dst, minlength=len(first)))
     via = _latest(batch, batch.node, before, src)
-    left_at = _latest(batch, Ragged.of(batch.n_of), batch.responses, batch.response_node)
-    at = batch.response_node[left_at]
-    is_whole = times[first[at] + place] == batch.requests.response_ns
-    none = np.zeros(0, dtype=np.int64)
-    steps = [(none, none, none)]
-    walking = np.arange(len(at))
-    while len(walking := walking[before.size[at[walking]] > 0]):
-        cell = first[at[walking]] + place[walking]
+    response = batch.response_node[
+        _latest(batch, Ragged.of(batch.n_of), batch.responses, batch.response_node)
+    ]
+    found = CriticalTimes(
+        np.zeros(batch.unit.n_cells, dtype=np.int64), np.zeros(batch.unit.n_cells, dtype=np.bool_)
+    )
+    first_src, first_owner, is_last = first[src], batch.unit.first[owner], before.size[src] == 0
+    begin = first[response] + place
+    is_whole = times[begin] == batch.requests.response_ns
+    request = np.flatnonzero(before.size[response] > 0)
+    cell, column = begin[request], place[request]
+    while len(request):
         edge = via[cell]
-        at[walking] = src[edge]
-        steps.append((owner[edge], walking, times[cell] - times[first[src[edge]] + place[walking]]))
-    if not (is_whole & (at == batch.root[batch.requests.group]) & (times[first[at] + place] == 0)).all():
+        came, unit = first_src[edge] + column, first_owner[edge] + column
+        found.ns[unit] += times[cell] - times[came]
+        found.is_critical[unit] = True
+        arrived = is_last[edge]
+        if arrived.any():
+            begin[request[arrived]] = came[arrived]
+            request, came, column = (of[~arrived] for of in (request, came, column))
+        cell = came
+    if not (
+        is_whole & (begin == first[batch.root[batch.requests.group]] + place) & (times[begin] == 0)
+    ).all():
         raise ValueError("a critical path does not reach the root, or is not as long as the response time")
-    unit, request, ns = (np.concatenate(column) for column in zip(*steps, strict=True))
-    return CriticalSteps(unit, request, ns * batch.requests.weight[request])
+    return found
 
 
 def _latest(batch: Batch, items: Ragged, choices: Ragged, nodes: I8) -> I8:

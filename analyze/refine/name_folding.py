@@ -12,7 +12,7 @@ nested repetition, so that matching is linear in the length of a name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -99,7 +99,7 @@ class Folding:
 
     def __init__(self, folds: Iterable[FoldedNames] = ()) -> None:
         self.folds = tuple(folds)
-        self._levels = {fold.component: fold.level for fold in self.folds}
+        self._levels: dict[str | None, int] = {fold.component: fold.level for fold in self.folds}
 
     def __eq__(self, other: object) -> bool:
         """True if both have the same level for every component, and so fold every name in the same way."""
@@ -117,8 +117,11 @@ class Folding:
 
     def name(self, name: Operation) -> Operation:
         """Folded name of an operation: its component, point and label are folded."""
-        component = self.component(name.component)
-        return _folded(component, [name], self.level(component))[0]
+        return self.names([name])[0]
+
+    def names(self, names: Sequence[Operation]) -> list[Operation]:
+        """Folded name of each operation."""
+        return _folded_by_component(names, self._levels)
 
 
 class NameFolder:
@@ -147,7 +150,7 @@ class NameFolder:
 
     def add(self, names: Iterable[Operation]) -> None:
         """Add names, and raise the levels where there are too many; repeated names have no effect."""
-        for component, mine in self._by_component(names).items():
+        for component, mine in _by_component(names, self._levels).items():
             # A few at a time: most are folded once, at a level that is high enough.
             for at in range(0, len(mine), self._most + 1):
                 self._put(component, mine[at : at + self._most + 1])
@@ -161,14 +164,7 @@ class NameFolder:
 
     def folded(self, names: Sequence[Operation]) -> list[Operation]:
         """Fold each of `names` at the current levels; does not add them."""
-        found = {
-            name: folded
-            for component, mine in self._by_component(names).items()
-            for name, folded in zip(
-                mine, _folded(component, mine, self._levels.get(component, 0)), strict=True
-            )
-        }
-        return [found[name] for name in names]
+        return _folded_by_component(names, self._levels)
 
     def folding(self) -> Folding:
         """Folding at the current levels, with an example for each component whose names it changes."""
@@ -186,16 +182,6 @@ class NameFolder:
             _keep_first(merged, zip(again, seen.values(), strict=True))
             seen, self._levels[component] = merged, level
         self._seen[component] = seen
-
-    def _by_component(self, names: Iterable[Operation]) -> dict[str, list[Operation]]:
-        """Mapping folded component -> its names, in their order."""
-        by_name: dict[str, list[Operation]] = {}
-        for name in names:
-            by_name.setdefault(name.component, []).append(name)
-        found: dict[str, list[Operation]] = {}
-        for component, mine in by_name.items():
-            found.setdefault(self._component(component), []).extend(mine)
-        return found
 
     def _component(self, name: str) -> str:
         return fold_text(name, self._levels.get(None, 0))
@@ -216,6 +202,28 @@ class NameFolder:
         if example is None and before is not None:
             example = before.example
         return FoldedNames(place, level, left, example or ("", ""))
+
+
+def _by_component(names: Iterable[Operation], levels: Mapping[str | None, int]) -> dict[str, list[Operation]]:
+    """Mapping folded component -> its names, in their order. levels: level of each folded component; None:
+    that of the names of components."""
+    by_name: dict[str, list[Operation]] = {}
+    for name in names:
+        by_name.setdefault(name.component, []).append(name)
+    found: dict[str, list[Operation]] = {}
+    for component, mine in by_name.items():
+        found.setdefault(fold_text(component, levels.get(None, 0)), []).extend(mine)
+    return found
+
+
+def _folded_by_component(names: Sequence[Operation], levels: Mapping[str | None, int]) -> list[Operation]:
+    """Folded name of each operation. levels: see `_by_component`."""
+    found = {
+        name: folded
+        for component, mine in _by_component(names, levels).items()
+        for name, folded in zip(mine, _folded(component, mine, levels.get(component, 0)), strict=True)
+    }
+    return [found[name] for name in names]
 
 
 def _folded(component: str, names: Sequence[Operation], level: int) -> list[Operation]:

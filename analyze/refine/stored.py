@@ -7,25 +7,30 @@ request: rows are grouped by one sort, and a category's matrices are slices of t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.lib.stride_tricks import as_strided
 
 from analyze.cache_blocks import CACHE_CELLS, uneven_blocks
 from analyze.numbering import coded
 from analyze.population import NO_FAILURES, Codes, RecordedFailures
 from schemas.arrays import F8, I4, I8, U1
 from schemas.errors import LakeError
-from stitch.columnar.runs import inverse, list_lengths, offsets, whole
+from stitch.columnar.runs import inverse, list_lengths, offsets, run_starts, whole
 from stitch.graph.placed import END, START
 from stitch.graph.template import Template
 from stitch.readings import templates_of
 
 _REQUEST_COLUMNS = ["request_id", "start_ns", "weight", "status", "error_position", "error_class", "sample"]
 
+
+_FEW_ROWS: Final = 8
+"""Mean number of consecutive rows of a category from which they are copied as matrices."""
 
 Columns = npt.NDArray[np.integer[Any]]
 """Numbers of stored nodes."""
@@ -233,11 +238,23 @@ def _cells(flows: pa.Table, first: I8, step: I8, n_nodes: I8) -> tuple[I8, Codes
     at = 0
     for batch, of in zip(batches, coded_hosts, strict=True):
         rows, at = slice(at, at + batch.num_rows), at + batch.num_rows
-        size = n_nodes[rows]
+        size, begin = n_nodes[rows], offsets(n_nodes[rows])
         code = pc.index_in(of.dictionary, value_set=words).to_numpy().astype(hosts.dtype)
         code = np.append(code, hosts.dtype.type(-1))
         index = of.indices.fill_null(len(code) - 1).to_numpy()
-        ns, begin = batch["offset_ns"].flatten().to_numpy(), offsets(size)
+        ns = batch["offset_ns"].flatten().to_numpy()
+        # A file has the requests of a category one after another: they are a matrix, but for its axes.
+        run = np.flatnonzero(run_starts(first[rows] - np.arange(len(size)), step[rows], size))
+        if len(run) * _FEW_ROWS <= len(size):
+            for row, past in pairwise([*run.tolist(), len(size)]):
+                here, n = slice(begin[row], begin[past]), int(size[row])
+                cell, apart = int(first[rows.start + row]), int(step[rows.start + row])
+                for cells, values in ((times, ns[here]), (hosts, code[index[here]])):
+                    matrix = as_strided(
+                        cells[cell:], (n, past - row), (apart * cells.itemsize, cells.itemsize)
+                    )
+                    matrix[:] = values.reshape(-1, n).T
+            continue
         for block in uneven_blocks(size, CACHE_CELLS):
             here = slice(begin[block.start], begin[block.stop])
             mine = slice(rows.start + block.start, rows.start + block.stop)

@@ -42,7 +42,8 @@ def test_best_gains_are_those_of_the_slow_tree(
     coded = code_columns(columns, len(label), 64, 20)
     weights = class_weights(label)
     labels = shuffled(label, np.zeros(len(label), np.int32), 2, np.random.default_rng(0))
-    found = best_splits(coded, np.arange(len(label)), labels, 1 - labels, weights, LEAST)
+    counts = coded.counts(np.arange(len(label)), labels, 1 - labels)
+    found = best_splits(coded, counts, weights, LEAST)
     for k in range(3):
         of = [bool(x) for x in labels[:, k]]
         slow = [slow_tree.best_number_gain(v, of, *weights, LEAST) for v in number_values]

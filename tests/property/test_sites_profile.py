@@ -19,7 +19,7 @@ from analyze.profile.batches import batches, requests_of
 from analyze.profile.build import profile_of, slotted
 from analyze.profile.names import NameBook
 from analyze.profile.profile import joined
-from analyze.profile.times import call_times, critical_steps
+from analyze.profile.times import call_times, critical_times
 
 POPULATIONS = st.one_of(span_populations(), record_populations())
 
@@ -44,9 +44,11 @@ def test_a_profile_is_the_sum_of_its_requests(
 def test_critical_time_of_the_units_is_the_response_time(found: Population, cells: int) -> None:
     groups = slotted(found, all_slots(found, 1), NameBook())
     for batch in batches(found, groups, requests_of(found, groups), cells):
-        times, steps = call_times(batch), critical_steps(batch)
-        of_request = np.bincount(steps.request, steps.weighted_ns, minlength=len(batch.place))
-        assert of_request == pytest.approx(batch.requests.weight * batch.requests.response_ns)
+        times, critical = call_times(batch), critical_times(batch)
+        request = batch.unit.at(batch.first_request[batch.unit_group])
+        of_request = np.bincount(request, critical.ns, minlength=len(batch.place))
+        assert (of_request == batch.requests.response_ns).all()
+        assert not critical.ns[~critical.is_critical].any()
         assert (times.own >= 0).all()
         assert (times.own <= times.duration).all()
     for request in requests(found):
