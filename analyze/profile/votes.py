@@ -89,6 +89,13 @@ class Votes:
             tuple(column[rows] for column in self.sums),
         )
 
+    def in_order(self, runs: I8) -> Votes:
+        """Copy with the runs in another order. runs: int64[runs], index of each."""
+        n_rows = self.n_rows[runs]
+        rows = rows_of((np.cumsum(self.n_rows, dtype=np.int64) - self.n_rows)[runs], n_rows)
+        keys = tuple(key[runs] for key in self.keys)
+        return Votes(keys, n_rows, self.bin[rows], tuple(column[rows] for column in self.sums))
+
     def moved(self, bins: I8) -> Votes:
         """Add `bins`, int64[runs], to the bins of each run; results are clipped to [0, N_BINS)."""
         there = np.clip(self.bin + np.repeat(bins.astype(np.int32), self.n_rows), 0, N_BINS - 1)
@@ -143,8 +150,8 @@ def summed_votes(parts: Sequence[Votes], shard: Column | None = None) -> Votes:
     """
     key = [np.concatenate(columns).astype(np.int64) for columns in zip(*(p.keys for p in parts), strict=True)]
     number, first = numbered(key if shard is None else [shard[key[1]].astype(np.int64), *key])
-    if len(parts) == 1 and (np.diff(number) > 0).all():
-        return parts[0]
+    if len(parts) == 1 and len(first) == len(number):  # no key comes twice
+        return parts[0] if (np.diff(number) > 0).all() else parts[0].in_order(first)
     ends = [np.cumsum(part.n_rows, dtype=np.int64) for part in parts]
     low, high = np.full(len(first), 1 << 16), np.zeros(len(first), dtype=np.int64)
     run = np.split(number, np.cumsum([len(part.n_rows) for part in parts])[:-1])
