@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from fixtures.chromium_pages import browser_path
@@ -45,11 +46,18 @@ def _forked_workers() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def forked_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions of SQL in this process are forked: where they are asked, and not how they start."""
+@pytest.fixture(scope="session", autouse=True)
+def _forked_sessions() -> Iterator[None]:
+    """Sessions of SQL in this process are forked, too."""
     forking = SimpleNamespace(Popen=fork_server.Popen, DEVNULL=subprocess.DEVNULL)
-    monkeypatch.setattr(session_process, "subprocess", forking)
+    with patch.object(session_process, "subprocess", forking):
+        yield
+
+
+@pytest.fixture
+def started_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions of SQL start as they do for a user: where their memory is asked about."""
+    monkeypatch.setattr(session_process, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="session")

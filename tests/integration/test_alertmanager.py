@@ -60,10 +60,12 @@ def test_alerts_open_repeat_change_and_resolve(tmp_path: Path) -> None:
                 assert first["labels"]["component"] == "recommendation"
                 assert first["labels"]["severity"] == "warning"
                 assert "12.1" in first["annotations"]["description"]
-                wait_until(lambda: alerts(port)[0]["endsAt"] > first["endsAt"])
+                wait_until(lambda: alerts(port)[0]["endsAt"] > first["endsAt"], every_s=0.2)
                 # Another severity is another alert, and the first one is over.
                 notifier([event("changed", incident(state="worse", severity="critical", after=5e5), 60)])
-                wait_until(lambda: [one["labels"]["severity"] for one in alerts(port)] == ["critical"])
+                wait_until(
+                    lambda: [one["labels"]["severity"] for one in alerts(port)] == ["critical"], every_s=0.2
+                )
                 assert [alert["fingerprint"] for alert in alerts(port)] != [first["fingerprint"]]
         # Down; what opens meanwhile is told of afterwards.
         events += [event("opened", one), event("opened", other, 90)]

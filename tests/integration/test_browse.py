@@ -21,7 +21,6 @@ from analyze.sql.session import open_session
 from schemas.errors import ConfigError, NotFoundError, QueryError
 from schemas.periods import parse_period
 
-pytestmark = pytest.mark.usefixtures("forked_sessions")
 SHOP_FLOWS = 502 + 1071 + 509
 SHOP_SPANS = 22_969 + 25_122 + 23_282
 

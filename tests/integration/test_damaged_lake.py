@@ -21,7 +21,6 @@ from stitch.drivers.batch import ImportSettings, import_into
 from stitch.lake.chain import read_chain
 from stitch.lake.store import LocalStore
 
-pytestmark = pytest.mark.usefixtures("forked_sessions")
 PERIODS = [
     *("--reference", "2025-11-20T00:50Z/2025-11-20T00:55Z"),
     *("--problem", "2025-11-20T00:55Z/2025-11-20T01:05Z"),

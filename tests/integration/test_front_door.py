@@ -21,9 +21,6 @@ from schemas.errors import ConfigError, InputError, LakeError, PeriodError, Quer
 BEFORE, AFTER = "2022-08-23T16:55/10m", "2022-08-23T15:10/5m"
 
 
-pytestmark = pytest.mark.usefixtures("forked_sessions")
-
-
 def run(*arguments: str) -> int:
     with pytest.raises(SystemExit) as ended:
         main(arguments)

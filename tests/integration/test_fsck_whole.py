@@ -18,7 +18,7 @@ from stitch.lake.layout import LAKE_FILE, REPORT_END, lane_folder
 from stitch.lake.store import LocalStore
 from stitch.lake.sums import SUMS, sums_name, write_sums
 
-pytestmark = pytest.mark.usefixtures("encoded_once", "forked_sessions")
+pytestmark = pytest.mark.usefixtures("encoded_once")
 HOUR_NS = 3600 * NS_PER_SECOND
 REPORT = {"findings.parquet": b"some rows", "report.json": b"{}"}
 

@@ -12,7 +12,6 @@ import pytest
 import flowdiff
 from flowdiff.__main__ import main
 
-pytestmark = pytest.mark.usefixtures("forked_sessions")
 EVIL = "a\x1b[2J\x1b]0;owned\x07b\u202ec\u200fd\ne\rf"
 STEERING = set(EVIL) - set("abcdef[]0;owned2J\n")
 SHOWN = "a\u241b[2J\u241b]0;owned\u2407b\ufffdc\ufffdd\u240ae\u240df"

@@ -18,7 +18,6 @@ from flowdiff.__main__ import main
 from flowdiff.query_comparisons import QueryComparisons
 from schemas.periods import parse_period
 
-pytestmark = pytest.mark.usefixtures("forked_sessions")
 RECIPES = (Path(__file__).resolve().parents[2] / "docs" / "internals" / "recipes.md").read_text(
     encoding="utf-8"
 )

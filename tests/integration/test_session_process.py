@@ -1,6 +1,6 @@
 """A session in a process of its own: whatever a statement does, it ends in time, in memory and on Ctrl-C.
 
-Where neither its start nor its memory is asked about, it is forked.
+Where its memory is not asked about, it is forked.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ def peak_bytes(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
-@pytest.mark.usefixtures("forked_sessions")
 @pytest.mark.parametrize("text", SLOW_CALLS)
 def test_a_query_ends_at_its_time(lake: Path, text: str) -> None:
     with closing(SessionProcess(str(lake), now_ns=0, seconds=0.5)) as session:
@@ -74,6 +73,7 @@ def test_a_query_ends_at_its_time(lake: Path, text: str) -> None:
         assert session.query("select count(*) as n from requests")["n"].to_pylist() == [30]
 
 
+@pytest.mark.usefixtures("started_sessions")
 def test_a_query_ends_at_its_memory(lake: Path) -> None:
     """The account of DuckDB, 64 MB, does not see what functions make; the system does."""
     with closing(SessionProcess(str(lake), now_ns=0, memory="64MB")) as session:
@@ -136,7 +136,6 @@ def test_who_reads_no_further_ends_the_query(session: SessionProcess) -> None:
     assert session.query("select 1 as one")["one"].to_pylist() == [1]
 
 
-@pytest.mark.usefixtures("forked_sessions")
 def test_reading_slowly_is_not_computing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(session_process, "monotonic", lambda: clock[0])
@@ -148,7 +147,6 @@ def test_reading_slowly_is_not_computing(lake: Path, monkeypatch: pytest.MonkeyP
     assert rows == 1_000_000
 
 
-@pytest.mark.usefixtures("forked_sessions")
 def test_errors_come_over(session: SessionProcess, tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="There is no table 'flows'"):
         session.query("select * from flows")
@@ -162,7 +160,6 @@ def test_errors_come_over(session: SessionProcess, tmp_path: Path) -> None:
         SessionProcess(str(tmp_path), now_ns=0)
 
 
-@pytest.mark.usefixtures("forked_sessions")
 def test_a_query_may_have_all_the_time_there_is(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with closing(SessionProcess(str(lake), now_ns=0, seconds=1e30)) as session:
         assert session.query("SELECT 1 AS one")["one"].to_pylist() == [1]
@@ -175,7 +172,6 @@ def test_a_query_may_have_all_the_time_there_is(lake: Path, capsys: pytest.Captu
         assert told.count("\n") == 1
 
 
-@pytest.mark.usefixtures("forked_sessions")
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
 @pytest.mark.parametrize(
     ("text", "shown"),
@@ -193,7 +189,6 @@ def test_every_value_is_shown(
     assert (shown in out.decode(), err) == (True, b"")
 
 
-@pytest.mark.usefixtures("forked_sessions")
 def test_what_is_not_utf_8_is_one_line(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (("sql", "-c", "select '\udcff'"), ("compare", "--where", "root=\udcff")):
         assert run(*arguments, "--lake", str(lake)) == 2

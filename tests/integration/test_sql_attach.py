@@ -11,8 +11,6 @@ from oracles.traffic import write_native
 from analyze.sql.session import bound_names
 from flowdiff.__main__ import main
 
-pytestmark = pytest.mark.usefixtures("forked_sessions")
-
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:

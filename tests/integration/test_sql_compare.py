@@ -24,7 +24,6 @@ from schemas.errors import ConfigError, FlowdiffError, PeriodError, QueryError
 from schemas.periods import parse_period
 from schemas.report.report_tables import REPORT_TABLES
 
-pytestmark = pytest.mark.usefixtures("forked_sessions")
 DAYS = "'2026-11-18', '2026-11-19'"
 
 

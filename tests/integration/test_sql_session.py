@@ -35,9 +35,6 @@ T0 = 1_790_000_000_000_000_000
 """Some time, ns since the epoch."""
 
 
-pytestmark = pytest.mark.usefixtures("forked_sessions")
-
-
 def run(*arguments: str) -> int:
     with pytest.raises(SystemExit) as ended:
         main(arguments)

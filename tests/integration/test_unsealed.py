@@ -28,7 +28,6 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_store
 from stitch.lake.store import LocalStore
 
-pytestmark = pytest.mark.usefixtures("forked_sessions")
 S = NS_PER_SECOND
 START = T0 - T0 % NS_PER_MINUTE
 SETTINGS = LiveSettings(stitch=StitchConfig(idle_ns=5 * S), lateness_ns=S)

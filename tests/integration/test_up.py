@@ -16,12 +16,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from oracles import fork_server
 from oracles.sent_spans import CALLS, nodes_by_request, post, traces
+from oracles.waiting import PATIENCE_S, wait_until
 
 import flowdiff
 from flowdiff.__main__ import main
 
-PATIENCE_S = 60.0
 FREE = ("--otlp", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0", "--listen", "127.0.0.1:0")
 """Ports that nobody else has, now."""
 
@@ -39,10 +40,11 @@ def kept_ports() -> tuple[str, ...]:
 class Up:
     """The process, and what it wrote."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, is_forked: bool = True) -> None:
         self.lake, self._log = folder / "lake", folder / "log"
+        start = fork_server.Popen if is_forked else subprocess.Popen
         with self._log.open("wb") as file:
-            self.process = subprocess.Popen(
+            self.process: subprocess.Popen[bytes] = start(
                 [sys.executable, "-m", "flowdiff", "up", "--lake", str(self.lake), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -55,16 +57,25 @@ class Up:
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """First match in what it wrote, perhaps not yet."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            if found := re.search(pattern, self.text, re.MULTILINE):
-                return found
-            assert self.process.poll() is None, self.text
-            time.sleep(0.05)
-        raise AssertionError(f"no '{pattern}' in:\n{self.text}")
+
+        def found() -> re.Match[str] | None:
+            has_ended = self.process.poll() is not None
+            match = re.search(pattern, self.text, re.MULTILINE)
+            assert match or not has_ended, self.text
+            return match
+
+        return wait_until(found, lambda: f"no '{pattern}' in:\n{self.text}")
+
+    def children(self) -> list[int]:
+        """Processes that it started, or that fork for it."""
+        found: list[int] = []
+        for thread in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            with suppress(OSError):
+                found += map(int, thread.read_text().split())
+        return found
 
     def parts(self) -> dict[str, int]:
-        """Processes of its parts by name."""
+        """Processes of its parts by name, where they are not forked."""
         found = {}
         for entry in Path("/proc").iterdir():
             try:
@@ -79,18 +90,24 @@ class Up:
 
 
 @contextmanager
-def started(folder: Path, *options: str) -> Iterator[tuple[Up, str]]:
+def started(folder: Path, *options: str, is_forked: bool = True) -> Iterator[tuple[Up, str]]:
     """It runs, and its address of OTLP over HTTP."""
-    run = Up(folder, *options)
+    run = Up(folder, *options, is_forked=is_forked)
     try:
         yield run, run.wait_for(r"^Send spans to +http://(\S+) ")[1]
     finally:
+        parts = run.children()
         run.process.kill()
         run.process.wait()
-        deadline = time.monotonic() + PATIENCE_S
-        while run.parts():  # they end with it, however it ends
-            assert time.monotonic() < deadline, run.parts()
-            time.sleep(0.1)
+        # They end with it, however it ends.
+        wait_until(lambda: not [part for part in parts if is_running(part)], every_s=0.1)
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_spans_that_are_sent_are_seen(tmp_path: Path) -> None:
@@ -104,10 +121,9 @@ def test_spans_that_are_sent_are_seen(tmp_path: Path) -> None:
         sent = traces(20)
         for trace in sent:
             assert post(address, trace.protobuf())[0] == 200
-        deadline = time.monotonic() + PATIENCE_S
-        while not (windows := flowdiff.open(str(run.lake)).windows()["requests"]):
-            assert time.monotonic() < deadline, run.text
-            time.sleep(0.5)
+        windows = wait_until(
+            lambda: flowdiff.open(str(run.lake)).windows()["requests"], lambda: run.text, every_s=0.5
+        )
         assert sum(windows) > 0
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait(PATIENCE_S) == 0, run.text
@@ -115,30 +131,26 @@ def test_spans_that_are_sent_are_seen(tmp_path: Path) -> None:
 
 
 def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
-    with started(tmp_path, *kept_ports()) as (run, address):
+    with started(tmp_path, *kept_ports(), is_forked=False) as (run, address):
         run.wait_for("^Kept in")
         for name in ("ingest", "watch", "serve"):
             before = run.parts()[name]
             os.kill(before, signal.SIGKILL)
             run.wait_for(f"{name} ended with code -9: starting it again")
-            deadline = time.monotonic() + PATIENCE_S
-            while run.parts().get(name) in (None, before):
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-        deadline = time.monotonic() + PATIENCE_S
-        while True:  # under the same address
-            try:
-                assert post(address, traces(1)[0].protobuf())[0] == 200
-                break
-            except OSError:
-                assert time.monotonic() < deadline, run.text
-                time.sleep(0.1)
+            wait_until(lambda: run.parts().get(name) not in (None, before))  # noqa: B023 - called at once
+
+        def is_taken() -> bool:
+            with suppress(OSError):
+                return post(address, traces(1)[0].protobuf())[0] == 200
+            return False
+
+        wait_until(is_taken, lambda: run.text)  # under the same address
         run.process.send_signal(signal.SIGINT)
         assert run.process.wait(PATIENCE_S) == 0, run.text
 
 
 def test_a_part_that_dies_again_and_again_ends_all(tmp_path: Path) -> None:
-    with started(tmp_path, *FREE) as (run, _):
+    with started(tmp_path, *FREE, is_forked=False) as (run, _):
         run.wait_for("^Kept in")
         deadline = time.monotonic() + PATIENCE_S
         while run.process.poll() is None:
@@ -156,6 +168,7 @@ def test_parts_end_with_a_killed_starter(tmp_path: Path) -> None:
         sent = traces(5)
         for trace in sent:
             assert post(address, trace.protobuf())[0] == 200
+        assert len(run.children()) >= 3
         run.process.kill()  # the fixture waits for its parts
 
 
@@ -187,10 +200,7 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("TMPDIR", str(temporary))
     with started(tmp_path, *FREE, "--demo") as (run, _):
         run.wait_for("^demo: a simulated web shop sends")
-        deadline = time.monotonic() + PATIENCE_S
-        while not [*run.lake.glob("spool/otlp-json/*.spool")]:  # it has sent
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: [*run.lake.glob("spool/otlp-json/*.spool")])  # it has sent
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait(PATIENCE_S) == 0, run.text
     assert [*temporary.iterdir()] == []

@@ -10,9 +10,9 @@ is compared, give them a PYTHONHASHSEED each, or compare it with what the test's
 ends after its handlers and frees nothing: a file that it leaves open is not written to its end. Tests of a
 start, of its time and of the memory of a process use `subprocess`.
 
-A program that was forked forks its sessions of SQL itself, and one that serves also its jobs: as it has
-threads, a fork that it made of itself before them forks for it. Workers of programs are started anew; those
-of a test's process are forked within `forked_workers`.
+A program that was forked forks its sessions of SQL itself, one that serves also its jobs, and `up` its
+parts: as it has threads, a fork that it made of itself before them forks for it. Workers of programs are
+started anew; those of a test's process are forked within `forked_workers`.
 
 The workers of xdist are forked within `forked_tests`, from a server that has collected the tests: to import
 all takes six seconds. A worker's own server is started anew: to fork one that has tests takes twice as long.
@@ -60,8 +60,10 @@ _RARE: Final = ("flowdiff.__main__", "stitch.drivers.spark", "stitch.lake.iceber
 _SERVE: Final = "import sys; base, sys.path = sys.path[1:], {}; from {} import serve; serve({}, base, {})"
 _WITH_THREADS: Final = ("polars",)
 _COLLECT: Final = ("--collect-only", "-n0", "--dist=no", "--maxfail=0", "-qq", "-p", "no:cacheprovider")
-_SERVE_OTHERS: Final = ("serve", "mcp")
+_SERVE_OTHERS: Final = ("serve", "mcp", "up")
 """Commands that start processes beside their threads."""
+_PART: Final = "flowdiff.live.part"
+"""Module that runs a command behind its first argument."""
 _SET_CHILD_SUBREAPER: Final = 36
 _LONGEST_NAME: Final = 15
 """Maximum length of a process name, in characters (Linux)."""
@@ -314,7 +316,7 @@ def serve(descriptor: int, path: list[str], tests: list[str] | None) -> None:
     if tests is None:
         _FORKED.append(base)
         forking = SimpleNamespace(**{**vars(subprocess), "Popen": Popen})
-        for module in ("analyze.sql.session_process", "flowdiff.serve.jobs.queue"):
+        for module in ("analyze.sql.session_process", "flowdiff.serve.jobs.queue", "flowdiff.live.up_run"):
             import_module(module).subprocess = forking  # type: ignore[attr-defined]
         import_module("flowdiff.cli.outcome").atexit = SimpleNamespace(register=last.append)  # type: ignore[attr-defined]
     try:
@@ -453,7 +455,8 @@ def _become(asked: Asked, descriptors: list[int], base: list[str]) -> None:
         setattr(sys, f"__{name}__", new)
     if how == "-m":
         Path("/proc/self/comm").write_text(words[0][-_LONGEST_NAME:])
-        if words[0] == "flowdiff" and words[1:2] and words[1] in _SERVE_OTHERS:
+        command = words[2 if words[0] == _PART else 1 :]
+        if words[0] in ("flowdiff", _PART) and command and command[0] in _SERVE_OTHERS:
             _SERVERS[os.getpid()] = _Fork()
         runpy._run_module_as_main(words[0])  # type: ignore[attr-defined]
     elif how == "-c":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,19 @@ from stitch.lake.watch_files import (
     table_files,
     watch_faults,
 )
+
+_encoded = watch_files._encoded
+
+
+@cache
+def _once(rows: str, _write: object) -> list[tuple[str, bytes, int]]:
+    return [*_encoded(json.loads(rows))]
+
+
+@pytest.fixture(autouse=True)
+def _rows_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chains of a hundred commits are the same in every test."""
+    monkeypatch.setattr(watch_files, "_encoded", lambda rows: _once(json.dumps(rows), pq.write_table))
 
 
 @pytest.fixture(params=["disk", "memory", "objects"])
