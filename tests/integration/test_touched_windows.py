@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from oracles.kept_reports import kept
@@ -129,3 +131,14 @@ def test_a_window_has_one_start_in_all_views(whole: Session) -> None:
     assert (
         starts["windows"].to_pylist() == starts["responses"].to_pylist() == starts["call_sites"].to_pylist()
     )
+
+
+def test_what_is_in_no_window_stays_as_it_was_first_read(period: UnlistedPeriod, tmp_path: Path) -> None:
+    shutil.copytree(period.found.root, tmp_path / "lake", ignore=shutil.ignore_patterns("reports"))
+    copied = Lakes(str(tmp_path / "lake")).unlisted(parse_period(PERIOD, now_ns=0))
+    with open_session(copied) as session:
+        assert rows(session, "from findings") == rows(session, "from mutations") == []
+        kept(tmp_path / "lake", robust_outcome(), "")
+        for time in TIMES.values():
+            assert rows(session, f"from requests where window_start = {time}")
+            assert rows(session, "from findings") == []
