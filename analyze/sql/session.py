@@ -30,7 +30,7 @@ from analyze.sql.stored_tables import LISTED, OF_WINDOWS, STATISTICS, WATCHED, b
 from analyze.sql.touched_windows import touched_windows
 from analyze.verify import verify
 from schemas.arrays import B1
-from schemas.errors import ConfigError, FlowdiffError, InputError, QueryError
+from schemas.errors import ConfigError, FlowdiffError, InputError, LakeError, QueryError
 from schemas.quality import Quality
 from stitch.lake.encoding import still_at
 
@@ -341,7 +341,10 @@ class Session:
         """List the files of the windows that a statement touches, besides those that are listed already."""
         if self._unlisted is None or self._is_listed.all():
             return
-        is_listed = self._is_listed | self._touched(self._unlisted, text, values)
+        self._list(self._is_listed | self._touched(self._unlisted, text, values))
+
+    def _list(self, is_listed: B1) -> None:
+        """Change the windows whose files are listed. is_listed: [windows]."""
         if np.array_equal(is_listed, self._is_listed):
             return
         self._is_listed = is_listed
@@ -376,8 +379,16 @@ class Session:
 
     def _read_files_of(self, text: str, values: Values) -> None:
         """Verify and bind the files of the tables a statement uses. Raises LakeError."""
+        before = self._is_listed
         self._list_windows_of(text, values)
-        tables = sorted(self._unread & self._tables_of(text, values))
+        try:
+            self._bind(sorted(self._unread & self._tables_of(text, values)))
+        except LakeError:  # a file of a window that later statements may not touch
+            self._list(before)
+            raise
+
+    def _bind(self, tables: Sequence[str]) -> None:
+        """Verify and bind the files of tables. Raises LakeError."""
         filled = [table for table in tables if self._files[table]]
         for table in filled:
             if table not in WATCHED and table not in STATISTICS:
