@@ -30,7 +30,7 @@ from analyze.sql.stored_tables import LISTED, OF_WINDOWS, STATISTICS, WATCHED, b
 from analyze.sql.touched_windows import touched_windows
 from analyze.verify import verify
 from schemas.arrays import B1
-from schemas.errors import ConfigError, FlowdiffError, InputError, QueryError
+from schemas.errors import ConfigError, FlowdiffError, InputError, LakeError, QueryError
 from schemas.quality import Quality
 from stitch.lake.encoding import still_at
 
@@ -125,7 +125,7 @@ class Session:
         n_windows = 0 if self._unlisted is None else len(self._unlisted.starts_ns)
         self._is_listed = np.zeros(n_windows, dtype=np.bool_)
         """[windows] true for windows that a statement touched, whose files are listed."""
-        self._files = self._files_of_listed()
+        self._files = self._files_of_listed({})
         self._memory = memory
         self._threads = threads
         self._attached = attached
@@ -145,11 +145,12 @@ class Session:
         self._opened = ExitStack()
         self._connection = self._connected()
 
-    def _files_of_listed(self) -> _Files:
+    def _files_of_listed(self, known: Mapping[str, list[Path]]) -> _Files:
+        """Files of the listed windows. known: table -> files, of tables that are of no window."""
         if self._unlisted is None:
-            return _Files(lambda: self._bounds)
+            return _Files(lambda: self._bounds, known)
         listed, starts_ns = self._unlisted.listed, self._unlisted.starts_ns[self._is_listed]
-        return _Files(lambda: listed(starts_ns))
+        return _Files(lambda: listed(starts_ns), known)
 
     def close(self) -> None:
         """Close the connection; results can no longer be read."""
@@ -343,11 +344,14 @@ class Session:
         """List the files of the windows that a statement touches, besides those that are listed already."""
         if self._unlisted is None or self._is_listed.all():
             return
-        is_listed = self._is_listed | self._touched(self._unlisted, text, values)
+        self._list(self._is_listed | self._touched(self._unlisted, text, values))
+
+    def _list(self, is_listed: B1) -> None:
+        """Change the windows whose files are listed. is_listed: [windows]."""
         if np.array_equal(is_listed, self._is_listed):
             return
         self._is_listed = is_listed
-        self._files = self._files_of_listed()
+        self._files = self._files_of_listed(self._files.of_no_window())
         read = OF_WINDOWS - self._unread
         self._unread |= OF_WINDOWS
         self._bound = {table: paths for table, paths in self._bound.items() if table not in OF_WINDOWS}
@@ -378,8 +382,16 @@ class Session:
 
     def _read_files_of(self, text: str, values: Values) -> None:
         """Verify and bind the files of the tables a statement uses. Raises LakeError."""
+        before = self._is_listed
         self._list_windows_of(text, values)
-        tables = sorted(self._unread & self._tables_of(text, values))
+        try:
+            self._bind(sorted(self._unread & self._tables_of(text, values)))
+        except LakeError:  # a file of a window that later statements may not touch
+            self._list(before)
+            raise
+
+    def _bind(self, tables: Sequence[str]) -> None:
+        """Verify and bind the files of tables. Raises LakeError."""
         filled = [table for table in tables if self._files[table]]
         for table in filled:
             if table not in WATCHED and table not in STATISTICS:
@@ -496,9 +508,10 @@ class _Files:
     Listed on demand, as listing the files of a year takes seconds.
     """
 
-    def __init__(self, listed: Callable[[], LakePeriod]) -> None:
+    def __init__(self, listed: Callable[[], LakePeriod], known: Mapping[str, list[Path]]) -> None:
+        """known: table -> paths, where they are known already."""
         self._listed = listed
-        self._of: dict[str, list[Path]] = {}
+        self._of = {**known}
         self._versions: RequestVersions | None = None
 
     @cached_property
@@ -511,6 +524,10 @@ class _Files:
         if table not in self._of:
             self._of[table] = [*self._find(table)]
         return self._of[table]
+
+    def of_no_window(self) -> dict[str, list[Path]]:
+        """Table -> paths as listed so far, of tables whose files are of no window."""
+        return {table: paths for table, paths in self._of.items() if table not in OF_WINDOWS}
 
     def now(self, table: str) -> list[Path]:
         """Current paths of a table's files, which upkeep may have moved while they are read."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from oracles.kept_reports import kept
@@ -12,6 +14,7 @@ from oracles.traffic import write_native
 from analyze.scope import Lakes, UnlistedPeriod
 from analyze.sql.session import Session, open_session
 from flowdiff.__main__ import main
+from schemas.errors import LakeError
 from schemas.periods import parse_period
 
 STATEMENTS = """
@@ -129,3 +132,30 @@ def test_a_window_has_one_start_in_all_views(whole: Session) -> None:
     assert (
         starts["windows"].to_pylist() == starts["responses"].to_pylist() == starts["call_sites"].to_pylist()
     )
+
+
+def test_a_broken_file_concerns_only_statements_that_touch_its_window(
+    period: UnlistedPeriod, tmp_path: Path
+) -> None:
+    shutil.copytree(period.found.root, tmp_path / "lake")
+    copied = Lakes(str(tmp_path / "lake")).unlisted(parse_period(PERIOD, now_ns=0))
+    (file,) = copied.listed(copied.starts_ns[2:3]).flows
+    file.write_bytes(b"?" * file.stat().st_size)
+    queries = {name: f"from requests where window_start = {time}" for name, time in TIMES.items()}
+    with open_session(copied) as session:
+        first = rows(session, queries["a"])
+        with pytest.raises(LakeError, match=file.name):
+            rows(session, queries["c"])
+        assert rows(session, queries["f"])
+        assert rows(session, queries["a"]) == first
+
+
+def test_what_is_in_no_window_stays_as_it_was_first_read(period: UnlistedPeriod, tmp_path: Path) -> None:
+    shutil.copytree(period.found.root, tmp_path / "lake", ignore=shutil.ignore_patterns("reports"))
+    copied = Lakes(str(tmp_path / "lake")).unlisted(parse_period(PERIOD, now_ns=0))
+    with open_session(copied) as session:
+        assert rows(session, "from findings") == rows(session, "from mutations") == []
+        kept(tmp_path / "lake", robust_outcome(), "")
+        for time in TIMES.values():
+            assert rows(session, f"from requests where window_start = {time}")
+            assert rows(session, "from findings") == []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import statistics as oracle
-from scipy.stats import betabinom, hypergeom
+from scipy.stats import betabinom, hypergeom, norm
 
 from analyze.stats.estimate import share_change
 from analyze.stats.proportions import (
@@ -42,6 +42,17 @@ def test_twelve_of_fourteen_failing_is_seen_and_one_is_not() -> None:
     found = fisher(np.array([0, 0]), np.array([200, 200]), np.array([12, 1]), np.array([14, 14]))
     assert found.p_more[0] < 1e-12
     assert found.p_more[1] > 0.05
+
+
+def test_tables_of_more_requests_than_products_of_63_bits_hold() -> None:
+    n = 4 * 10**9
+    k1 = 2**63 // (2 * n) + 5
+    k0 = k1 - int(20 * np.sqrt(0.48 * n))
+    found = fisher(*np.array([[0, k0, k1, n], [n, n, n, n], [n, k1, k0, 0], [n, n, n, n]]))
+    z = (k1 - k0 - 1) / np.sqrt((k0 + k1) * (2 - (k0 + k1) / n) / 2)
+    assert found.p_more.tolist() == [0, found.p_fewer[2], 1, 1]
+    assert found.p_fewer.tolist() == [1, 1, found.p_more[1], 0]
+    assert found.p_more[1] == pytest.approx(norm.sf(z), rel=1e-3)
 
 
 def test_swapping_periods_swaps_tails() -> None:
