@@ -29,6 +29,22 @@ def test_words_are_those_in_use_in_order_and_rows_stay_the_same(data: st.DataObj
     assert found.type == words.type
 
 
+@given(st.data())
+def test_codes_have_the_words_in_use_each_once(data: st.DataObject) -> None:
+    dictionary = data.draw(st.lists(st.text("ab", max_size=2), max_size=6, unique=True))
+    texts = data.draw(
+        st.lists(st.none() | st.sampled_from(dictionary) if dictionary else st.none(), max_size=20)
+    )
+    codes = [None if text is None else dictionary.index(text) for text in texts]
+    words = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(dictionary, pa.string()))
+    first = data.draw(st.integers(0, len(words)))
+    for given_ in (words.slice(first), pa.array(texts, pa.string()).slice(first)):
+        found = runs.coded_words(given_)
+        assert found.to_pylist() == texts[first:]
+        used = {text for text in texts[first:] if text is not None}
+        assert sorted(found.dictionary.to_pylist()) == sorted(used)
+
+
 _KEYS = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 5), max_size=20)
 
 
