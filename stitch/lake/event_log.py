@@ -55,7 +55,7 @@ _END_BYTES: Final = 2**18
 takes a second read."""
 _MARK_BYTES: Final = 10
 """Size in bytes of the trailer of an Arrow file: four bytes with the size of the footer, and `ARROW1`."""
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1), use_threads=False)
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
