@@ -1,10 +1,11 @@
 """How far readers are behind, and how soon a killed process is replaced: `flowdiff ingest` beside a broker.
 
-Run: `python tests/bench/bench_latency.py [SECONDS [SPANS_A_SECOND [COMMIT_S [BASE]]]]`. Light traces come in
-the time of today, 20,000 spans a second, for SECONDS (200); windows of 1 minute, lateness 10 s, a commit each
-second. Ten times a second the lake is looked at: how long ago was the first message written that no commit
-has, so that no reader with `--unsealed` finds it; when is a window sealed. After two thirds the process is
-killed and started again. BASE: another checkout, which is measured after this one.
+Run: `python tests/bench/bench_latency.py [SECONDS [SPANS_A_SECOND [COMMIT_S [LIFE_S [BASE]]]]]`. Light traces
+come in the time of today for SECONDS (200), 20,000 spans a second, each trace LIFE_S (5) long at most; windows
+of 1 minute, lateness 10 s, a commit each second. Ten times a second the lake is looked at: how long ago was the
+first message written that no commit has, so that no reader with `--unsealed` finds it; when is a window
+sealed. After two thirds the process is killed and started again. BASE: another checkout, which is measured
+after this one.
 """
 
 from __future__ import annotations
@@ -33,8 +34,7 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 
 LATENESS_S = 10
-READY_S = LATENESS_S + 5 + 1
-"""After the end of a window: its last request lives 5 s, and is lingered for."""
+LINGER_S = 1
 LANE = 1
 SET_UP_S = 10
 """Until the first message is written."""
@@ -105,8 +105,11 @@ def reading_again(log: Path) -> float:
     raise AssertionError(log.read_text())
 
 
-def measure(checkout: Path, seconds: int, rate: int, commit_s: float) -> str:
+def measure(checkout: Path, seconds: int, rate: int, commit_s: float, life_s: float) -> str:
     """Broker, producer, process, watcher, figures."""
+    ready_s = (
+        LATENESS_S + life_s + LINGER_S
+    )  # after the end of a window: its last request ends and is lingered for
     with (
         tempfile.TemporaryDirectory() as name,
         started(Path(name) / "kafka") as broker,
@@ -118,7 +121,7 @@ def measure(checkout: Path, seconds: int, rate: int, commit_s: float) -> str:
         told += ("--window-length", "1m", "--serve-address", "")
         told += ("--lateness", f"{LATENESS_S}s", "--commit-interval", f"{int(commit_s * 1000)}ms")
         begin_ns = time.time_ns() + SET_UP_S * NS_PER_SECOND
-        made = timed_messages(seconds * rate, heavy=False, begin_ns=begin_ns, rate=rate)
+        made = timed_messages(seconds * rate, heavy=False, begin_ns=begin_ns, rate=rate, life_s=life_s)
         sent_ns: list[int] = []
         producer = threading.Thread(
             target=produce, args=(broker.bootstrap[0], topic, made, sent_ns), daemon=True
@@ -142,21 +145,27 @@ def measure(checkout: Path, seconds: int, rate: int, commit_s: float) -> str:
         second.wait()
         producer.join()
         again = reading_again(folder / "second")
-    ends = ", ".join(f"{each:.1f} ({each - READY_S:.1f} after they could be)" for each in seals)
+    ends = ", ".join(f"{each:.1f} ({each - ready_s:.1f} after they could be)" for each in seals)
     median, most = (calm[int(len(calm) * share)] for share in (0.5, 0.95))
     return (
-        f"{checkout.name}: {rate:,} spans/s, commit {commit_s} s, lateness {LATENESS_S} s: messages are "
-        f"committed {median:.2f} s behind in the median, {most:.2f} s at 95 %; windows sealed {ends} s after "
+        f"{checkout.name}: {rate:,} spans/s, commit {commit_s} s, lateness {LATENESS_S} s, lives of {life_s} s: "
+        f"messages are committed {median:.2f} s behind in the median, {most:.2f} s at 95 %; windows sealed {ends} s after "
         f"their end; after kill -9 the first commit {again:.2f} s behind the takeover"
     )
 
 
-def main(seconds: int, rate: int, commit_s: float, base: Path | None) -> None:
+def main(seconds: int, rate: int, commit_s: float, life_s: float, base: Path | None) -> None:
     """Measure this checkout, then another one."""
     for checkout in (HERE, *([] if base is None else [base])):
-        print(measure(checkout, seconds, rate, commit_s), flush=True)
+        print(measure(checkout, seconds, rate, commit_s, life_s), flush=True)
 
 
 if __name__ == "__main__":
-    given = [*sys.argv[1:], *("200", "20000", "1")[len(sys.argv) - 1 :]]
-    main(int(given[0]), int(given[1]), float(given[2]), Path(given[3]) if len(given) > 3 else None)
+    given = [*sys.argv[1:], *("200", "20000", "1", "5")[len(sys.argv) - 1 :]]
+    main(
+        int(given[0]),
+        int(given[1]),
+        float(given[2]),
+        float(given[3]),
+        Path(given[4]) if len(given) > 4 else None,
+    )

@@ -29,9 +29,16 @@ def messages(
 
 
 def timed_messages(
-    spans: int, *, heavy: bool, begin_ns: int, seed: int = 1, batch: int = BATCH, rate: int = RATE
+    spans: int,
+    *,
+    heavy: bool,
+    begin_ns: int,
+    seed: int = 1,
+    batch: int = BATCH,
+    rate: int = RATE,
+    life_s: float = 5.0,
 ) -> Iterator[tuple[int, bytes]]:
-    """`(end of its last span in ns, message)`; as `messages`."""
+    """`(end of its last span in ns, message)`; as `messages`. life_s: the longest life of a trace."""
     rng = np.random.default_rng(seed)
     size = rng.integers(20, 31, spans // 25 + 1) if heavy else np.full(spans // 25 + 1, 25)
     n, total = len(size), int(size.sum())
@@ -41,7 +48,7 @@ def timed_messages(
     back = rng.geometric(0.5, total) if heavy else np.tile(shape.geometric(0.5, 25), n)
     parent = np.maximum(0, within - 1 - back)
     parent[within == 1] = 0
-    begin, life = np.sort(rng.uniform(0, total / rate, n))[trace], rng.uniform(0.2, 5.0, n)[trace]
+    begin, life = np.sort(rng.uniform(0, total / rate, n))[trace], rng.uniform(life_s / 25, life_s, n)[trace]
     low = np.where(within == 0, 0.0, rng.uniform(0, 1, total))
     high = np.where(within == 0, 1.0, low + (1 - low) * rng.uniform(0, 1, total))
     start = begin_ns + ((begin + low * life) * 1e9).astype(np.int64)
