@@ -148,9 +148,11 @@ def measure(checkout: Path, seconds: int, rate: int, commit_s: float, life_s: fl
     ends = ", ".join(f"{each:.1f} ({each - ready_s:.1f} after they could be)" for each in seals)
     median, most = (calm[int(len(calm) * share)] for share in (0.5, 0.95))
     return (
-        f"{checkout.name}: {rate:,} spans/s, commit {commit_s} s, lateness {LATENESS_S} s, lives of {life_s} s: "
-        f"messages are committed {median:.2f} s behind in the median, {most:.2f} s at 95 %; windows sealed {ends} s after "
-        f"their end; after kill -9 the first commit {again:.2f} s behind the takeover"
+        f"{checkout.name}: {rate:,} spans/s, commit {commit_s} s, lateness {LATENESS_S} s, "
+        f"lives of {life_s} s: "
+        f"messages are committed {median:.2f} s behind in the median, {most:.2f} s at 95 %; "
+        f"windows sealed {ends} s after their end; "
+        f"after kill -9 the first commit {again:.2f} s behind the takeover"
     )
 
 
