@@ -1,8 +1,8 @@
 """How far readers are behind, and how soon a killed process is replaced: `flowdiff ingest` beside a broker.
 
 Run: `python tests/bench/bench_latency.py [SECONDS [SPANS_A_SECOND [COMMIT_S [LIFE_S [BASE]]]]]`. Light traces
-come in the time of today for SECONDS (200), 20,000 spans a second, each trace LIFE_S (5) long at most; windows
-of 1 minute, lateness 10 s, a commit each second. Ten times a second the lake is looked at: how long ago was the
+come in the time of today for SECONDS (200), 20,000 spans a second, each LIFE_S (5) long at most; windows of
+1 minute, lateness 10 s, a commit each second. Ten times a second the lake is looked at: how long ago was the
 first message written that no commit has, so that no reader with `--unsealed` finds it; when is a window
 sealed. After two thirds the process is killed and started again. BASE: another checkout, which is measured
 after this one.
