@@ -151,7 +151,6 @@ def test_a_report_is_kept_in_the_lake_that_was_looked_at(
     ("options", "told"),
     [
         (("--set", "host_roles=(x=web"), "refine.host_roles cannot be '(x=web': '(x' is no regular"),
-        (("--set", "blocks=40000"), "Take fewer blocks"),
         (("--set", "min_z=inf"), "robust.min_z cannot be 'inf': input should be a finite number"),
         (("--set", "assumed-phi=nan"), "robust.assumed_phi"),
     ],

@@ -269,7 +269,7 @@ def test_a_job_is_cancelled_and_the_queue_is_bounded(lake: str) -> None:
     [("job_seconds=0.2", "longer than 0.2 s"), ("job_memory=10MB", "more than 10MB of memory")],
 )
 def test_a_job_is_bounded(lake: str, limit: str, told: str) -> None:
-    with serving(lake, "--set", limit) as served:
+    with serving(lake, "--set", limit, "--set", "job_check_seconds=0.02") as served:
         found = settled(served, asked(served, **DAYS))
         assert found["state"] == "failed"
         assert found["error"]
