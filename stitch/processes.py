@@ -201,7 +201,8 @@ def _fork(pipes: list[Connection], orphaned: Connection, _imported: object) -> N
 
 def _serve(tasks: Connection, orphaned: Connection) -> None:
     """Run tasks in this forked process, one after the other, until the starting process closes the pipe."""
-    # Of a service all processes are told to stop: the starter's last work may need these.
+    # A service manager sends this signal to all processes of a service, and the starter may need this one
+    # until its last commit. It ends with the starter.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=_leave_with, args=(orphaned,), name="starter", daemon=True).start()
     while True:

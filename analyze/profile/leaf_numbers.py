@@ -31,7 +31,7 @@ def leaf_numbers(data: pa.Buffer, chunk: pa.lib.ColumnChunkMetaData) -> Column:
         raise PageError("numbers that are not compressed by zstd")
     found, type_ = [], np.dtype(_TYPES[chunk.physical_type])
     for page in pages(pa.BufferReader(data), chunk.data_page_offset, chunk.total_compressed_size):
-        if page.encoding != PLAIN or page.unpacked_bytes > chunk.total_uncompressed_size:
+        if page.encodings != {PLAIN} or page.unpacked_bytes > chunk.total_uncompressed_size:
             raise PageError("numbers that are not as they are")
         found.append(_after_levels(data, page, type_))
     return np.concatenate(found)  # of one page, too: behind levels numbers are not aligned, and slow to use

@@ -1,7 +1,7 @@
 """Log of a live lane: the events that it decoded, in one segment per commit, each with an index of its
 requests.
 
-A segment is an Arrow IPC file (zstd) whose name is unique to its writer; it is made durable before the commit
+A segment is an Arrow IPC file (lz4) whose name is unique to its writer; it is made durable before the commit
 that names it, and is garbage if no commit names it. Its footer contains an index of requests and of record
 batches, so that planning windows, or looking for a few requests, reads no event. Rows set *aside*, which are
 in separate record batches, were late or duplicates when they were read, and their own commit has handled
@@ -26,7 +26,7 @@ from schemas.commits import CommitRecord, Segment
 from schemas.errors import LakeError
 from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE
 from stitch.closing import NEVER, event_times
-from stitch.columnar.runs import group_stably, whole
+from stitch.columnar.runs import coded_words, group_stably, run_starts, whole
 from stitch.lake.chain import read_tail
 from stitch.lake.layout import segment_folder, segment_part, segment_seq
 from stitch.lake.store import Store
@@ -81,11 +81,23 @@ def coded_ids(events: pa.Table) -> pa.Table:
     return events.set_column(place, LOG_SCHEMA.field(_REQUEST_ID), events.column(place).dictionary_encode())
 
 
+def own_ids(events: pa.Table) -> pa.Table:
+    """Events (columns of LOG_SCHEMA, each in one chunk) whose dictionary of request ids has no more ids than
+    there are events: rows cut from a segment else keep all its ids in memory. O(events + ids)."""
+    place = events.schema.get_field_index("request_id")
+    if place < 0 or events.schema.types[place] != _WORD:
+        return events
+    ids = whole(events.column(place))
+    if len(ids.dictionary) <= len(ids):
+        return events
+    return events.set_column(place, events.schema.field(place), coded_words(ids))
+
+
 def index_requests(key: U8, first_ns: I8, last_ns: I8, code: I8 | None = None) -> Index:
     """Build an index: group events by request key. O(events + requests log requests), with `code`.
 
     key: [events] request key. first_ns, last_ns: [events] first and last time, ns. code: [events] number of
-    the request, from 0 on, different for different keys; None: not known.
+    the request id, from 0 on; events of one number have one key; None: not known.
     """
     if not len(key):
         return np.zeros(0, INDEX_TYPE)
@@ -96,7 +108,19 @@ def index_requests(key: U8, first_ns: I8, last_ns: I8, code: I8 | None = None) -
     found["key"], found["rows"] = key[order[starts]], np.diff(starts, append=len(key))
     found["first_ns"] = np.minimum.reduceat(first_ns[order], starts)
     found["last_ns"] = np.maximum.reduceat(last_ns[order], starts)
-    return found[np.argsort(found["key"])]
+    found = found[np.argsort(found["key"])]
+    is_first = run_starts(found["key"])
+    return found if is_first.all() else _merged(found, np.flatnonzero(is_first))
+
+
+def _merged(entries: Index, starts: I8) -> Index:
+    """Merge entries of one key, which request ids with the same hash have, to one. entries: ascending by key;
+    starts: [keys] first entry of each key."""
+    found = entries[starts]
+    found["first_ns"] = np.minimum.reduceat(entries["first_ns"], starts)
+    found["last_ns"] = np.maximum.reduceat(entries["last_ns"], starts)
+    found["rows"] = np.add.reduceat(entries["rows"], starts)
+    return found
 
 
 def segment_name(lane: int, seq: int, part: int = 0) -> str:
@@ -196,15 +220,15 @@ class SegmentReader:
         return events.replace_schema_metadata(self.metadata or None)
 
     def batches(self, first_ns: int, last_ns: int) -> Iterator[pa.Table]:
-        """Yield, as tables (LOG_SCHEMA), the record batches that may contain an event in [first_ns, last_ns],
-        including batches of rows set aside."""
+        """Yield, as tables (LOG_SCHEMA, see `own_ids`), the record batches that may contain an event in
+        [first_ns, last_ns], including batches of rows set aside."""
         for place in range(self._reader.num_record_batches):
             if self.batch_times is None or (
                 self.batch_times["first_ns"][place] <= last_ns
                 and self.batch_times["last_ns"][place] >= first_ns
             ):
                 batch = pa.Table.from_batches([self._reader.get_batch(place)])
-                yield coded_ids(batch).replace_schema_metadata(None)
+                yield own_ids(coded_ids(batch)).replace_schema_metadata(None)
 
     def _places(self, aside: bool | None) -> list[int]:
         if aside is None or self.batch_times is None:
@@ -284,8 +308,6 @@ def _verify_index(opened: SegmentReader, segment: Segment) -> None:
 def events_of(opened: SegmentReader, segment: Segment) -> pa.Table:
     """Events of an open segment, as `read_segment` returns them. segment: its entry in the commit."""
     events = opened.read(aside=False)
-    if events.schema.equals(EVENT_SCHEMA):
-        return events
     try:  # request ids are codes, and parameters were plain text once
         return events.cast(EVENT_SCHEMA).replace_schema_metadata(events.schema.metadata)
     except pa.ArrowException as error:

@@ -40,7 +40,6 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_store
 from stitch.lake.store import LocalStore, Store
 
-"""To start Python some ten times on a machine that has other things to do."""
 MEMORY = ImportSettings(memory_bytes=64 * 2**20)
 
 

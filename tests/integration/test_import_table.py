@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +245,15 @@ def test_pages_are_those_that_the_writer_made(tmp_path: Path, compression: str, 
                 headers = chunk.total_uncompressed_size - sum(page.unpacked_bytes for page in found)
                 assert 10 * len(found) < headers < 200 * len(found)
                 assert sum(page.is_dictionary for page in found) == chunk.has_dictionary_page
+
+
+def test_a_page_of_two_encodings_may_be_of_words() -> None:
+    """Arrow reads the one of the page's kind: here of version 1, indices into a dictionary."""
+    version_1, version_2 = b"\x2c\x15\x06\x15\x10\x00", b"\x3c\x15\x06\x35\x12\x00"
+    header = b"\x15\x00\x15\x14\x15\x00" + version_1 + version_2 + b"\x00"
+    (page,) = pages(BytesIO(header), 0, len(header))
+    assert page.encodings == {8, 9}
+    assert page.has_words
 
 
 @pytest.mark.parametrize("held", [2**30, 0])

@@ -93,14 +93,17 @@ class Up:
 def started(folder: Path, *options: str, is_forked: bool = True) -> Iterator[tuple[Up, str]]:
     """It runs, and its address of OTLP over HTTP."""
     run = Up(folder, *options, is_forked=is_forked)
+    parts: list[int] = []
     try:
-        yield run, run.wait_for(r"^Send spans to +http://(\S+) ")[1]
+        address = run.wait_for(r"^Send spans to +http://(\S+) ")[1]
+        parts += run.children()
+        yield run, address
     finally:
-        parts = run.children()
+        parts += run.children()
         run.process.kill()
         run.process.wait()
         # They end with it, however it ends.
-        wait_until(lambda: not [part for part in parts if is_running(part)], every_s=0.1)
+        wait_until(lambda: not [*filter(is_running, parts), *run.parts()], every_s=0.1)
 
 
 def is_running(process: int) -> bool:

@@ -19,7 +19,7 @@ from oracles import fork_server
 from oracles.quiet_import import Quiet
 from oracles.stopping_tasks import note_and_wait, refuse
 from oracles.traffic import write_native
-from oracles.waiting import wait_until
+from oracles.waiting import PATIENCE_S, wait_until
 
 from analyze.profile import stored
 from flowdiff.__main__ import main
@@ -88,6 +88,7 @@ def test_workers_end_with_their_starter(folder: Path, tmp_path: Path, how: signa
             assert all(map(is_running, noted(folder)))
             starter.send_signal(how)
             wait_until(lambda: not any(map(is_running, noted(folder))))
+            starter.wait(PATIENCE_S)
         finally:
             starter.kill()
     assert starter.returncode != 0

@@ -19,7 +19,7 @@ from schemas.events import empty_events
 from stitch.closing import NEVER
 from stitch.drivers.live.keys import log_rows, request_keys
 from stitch.lake import event_log
-from stitch.lake.event_log import SegmentReader, encode_segment, read_segment
+from stitch.lake.event_log import SegmentReader, encode_segment, index_requests, read_segment
 from stitch.lake.store import LocalStore
 
 
@@ -52,6 +52,26 @@ def test_an_index_tells_requests_times_and_events(data: st.DataObject, rows: lis
     )
     assert segment.rows == len(rows)
     assert opened.read().replace_schema_metadata(None).to_pylist() == events.to_pylist()
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(-5, 5)), max_size=20))
+def test_request_ids_of_one_key_are_one_request_of_the_index(rows: list[tuple[int, int, int]]) -> None:
+    """Whoever chooses request ids can choose two of one hash."""
+    key, number, at = np.array(rows, np.int64).reshape(-1, 3).T
+    found = index_requests(key.astype(np.uint64), at, at + 1, 3 * key + number)
+    assert np.array_equal(found, index_requests(key.astype(np.uint64), at, at + 1))
+
+
+def test_a_record_batch_has_its_own_ids_only() -> None:
+    rows: list[Row] = [{"kind": 17, "request_id": f"r{i}", "id": b"%08d" % i, "ts_ns": i} for i in range(9)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_log, "BATCH_ROWS", 4)
+        encoded, _ = encode_segment("s", log_rows(table_of(rows)))
+    batches = [*SegmentReader(encoded).batches(-int(NEVER), int(NEVER))]
+    assert [len(batch["request_id"].chunk(0).dictionary) for batch in batches] == [4, 4, 1]
+    assert [text for batch in batches for text in batch["request_id"].to_pylist()] == [
+        row["request_id"] for row in rows
+    ]
 
 
 def test_a_segment_of_an_older_lake_is_all_open_events() -> None:

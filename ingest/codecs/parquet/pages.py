@@ -20,7 +20,7 @@ _KIND, _UNPACKED, _PACKED, _VALUES, _ENCODINGS = (1,), (2,), (3,), ((5, 1), (8, 
 pages of versions 1 and 2; encoding in data pages of versions 1 and 2."""
 PLAIN: Final = 0
 """Number of the encoding in which values follow each other as they are."""
-_DICTIONARY_PAGE, _WORDS_ENCODED = 2, (2, 8)
+_DICTIONARY_PAGE, _WORDS_ENCODED = 2, {2, 8}
 """Kind number of a dictionary page; numbers of the encodings whose values are dictionary indices."""
 _TRUE, _FALSE, _BYTE, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 6, 7, 8, 9, 10, 11, 12
 _DEEPEST: Final = 8
@@ -41,13 +41,14 @@ class Page:
     values: int
     """Number of values in a data page, nulls and empty lists included."""
     is_dictionary: bool
-    encoding: int
-    """Number of the encoding of the values, see PLAIN; -1 for pages without values."""
+    encodings: frozenset[int]
+    """Numbers of the encodings of the values, see PLAIN: none for pages without values, two in a header that
+    claims to be of both versions."""
 
     @property
     def has_words(self) -> bool:
-        """True if the values are indices into the dictionary, not the values themselves."""
-        return self.encoding in _WORDS_ENCODED
+        """True if the values may be indices into the dictionary, not the values themselves."""
+        return not self.encodings.isdisjoint(_WORDS_ENCODED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def pages(file: BinaryIO, begin: int, size: int) -> Iterator[Page]:
             unpacked,
             max(fields.get(path, 0) for path in _VALUES),
             fields.get(_KIND) == _DICTIONARY_PAGE,
-            max(fields.get(path, -1) for path in _ENCODINGS),
+            frozenset(fields[path] for path in _ENCODINGS if path in fields),
         )
         at += length + packed
 

@@ -434,7 +434,7 @@ class Builder(LogView):
             yield _Workers(0, lambda task: [here(task)])
             return
         own = n_rows // (2 * n)
-        # Removed with what processes that ended during a task leave there, which may fill the disk.
+        # Killed processes leave their files there: removed now, as they may fill the disk.
         with Scratch(self._scratch.folder) as theirs, worker_processes(n) as pool:
             folder = theirs.folder
 

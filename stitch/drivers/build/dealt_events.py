@@ -22,6 +22,7 @@ from schemas.events import concat_events
 from stitch.columnar.runs import group_stably, own_words, whole
 from stitch.drivers.build.request_plan import Planned
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
+from stitch.lake.event_log import own_ids
 
 GROUPS_AT_ONCE: Final = 32
 """Maximum number of groups into which a run is split at once: writing a piece takes a millisecond, however
@@ -46,7 +47,7 @@ def dealt_in_memory(
         dealt.append((table, key, rows, first))
     for number in range(n_groups):
         parts = [
-            (pc.take(table, pa.array(own), boundscheck=False), key[own])
+            (own_ids(pc.take(table, pa.array(own), boundscheck=False)), key[own])
             for table, key, rows, first in dealt
             if len(own := rows[first[number] : first[number + 1]])
         ]

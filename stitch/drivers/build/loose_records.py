@@ -18,7 +18,7 @@ from stitch.closing import event_times
 from stitch.columnar.runs import whole
 from stitch.drivers.build.log_follower import LogSegment
 from stitch.drivers.live.keys import LINKING_COLUMNS, loose_keys
-from stitch.lake.event_log import index_requests
+from stitch.lake.event_log import index_requests, own_ids
 
 COLUMNS = [*LINKING_COLUMNS, "ts_ns", "end_ns"]
 
@@ -61,7 +61,7 @@ class LooseRecords:
 
     def _of(self, segment: LogSegment) -> pa.Table:
         table = self._read(segment, COLUMNS)
-        return table.filter(pc.less(table["kind"], SPAN_KIND_BASE)).combine_chunks()
+        return own_ids(table.filter(pc.less(table["kind"], SPAN_KIND_BASE)).combine_chunks())
 
 
 def row_keys(key: np.ndarray, loose: np.ndarray | None, named: np.ndarray) -> np.ndarray:

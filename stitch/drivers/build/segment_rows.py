@@ -14,6 +14,7 @@ from stitch.drivers.build.loose_records import row_keys
 from stitch.drivers.build.request_plan import Planned, among
 from stitch.drivers.live.keys import request_keys
 from stitch.drivers.live.young_segments import YoungSegments
+from stitch.lake.event_log import own_ids
 
 
 class SegmentRows:
@@ -47,7 +48,7 @@ class SegmentRows:
                 if kept.all():
                     yield segment, events, key
                 elif kept.any():
-                    yield segment, events.filter(pa.array(kept)), key[kept]
+                    yield segment, own_ids(events.filter(pa.array(kept))), key[kept]
                 continue
             opened = self._log.open(segment, columns)
             # Records without an id are known by their place among all of them.
@@ -63,7 +64,7 @@ class SegmentRows:
                 if kept.all():
                     yield segment, table, key
                 elif kept.any():
-                    yield segment, table.filter(pa.array(kept)), key[kept]
+                    yield segment, own_ids(table.filter(pa.array(kept))), key[kept]
 
     def young(self, segments: list[LogSegment]) -> tuple[list[tuple[pa.Table, U8]], list[LogSegment]]:
         """Divide segments: ((events, [events] request key) of each one in this process's cache, those that
