@@ -86,7 +86,7 @@ class Stored(NamedTuple):
     """Profile of one slot in columns, as read from a statistics file or to be written to one."""
 
     names: NameColumns | None
-    """Names; None where all are known to whoever reads."""
+    """Names; None if the `RunNames` for which the file was read has all of them."""
     keys: NameKeys
     """Keys of the names."""
     slots: tuple[Slot, ...]
@@ -102,9 +102,9 @@ class Stored(NamedTuple):
 
     @property
     def all_names(self) -> NameColumns:
-        """The names. Raises ValueError if they were left to whoever reads."""
+        """The names. Raises ValueError if they were not read."""
         if self.names is None:
-            raise ValueError("statistics without their names")
+            raise ValueError("the names of these statistics were not read")
         return self.names
 
     def without_totals(self) -> Stored:
@@ -128,11 +128,7 @@ def encode_stored(stored: Stored) -> bytes:
     columns = {"start_ns": pa.array([slot.start_ns]), "end_ns": pa.array([slot.end_ns])}
     columns |= {name: _row_of(rows) for name, rows in relations_of(stored).items()}
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink,
-        STATISTICS_SCHEMA,
-        **WRITTEN,
-    ) as writer:
+    with pq.ParquetWriter(sink, STATISTICS_SCHEMA, **WRITTEN) as writer:
         writer.write_table(
             pa.table([columns[name] for name in STATISTICS_SCHEMA.names], schema=STATISTICS_SCHEMA)
         )
@@ -280,8 +276,8 @@ def stored_tables(
     """Read a file written by `encode`; None if `data` is None, damaged, or of another version.
 
     Every key is checked to have a name. with_account: read the relations `account` and `paths`. with_totals:
-    read the votes of TOTAL_TIME. known: names that are not read where the file has no others. O(rows),
-    without a Python object per name.
+    read the votes of TOTAL_TIME. known: numbering of names; if it has all names of the file, they are not
+    read, and `Stored.names` is None. O(rows), without a Python object per name.
     """
     if data is None:
         return None
@@ -307,8 +303,10 @@ def stored_tables(
         segments = SegmentSums(
             *(pa.table(rows[name], schema=columns_of_relation(name)) for name in SegmentSums._fields)
         )
-        stored = Stored(names, of_names, (file.slot(),), votes.compact(), tables, file.folded(), segments)
-        return stored if _is_sound(stored) and are_sound(segments, keys.root.keys) else None
+        stored = Stored(names, of_names, (file.slot(),), votes, tables, file.folded(), segments)
+        if not _is_sound(stored) or not are_sound(segments, keys.root.keys):
+            return None
+        return stored._replace(votes=votes.compact())  # only now: in two bytes, any number is a bin
     except _UNREADABLE:
         return None
 
@@ -537,11 +535,11 @@ def _votes(file: StatisticsFile, name: str, keys: _NamedKeys) -> Votes:
     if len(weights) == 1 or any(len(column) != len(lists["bins"]) for column in (lists["n"], *weights)):
         raise ValueError("votes of no bin")
     if lists["n"].min(initial=0) < 0:
-        raise ValueError("numbers that are none")
+        raise ValueError("a negative number of requests")
     site, pattern = (getattr(keys, key).numbers(_plain(runs[key])) for key in ("site", "pattern"))
     measure = _word_numbers(runs["measure"], MEASURES) if words else np.full(len(site), TOTAL_TIME)
     places = (measure, site, pattern, np.zeros(len(site), np.int64))
-    return Votes(places, _plain(runs["filled"]), lists["bins"], (lists["n"].view(np.uint32), *weights))
+    return Votes(places, _plain(runs["filled"]), lists["bins"], (lists["n"], *weights))
 
 
 def _is_sound(stored: Stored) -> bool:

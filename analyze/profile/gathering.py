@@ -63,7 +63,7 @@ class Adding:
     """Accumulator of the statistics of windows into one slot.
 
     keep_account: keep the table `account`, which is needed only for compared samples. run: numbering of names
-    to use, with which windows may come without names; None: a separate one.
+    to use, for which windows may have been read without names; None: a separate one.
     """
 
     def __init__(self, *, keep_account: bool = True, run: RunNames | None = None) -> None:

@@ -28,11 +28,11 @@ def leaf_numbers(data: pa.Buffer, chunk: pa.lib.ColumnChunkMetaData) -> Column:
     compressed by CODEC, as `encode_stored` writes them. O(values).
     """
     if chunk.compression.lower() != CODEC or chunk.physical_type not in _TYPES:
-        raise PageError("numbers that are not compressed by zstd")
+        raise PageError("a column that is not of numbers compressed by zstd")
     found, type_ = [], np.dtype(_TYPES[chunk.physical_type])
     for page in pages(pa.BufferReader(data), chunk.data_page_offset, chunk.total_compressed_size):
         if page.encodings != {PLAIN} or page.unpacked_bytes > chunk.total_uncompressed_size:
-            raise PageError("numbers that are not as they are")
+            raise PageError("a page whose values are not plain, or that is larger than its column")
         found.append(_after_levels(data, page, type_))
     return np.concatenate(found)  # of one page, too: behind levels numbers are not aligned, and slow to use
 

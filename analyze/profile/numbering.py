@@ -1,7 +1,7 @@
 """Number the names of many statistics files consistently: a name has one number for all files read in a run.
 
-Names are known by their 64-bit keys (`analyze.profile.name_keys`), so only those of a file that the run has
-not met before are looked at. Only array operations are used; Python objects are made once, at the end.
+Names are identified by their 64-bit keys (`analyze.profile.name_keys`), so of a file only names whose keys
+are new are read. Only array operations are used; Python objects are made once, at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SPARE_BITS = 3
 class KeyTable:
     """Positions of distinct 64-bit keys, found by their highest bits, as keys are hashes.
 
-    A look-up takes a tenth of a binary search, whose every step is a miss of the cache."""
+    A look-up takes a tenth of the time of a binary search, each step of which is a cache miss."""
 
     def __init__(self, keys: I8) -> None:
         """O(keys). Raises ValueError if a key comes twice."""
@@ -158,9 +158,11 @@ class RunNames:
             child = operation[names.child[mine]]
             self._of_child.append(pattern[names.pattern[mine]], child, names.calls[mine], names.awaited[mine])
         root, new = self.roots.numbers(keys.root)
-        self._root_words.append(names.roots.take(pa.array(new)))
+        if len(new):
+            self._root_words.append(names.roots.take(pa.array(new)))
         error, new = self.errors.numbers(keys.error)
-        self._error_words.append(names.errors.take(pa.array(new)))
+        if len(new):
+            self._error_words.append(names.errors.take(pa.array(new)))
         return Recoding(site=site, path=path, pattern=pattern, root=root, error=error)
 
     def names(self) -> Names:

@@ -42,9 +42,8 @@ _MAX_NOTES = 5
 _LEAST_CALLS = 5
 """Minimum summed weight of a sample's requests with a (parent, child), for a note that samples differ in
 whether the child is asynchronous; samples without such requests do not count."""
-
-
 _NEVER: Final = np.iinfo(np.int64).max
+"""Start, ns, of a call that does not count: later than any time."""
 
 
 class Asynchrony(NamedTuple):

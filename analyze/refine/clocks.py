@@ -133,8 +133,8 @@ def estimate_clocks(
 
 
 def _any_backwards(flows: FlowMatrices, trees: SpanTrees) -> bool:
-    """True if in any request an edge between activity records, or a leg of a remote call, takes less than no
-    time. Otherwise equal clocks contradict nothing, whatever the hosts are. O(spans)."""
+    """True if an edge between activity records, or a leg of a remote call, has a negative duration in any
+    request. Otherwise no call contradicts equal clocks, whatever its hosts are. O(spans)."""
     called = np.flatnonzero(trees.is_remote_call)
     above, nodes = trees.parent[called], trees.nodes
     has_spans = np.array([category.has_spans for category in flows.categories], dtype=np.bool_)

@@ -72,13 +72,14 @@ def flow_batches(categories: Sequence[StoredCategory], width: I8, cells: int) ->
     order = np.argsort(size, kind="stable")
     large = (size * width > cells)[order]
     small = order[~large]
-    for part in uneven_blocks((size * width)[small], cells):
+    small_size = size[small]
+    for part in uneven_blocks(small_size * width[small], cells):
         start = part.start
         while start < part.stop:
-            past = size[small].searchsorted(size[small[start]] * _ALIKE, side="right")
-            chosen = np.sort(small[start : min(int(past), part.stop)])
+            past = int(small_size.searchsorted(small_size[start] * _ALIKE, side="right"))
+            chosen = np.sort(small[start : min(past, part.stop)])
             yield _batch(categories, chosen, [slice(0, n) for n in size[chosen].tolist()])
-            start = int(past)
+            start = past
     for number in order[large].tolist():
         for rows in blocks(int(size[number]), int(width[number]), cells):
             yield _batch(categories, np.array([number]), [rows])

@@ -79,7 +79,7 @@ def fold_text(text: str, level: int) -> str:
 
 
 def fold_texts(texts: Sequence[str], level: int) -> list[str]:
-    """Fold each of `texts` as `fold_text` does: a regular expression runs once over all, joined."""
+    """Fold each of `texts` as `fold_text` does; each regular expression runs once, over all texts joined."""
     if not 0 < level < NOTHING:
         return [fold_text(text, level) for text in texts]
     quoted, *patterns = _PATTERNS[:level]

@@ -27,8 +27,6 @@ from stitch.graph.template import Template
 from stitch.readings import templates_of
 
 _REQUEST_COLUMNS = ["request_id", "start_ns", "weight", "status", "error_position", "error_class", "sample"]
-
-
 _FEW_ROWS: Final = 8
 """Mean number of consecutive rows of a category from which they are copied as matrices."""
 
@@ -253,7 +251,7 @@ def _cells(flows: pa.Table, first: I8, step: I8, n_nodes: I8) -> tuple[I8, Codes
                     matrix = as_strided(
                         cells[cell:], (n, past - row), (apart * cells.itemsize, cells.itemsize)
                     )
-                    matrix[:] = values.reshape(-1, n).T
+                    matrix[:] = values.reshape(past - row, n).T
             continue
         for block in uneven_blocks(size, CACHE_CELLS):
             here = slice(begin[block.start], begin[block.stop])

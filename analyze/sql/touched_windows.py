@@ -55,7 +55,7 @@ def touched_windows(
     interrupted.
     """
     everything = np.ones(len(starts_ns), dtype=np.bool_)
-    if any(f"{table}__" in text for table in tables):  # it may name other columns so
+    if any(f"{table}__" in text for table in LISTED):  # it may name a column of its own like one of a scan
         return everything
     for table in sorted(tables):
         connection.register(f"_planned_{table}", connection.sql(LISTED[table].no_rows).to_arrow_table())

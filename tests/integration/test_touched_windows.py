@@ -40,8 +40,10 @@ from requests where started_at < now()::timestamp
 from requests where root = 'EMPTY_RESULT' or root = 'a'' or window_start = ' or window_start = {c}
 from (select started_at as window_start from requests) where window_start > {c} + interval 20 seconds
 from (select n_nodes as start_ns from requests) where (start_ns // 3 > 5 and start_ns < 40) or start_ns < 3
-from (select n_nodes as flows__start_ns, 1 as x from requests) where (flows__start_ns // 3 > 5 and x = 1) \
-or flows__start_ns < 3
+from (select n_nodes as flows__start_ns from requests) where (flows__start_ns // 3 > 5 and \
+flows__start_ns < 40) or flows__start_ns < 3
+from (select n_nodes as params__start_ns from requests) where (params__start_ns // 3 > 5 and \
+params__start_ns < 40) or params__start_ns < 3
 from (select started_at as window_start, 10 // n_nodes as x from requests) where (x = 0 and \
 window_start > {c} + interval 10 seconds) or window_start < {a}
 from (select min(started_at) as started_at, category from requests group by category) where started_at < {c}
