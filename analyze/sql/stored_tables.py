@@ -111,19 +111,18 @@ class StoredTable:
             " LEFT JOIN _schema_@ AS s ON true"
         )
 
-    @property
-    def no_rows(self) -> str:
-        """Query for the table's columns, named `<table>__<column>`, and no rows."""
-        return self._named("SELECT COLUMNS('(.*)') AS '@__\\1' FROM _schema_@")
+    def no_rows(self, mark: str) -> str:
+        """Query for the table's columns, named `<mark><table>__<column>`, and no rows."""
+        return self._named("SELECT COLUMNS('(.*)') AS '$@__\\1' FROM _schema_@").replace("$", mark)
 
-    @property
-    def planned(self) -> str:
+    def planned(self, mark: str) -> str:
         """Statement that creates the view for planning, over the Arrow table `_planned_<table>` with the rows
-        of `no_rows`: in a plan, the columns of its scan name the table.
+        of `no_rows`: in a plan, the columns of its scan name the table. mark: word of letters and digits.
 
         DuckDB has no statistics of an Arrow table, so that no filter is dropped as certain or impossible.
         """
-        return self._named("CREATE OR REPLACE VIEW _@ AS SELECT COLUMNS('@__(.*)') AS '\\1' FROM _planned_@")
+        view = "CREATE OR REPLACE VIEW _@ AS SELECT COLUMNS('$@__(.*)') AS '\\1' FROM _planned_@"
+        return self._named(view).replace("$", mark)
 
     @property
     def set_files(self) -> str:

@@ -5,13 +5,15 @@ column to the constant. The filter over a scan is rewritten to a condition on wi
 becomes a comparison of the window's first or last such time, any other condition is true. DuckDB evaluates
 the result. A plan or filter of unknown form selects all windows.
 
-A filter names columns of the scan as `<table>__<column>`. One that DuckDB does not push down to the scan
-names columns as the statement does: its `start_ns` may be any number.
+A filter names columns of the scan as `<mark><table>__<column>`, with a mark drawn at random for each
+statement. One that DuckDB does not push down to the scan names columns as the statement does: its `start_ns`
+may be any number.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
@@ -55,11 +57,11 @@ def touched_windows(
     interrupted.
     """
     everything = np.ones(len(starts_ns), dtype=np.bool_)
-    if any(f"{table}__" in text for table in LISTED):  # it may name a column of its own like one of a scan
-        return everything
+    mark = f"scan{secrets.token_hex(8)}"
     for table in sorted(tables):
-        connection.register(f"_planned_{table}", connection.sql(LISTED[table].no_rows).to_arrow_table())
-        connection.execute(LISTED[table].planned)
+        no_rows = connection.sql(LISTED[table].no_rows(mark)).to_arrow_table()
+        connection.register(f"_planned_{table}", no_rows)
+        connection.execute(LISTED[table].planned(mark))
     try:
         ((_, plan),) = connection.execute("EXPLAIN (FORMAT json) " + text, values).fetchall()
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.InterruptException):
@@ -69,7 +71,7 @@ def touched_windows(
     dated = {table for table in tables if LISTED[table].windows == "dated"}
     is_touched = ~everything
     connection.register("_touchable", _touchable(starts_ns, length_ns))
-    scans = [(table, filter_) for table, filter_ in _scans(json.loads(plan)) if table in dated]
+    scans = [(table, filter_) for table, filter_ in _scans(json.loads(plan), mark) if table in dated]
     if dated - {table for table, _ in scans} and "EMPTY_RESULT" not in plan:
         return everything
     for _, filter_ in scans:
@@ -78,7 +80,7 @@ def touched_windows(
         if tree["error"]:
             return everything
         node = tree["statements"][0]["node"]
-        node["where_clause"] = _possible(node["where_clause"])
+        node["where_clause"] = _possible(node["where_clause"], mark)
         try:
             ((query,),) = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()
             rows = connection.execute(query).fetchnumpy()
@@ -107,16 +109,17 @@ def _touchable(starts_ns: I8, length_ns: int) -> pa.Table:
     )
 
 
-def _scans(node: Any, filter_: str = "true") -> Iterator[tuple[str, str]]:
+def _scans(node: Any, mark: str, filter_: str = "true") -> Iterator[tuple[str, str]]:
     """Yield (table, filter as SQL) of each scan of a table of windows. filter_: filter over the node."""
     for child in node if isinstance(node, list) else node["children"]:
         told = child["extra_info"]
         if child["name"] == "PYTHON_ARROW_SCAN":
             columns = told["Projections"]
-            yield (columns if isinstance(columns, str) else columns[0]).partition("__")[0], filter_
+            name = columns if isinstance(columns, str) else columns[0]
+            yield name.removeprefix(mark).partition("__")[0], filter_
         else:
             above = told.get("Expression") if child["name"] == "FILTER" else None
-            yield from _scans(child, above if isinstance(above, str) else "true")
+            yield from _scans(child, mark, above if isinstance(above, str) else "true")
 
 
 def _column(name: str) -> _Node:
@@ -130,24 +133,23 @@ _TRUE: Final = {
 }
 
 
-def _possible(node: _Node) -> _Node:
+def _possible(node: _Node, mark: str) -> _Node:
     """Condition on a window that holds if the condition `node` may hold for a row of the window."""
     kind = node["type"]
     if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
-        return {**node, "children": [*map(_possible, node["children"])]}
-    if kind == "COMPARE_BETWEEN" and _is_time(node["input"]):
-        low = _compared(_LOWER[1], node["input"], node["lower"])
-        return _both(low, _compared(_UPPER[1], node["input"], node["upper"]))
+        return {**node, "children": [_possible(child, mark) for child in node["children"]]}
+    if kind == "COMPARE_BETWEEN" and (time := _time(node["input"], mark)):
+        return _both(_compared(_LOWER[1], time, node["lower"]), _compared(_UPPER[1], time, node["upper"]))
     if kind in (*_UPPER, *_LOWER, "COMPARE_EQUAL"):
-        left, right = node["left"], node["right"]
-        if not _is_time(left) and kind != "COMPARE_EQUAL":
-            left, right, kind = right, left, (_UPPER if kind in _LOWER else _LOWER)[kind.endswith("EQUALTO")]
-        elif not _is_time(left):
-            left, right = right, left
-        if _is_time(left):
+        time, constant = _time(node["left"], mark), node["right"]
+        if time is None:
+            time, constant = _time(node["right"], mark), node["left"]
+            if kind != "COMPARE_EQUAL":
+                kind = (_UPPER if kind in _LOWER else _LOWER)[kind.endswith("EQUALTO")]
+        if time is not None:
             if kind == "COMPARE_EQUAL":
-                return _both(_compared(_LOWER[1], left, right), _compared(_UPPER[1], left, right))
-            return _compared(kind, left, right)
+                return _both(_compared(_LOWER[1], time, constant), _compared(_UPPER[1], time, constant))
+            return _compared(kind, time, constant)
     return _TRUE
 
 
@@ -155,12 +157,11 @@ def _both(one: _Node, other: _Node) -> _Node:
     return {"class": "CONJUNCTION", "type": "CONJUNCTION_AND", "children": [one, other]}
 
 
-def _compared(kind: str, time: _Node, constant: _Node) -> _Node:
-    """Comparison of a window's first or last value of `time`, whichever makes it true rather."""
+def _compared(kind: str, time: str, constant: _Node) -> _Node:
+    """Comparison of a window's first or last value of the column `time`, whichever is true more often."""
     if not _is_constant(constant):
         return _TRUE
-    _, _, name = time["column_names"][-1].partition("__")
-    end = f"{name}_{'low' if kind in _UPPER else 'high'}"
+    end = f"{time}_{'low' if kind in _UPPER else 'high'}"
     return {"class": "COMPARISON", "type": kind, "left": _column(end), "right": constant}
 
 
@@ -168,8 +169,9 @@ def _is_constant(node: _Node) -> bool:
     return node["class"] == "CONSTANT" or (node["class"] == "CAST" and _is_constant(node["child"]))
 
 
-def _is_time(node: _Node) -> bool:
-    if node["class"] != "COLUMN_REF":
-        return False
-    table, _, name = node["column_names"][-1].partition("__")
-    return table in LISTED and name in _TIMES
+def _time(node: _Node, mark: str) -> str | None:
+    """Name of the scan's column that the node is, if the column holds a time; else None."""
+    if node["class"] != "COLUMN_REF" or not node["column_names"][-1].startswith(mark):
+        return None
+    name: str = node["column_names"][-1].partition("__")[2]
+    return name if name in _TIMES else None

@@ -44,6 +44,8 @@ from (select n_nodes as flows__start_ns from requests) where (flows__start_ns //
 flows__start_ns < 40) or flows__start_ns < 3
 from (select n_nodes as params__start_ns from requests) where (params__start_ns // 3 > 5 and \
 params__start_ns < 40) or params__start_ns < 3
+from query('from (select n_nodes as flows_' || '_start_ns from requests) where (flows_' || \
+'_start_ns // 3 > 5 and flows_' || '_start_ns < 40) or flows_' || '_start_ns < 3')
 from (select started_at as window_start, 10 // n_nodes as x from requests) where (x = 0 and \
 window_start > {c} + interval 10 seconds) or window_start < {a}
 from (select min(started_at) as started_at, category from requests group by category) where started_at < {c}

@@ -24,7 +24,7 @@ NUMBERS = {
 
 
 def row_of(rows: list[list[float] | None], type_: pa.DataType) -> pa.Table:
-    """One row, a list of structs that have a list of numbers."""
+    """Table of one row: a list of structs that have a list of numbers."""
     of = pa.list_(pa.struct([pa.field("values", pa.list_(pa.field("element", type_, nullable=False)))]))
     return pa.table({"rows": pa.array([[{"values": values} for values in rows]], of)})
 
@@ -37,7 +37,7 @@ def written(table: pa.Table, **other: object) -> pa.Buffer:
 
 
 def leaf_of(data: pa.Buffer) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
-    """What is read of its only leaf column."""
+    """Numbers that `leaf_numbers` reads from the only leaf column."""
     return leaf_numbers(data, pq.read_metadata(pa.BufferReader(data)).row_group(0).column(0))
 
 
