@@ -476,6 +476,8 @@ def _shift_notes(
     n, ordered = np.tile(votes.requests, 2), np.concatenate(votes.shares(), axis=1)
     enough = n >= settings.min_traces
     later, at = np.nonzero(enough[1:] & enough[0])
+    if not len(later):
+        return ()
     later += 1
     n_0, n_1 = n[0, at], n[later, at]
     old, new = ordered[0, at], ordered[later, at]
