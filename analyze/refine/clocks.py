@@ -273,8 +273,9 @@ def _solve(fitted: dict[_Pair, PairClock], n_calls: I8) -> _Corrections | None:
 def _along_tree(theta: dict[_Pair, I8], n_calls: I8, n_slices: int) -> I8:
     """int64[hosts, slices]: corrections, ns, added up along the maximum spanning tree of the call counts.
 
-    The tree grows by the pair with the most calls to a host outside (Prim 1957). theta: (host a, host b), a < b -> int64[slices], correction of b against a. n_calls: int64[hosts, hosts]
-    number of remote calls by pair. In each connected part the host with the most calls is not corrected."""
+    The tree grows by the pair with the most calls to a host outside (Prim 1957). theta: (host a, host b), a <
+    b -> int64[slices], correction of b against a. n_calls: int64[hosts, hosts] number of remote calls by
+    pair. In each connected part the host with the most calls is not corrected."""
     calls = n_calls + n_calls.T
     add_ns = np.zeros((len(calls), n_slices), dtype=np.int64)
     reached = np.zeros(len(calls), dtype=np.bool_)
