@@ -7,7 +7,6 @@ import os
 import shutil
 import weakref
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final, Self
@@ -27,12 +26,19 @@ class Scratch:
     def __init__(self, above: Path | None = None) -> None:
         """above: parent folder; TMPDIR by default."""
         self._above = above
+        self._folder: Path | None = None
 
-    @cached_property
+    @property
     def folder(self) -> Path:
-        """Path of the folder; created on first use, when folders of dead owners are removed. Raises
-        OSError.
+        """Path of the folder; created on first use, when folders of dead owners are removed, and again if
+        somebody cleaned it away. Raises OSError.
         """
+        if self._folder is None or not self._folder.is_dir():
+            self.close()
+            self._folder = self._made()
+        return self._folder
+
+    def _made(self) -> Path:
         made = Path(mkdtemp(prefix="flowdiff-", dir=self._above))
         held = os.open(made, os.O_RDONLY)
         with suppress(OSError):  # where locking fails it keeps a name that no process removes
@@ -52,8 +58,9 @@ class Scratch:
 
     def close(self) -> None:
         """Remove the folder, if it was created."""
-        if "folder" in self.__dict__:
+        if self._folder is not None:
             self._remove()
+            self._folder = None
 
 
 def _remove(folder: Path, held: int) -> None:

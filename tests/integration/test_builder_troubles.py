@@ -125,6 +125,19 @@ def test_who_fails_to_build_leaves_it_to_another_process(
     one.work.close()
 
 
+def test_a_scratch_folder_that_was_cleaned_away_holds_up_no_build(
+    lake: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that clean the folder for temporary files remove what nobody used for long."""
+    one = Worker(tmp_path / "lake", "one")
+    monkeypatch.setattr(BuildSettings, "planned_in_memory", 0)
+    one.work._scratch.folder.rmdir()
+    assert one.turn() is None
+    assert one.turn() is None
+    assert open_manifest(lake).files("flows")
+    one.work.close()
+
+
 def test_a_trouble_of_the_lake_is_told_as_long_as_nobody_builds(lake: LocalStore, tmp_path: Path) -> None:
     one, other = Worker(tmp_path / "lake", "one"), Worker(tmp_path / "lake", "other")
     lake.remove(segment_folder(1))

@@ -57,6 +57,17 @@ def test_a_folder_goes_at_the_end_of_its_block(monkeypatch: pytest.MonkeyPatch, 
     assert [*tmp_path.iterdir()] == []
 
 
+def test_a_folder_that_was_cleaned_away_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Scratch() as scratch:
+        scratch.folder.rmdir()
+        (scratch.folder / "file").write_text("x")
+        assert [scratch.folder] == [*tmp_path.iterdir()]
+    assert [*tmp_path.iterdir()] == []
+
+
 _KILLED = """
 import os, signal
 from flowdiff.cli.options import provisional_folder
