@@ -54,7 +54,8 @@ def locked_connection(
 
 
 def silent_connection(**settings: str | int | bool) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory DuckDB that never draws a progress bar.
+    """Open an in-memory DuckDB whose local time is UTC, as the lake's times are, and that never draws a
+    progress bar.
 
     The bar would go to standard output, between the rows. In a notebook's kernel without ipywidgets the bar
     is off, and DuckDB refuses to change that setting.
@@ -62,6 +63,7 @@ def silent_connection(**settings: str | int | bool) -> duckdb.DuckDBPyConnection
     connection = duckdb.connect(":memory:", config=dict[str, str | bool | int | float | list[str]](settings))
     if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
         connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET TimeZone = 'UTC'")
     return connection
 
 

@@ -575,3 +575,15 @@ def test_a_flipped_bit_is_found_by_a_statement_or_changes_nothing(
         else:
             assert said.equals(right)
     assert found >= 2
+
+
+def test_local_times_are_utc(lake: Path) -> None:
+    """A query's `now()` is compared with a lake's times, whatever the time zone of the machine."""
+    text = (
+        "select current_setting('TimeZone'), (select count(*) from requests) = (select count(*) from requests"
+        " where started_at between timestamptz '2000-01-01 00:00:00+00' and now()),"
+        " timestamp '2026-07-01 12:00:00' = timestamptz '2026-07-01 12:00:00+00'"
+    )
+    asked = [sys.executable, "-m", "flowdiff", "sql", "--lake", str(lake), "--format", "csv", "-c", text]
+    done = subprocess.run(asked, env={**os.environ, "TZ": "Asia/Tokyo"}, capture_output=True, text=True)
+    assert done.stdout.splitlines()[1:] == ["UTC,true,true"], done.stderr
