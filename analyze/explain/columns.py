@@ -3,7 +3,7 @@ sampling probability."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -37,6 +37,9 @@ _SAMPLED: Final = "sampled"
 OF_PERIODS: Final = frozenset({_HOUR, _SAMPLED})
 """Keys of columns that differ between periods merely because other times were chosen, so that they are
 compared within one period only."""
+
+
+_NONE: Final = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +108,90 @@ def text_column(
     return AttributeColumn(where, key, values, tuple(words[int(code)] for code in used[first:]), aggregate)
 
 
-def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
-    """Yield columns of properties of the request as a whole: root type, entry host, host of each component,
-    hour, sampling probability.
+@dataclass(frozen=True, slots=True)
+class RequestHosts:
+    """Hosts that the chosen requests reach, by component; read once and used in several comparisons of two
+    sets of requests."""
+
+    hosts: tuple[str, ...]
+    """Host names; the codes of hosts are indices into them."""
+    components: tuple[str, ...]
+    """Components of the requests, ascending; none if hosts are unknown."""
+    entry: I4
+    """int32[requests]: host at which the request began; -1 for unknown."""
+    first: I4
+    """int32[components, requests]: first host of the component in the request; -1 for unknown or none."""
+    passes: B1
+    """bool[components, requests]: True for requests that pass the component."""
+    further: tuple[I8, I8, I8]
+    """(component, request, host) of every further host of a component in a request, each an int64[n]."""
+
+    @classmethod
+    def read(cls, population: Population, chosen: ChosenRequests) -> RequestHosts:
+        """Find the hosts of the chosen requests."""
+        requests = [(population.categories[index], mine) for index, mine in chosen.by_category()]
+        known = population.hosts and all(category.host is not None for category, _ in requests)
+        names = {node.component for category, _ in requests for node in category.graph.nodes if known}
+        place_of = {component: place for place, component in enumerate(sorted(names))}
+        n = len(chosen)
+        entry = np.full(n, -1, np.int32)
+        first = np.full((len(place_of), n), -1, np.int32)
+        passes = np.zeros((len(place_of), n), dtype=np.bool_)
+        further = [(_NONE,) * 3]
+        for category, mine in requests if known else ():
+            assert category.host is not None
+            of_node = np.array([place_of[node.component] for node in category.graph.nodes])
+            order = np.argsort(of_node, kind="stable")
+            of_node = of_node[order]
+            begin = np.flatnonzero(np.diff(of_node, prepend=-1))
+            host: I4 = category.host[:, chosen.row[mine]]
+            entry[mine] = host[0]
+            host = host[order]
+            # The first node with a host, by component: the least place of one, or else the component's first.
+            place = np.where(host >= 0, np.arange(len(order))[:, None], len(order))
+            least = np.minimum.reduceat(place, begin, axis=0)
+            front = host[np.where(least < len(order), least, begin[:, None]), np.arange(len(mine))]
+            here = of_node[begin]
+            first[here[:, None], mine] = front
+            passes[here[:, None], mine] = True
+            others = (host >= 0) & (host != np.repeat(front, np.diff(begin, append=len(order)), axis=0))
+            node, request = np.nonzero(others)
+            further.append((of_node[node], mine[request], host[node, request].astype(np.int64)))
+        component, request, code = (np.concatenate(column) for column in zip(*further, strict=True))
+        return cls(population.hosts, tuple(place_of), entry, first, passes, (component, request, code))
+
+    def columns(self, places: I8) -> Iterator[AttributeColumn]:
+        """Yield a column of the entry host and columns of the first host reached of each component, of some
+        requests only, in the order of `places`.
+
+        For a component of which a request may reach several hosts, also yields "reaches host" columns.
+        places: int64[n], distinct indices of requests.
+        """
+        number = np.full(len(self.entry), -1, np.int64)
+        number[places] = np.arange(len(places))
+        if self.components:
+            yield text_column(REQUEST, "entry host", self.entry[places], self.hosts)
+        for at, component in enumerate(self.components):
+            passes, first = self.passes[at, places], self.first[at, places]
+            if passes.any():
+                yield replace(text_column(component, _HOST, first, self.hosts), passes=passes)
+                _, request, host = (of[self.further[0] == at] for of in self.further)
+                mine = number[request] >= 0
+                if mine.any():
+                    pairs = number[request[mine]] * len(self.hosts) + host[mine]
+                    yield from _reaches(component, first, pairs, passes, self.hosts)
+
+
+def request_columns(
+    population: Population, chosen: ChosenRequests, hosts: Iterable[AttributeColumn]
+) -> Iterator[AttributeColumn]:
+    """Yield columns of properties of the request as a whole: root type, hosts (`RequestHosts.columns`), hour,
+    sampling probability.
     """
     roots = np.array([category.graph.root for category in population.categories])[chosen.category]
     names, codes = np.unique(roots, return_inverse=True)
     yield text_column(REQUEST, TYPE, codes.astype(np.int32), tuple(str(name) for name in names))
-    yield from _host_columns(population, chosen)
+    yield from hosts
     hour = (chosen.start_ns // _NS_PER_HOUR) % 24
     yield AttributeColumn(REQUEST, _HOUR, hour.astype(np.float64))
     power = np.rint(np.log2(np.maximum(chosen.weight, 1e-300))).astype(np.int64)
@@ -121,61 +200,17 @@ def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[
     yield text_column(REQUEST, _SAMPLED, codes.astype(np.int32), words)
 
 
-def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
-    """Yield a column of the entry host and columns of the first host reached of each component.
-
-    For a component of which a request may reach several hosts, also yields "reaches host" columns.
-    """
-    requests = [(population.categories[index], mine) for index, mine in chosen.by_category()]
-    if not population.hosts or any(category.host is None for category, _ in requests):
-        return
-    components = sorted({node.component for category, _ in requests for node in category.graph.nodes})
-    place_of = {component: place for place, component in enumerate(components)}
-    n = len(chosen)
-    entry = np.full(n, -1, np.int32)
-    first = np.full((len(components), n), -1, np.int32)
-    passes = np.zeros((len(components), n), dtype=np.bool_)
-    reached: list[list[I8]] = [[] for _ in components]
-    for category, mine in requests:
-        assert category.host is not None
-        of_node = np.array([place_of[node.component] for node in category.graph.nodes])
-        order = np.argsort(of_node, kind="stable")
-        begin = np.flatnonzero(np.diff(of_node[order], prepend=-1))
-        here = of_node[order[begin]]
-        host: I4 = category.host[:, chosen.row[mine]]
-        entry[mine] = host[0]
-        host = host[order]
-        known = host >= 0
-        # The first node with a host, by component: the least place of one, or else the component's first.
-        place = np.where(known, np.arange(len(order))[:, None], len(order))
-        least = np.minimum.reduceat(place, begin, axis=0)
-        front = np.take_along_axis(host, np.where(least < len(order), least, begin[:, None]), axis=0)
-        first[here[:, None], mine] = front
-        passes[here[:, None], mine] = True
-        others = known & (host != np.repeat(front, np.diff(begin, append=len(order)), axis=0))
-        for several in np.flatnonzero(np.logical_or.reduceat(others, begin, axis=0).any(axis=1)):
-            nodes = slice(begin[several], begin[several + 1] if several + 1 < len(begin) else None)
-            pairs = mine[None, :] * len(population.hosts) + host[nodes]
-            reached[here[several]].append(np.unique(pairs[known[nodes]]))
-    yield text_column(REQUEST, "entry host", entry, population.hosts)
-    for number, component in enumerate(components):
-        column = text_column(component, _HOST, first[number], population.hosts)
-        yield replace(column, passes=passes[number])
-        if reached[number]:
-            yield from _reaches(component, first[number], reached[number], passes[number], population.hosts)
-
-
 def _reaches(
-    component: str, first: I4, pairs: list[I8], passes: B1, hosts: tuple[str, ...]
+    component: str, first: I4, pairs: I8, passes: B1, hosts: tuple[str, ...]
 ) -> Iterator[AttributeColumn]:
     """Yield, for each of a component's most frequent hosts, a column that is `yes` if the request reaches the
     host, else `no`.
 
-    first: int32[requests], first host of the component, -1 for none. pairs: arrays of request · len(hosts) +
-    host, for further hosts that requests reach. passes: as in `AttributeColumn`.
+    first: int32[requests], first host of the component, -1 for none. pairs: int64[n], request · len(hosts) +
+    host, of further hosts that requests reach. passes: as in `AttributeColumn`.
     """
     alone = np.flatnonzero(first >= 0) * len(hosts) + first[first >= 0]
-    request, host = np.divmod(np.unique(np.concatenate([*pairs, alone])), len(hosts))
+    request, host = np.divmod(np.unique(np.concatenate([pairs, alone])), len(hosts))
     times = np.bincount(host, minlength=len(hosts))
     for code in np.argsort(-times, kind="stable")[:_MOST_REACHED]:
         if times[code] == 0:

@@ -15,7 +15,15 @@ from typing import Final
 import numpy as np
 
 from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
-from analyze.explain.columns import OF_PERIODS, REACHES, REQUEST, TYPE, AttributeColumn, request_columns
+from analyze.explain.columns import (
+    OF_PERIODS,
+    REACHES,
+    REQUEST,
+    TYPE,
+    AttributeColumn,
+    RequestHosts,
+    request_columns,
+)
 from analyze.explain.parameters import ReadParameters, parameter_columns
 from analyze.explain.settings import IDENTIFIER_NAMES, SETTINGS
 from analyze.population import Population
@@ -247,10 +255,13 @@ def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator
         if len(together) == 0:
             yield from (Observations(chosen, ()) for chosen in part)
             continue
-        read = ReadParameters.read(population, together)
+        read, hosts = ReadParameters.read(population, together), RequestHosts.read(population, together)
         for chosen, mine in zip(part, places, strict=True):
             # Parameters first: of equivalent columns the first is named, and a host often follows from one.
-            columns = [*_distinct(parameter_columns(read.of(mine))), *request_columns(population, chosen)]
+            columns = [
+                *_distinct(parameter_columns(read.of(mine))),
+                *request_columns(population, chosen, hosts.columns(mine)),
+            ]
             yield Observations(chosen, (*columns, *_changes(columns, SETTINGS.most_changes)))
 
 

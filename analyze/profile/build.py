@@ -29,7 +29,7 @@ from analyze.profile.profile import (
     Watched,
 )
 from analyze.profile.sums import RowSums
-from analyze.profile.times import call_times, critical_times
+from analyze.profile.times import CallTimes, call_times, critical_times
 from analyze.ragged import Ragged
 from analyze.stats.histograms import bin_of
 from analyze.stats.sums import numbered, totals
@@ -51,7 +51,9 @@ class Profiled(NamedTuple):
     """Profile, with the groups of requests that it was computed from."""
 
     profile: Profile
-    groups: tuple[RequestGroup, ...]
+    groups: tuple[RequestGroup, ...] = ()
+    own_ns: I8 = np.zeros((0, 0), dtype=np.int64)
+    """int64[units of all groups, samples]: self time of each unit, ns, summed over its group's requests."""
 
 
 def profile_of(
@@ -78,10 +80,15 @@ def profile_of(
     origins = _add_failures(rows["visits"], population, groups, requests, roots, book)
     limit_ns = np.inf if threshold_ns is None else max(threshold_ns, 0)
     weights = np.unique(requests.weight)
+    sample = np.array([slot.sample for slot in slots], dtype=np.int64)
+    own_ns = np.zeros((sum(one.sites.n_units for one in groups), len(population.samples)), np.int64)
     for batch in batches(population, groups, requests, cells):
         runs, sites = _Runs.of(batch), _SitePlaces.of(batch, book)
-        units = _UnitSums.of(batch, runs, limit_ns)
-        _add_votes(rows, batch, sites, runs, weights)
+        times, units = call_times(batch), _UnitSums.of(batch, runs, limit_ns)
+        unit = units.rows.layout.spread(np.arange(batch.units.start, batch.units.stop))
+        of_rows = np.add.reduceat(times.own, units.first)
+        np.add.at(own_ns, (unit, sample[runs.slot[units.rows.run]]), of_rows)
+        _add_votes(rows, batch, times, sites, runs, weights)
         _add_visits(rows["visits"], batch, sites, runs, units)
         _add_patterns(rows["patterns"], batch, runs, units)
         _add_account(rows["account"], batch, runs, units)
@@ -89,7 +96,7 @@ def profile_of(
     votes = pa.concat_tables([rows[name].table() for name in _MEASURES if name in rows])
     tables |= {"votes": votes.combine_chunks(), "origins": origins}
     profile = Profile(book.names(), _watched(slots, requests), **tables, folded=population.folded)
-    return Profiled(profile, groups)
+    return Profiled(profile, groups, own_ns)
 
 
 def _all_rows(
@@ -291,6 +298,8 @@ class _UnitSums(NamedTuple):
 
     rows: _Rows
     """Rows of the units."""
+    first: I8
+    """int64[rows]: cell of the unit in the run's first request."""
     critical_ns: F8
     """float64[rows]: time of the unit on the critical path, ns * weight of the request."""
     critical: F8
@@ -310,7 +319,7 @@ class _UnitSums(NamedTuple):
         late, over = np.flatnonzero((response_ns > limit_ns)[of_cell]), np.zeros(len(of_cell))
         over[late] = weighted_ns[late] / response_ns[of_cell[late]]
         sums = (np.add.reduceat(of, begin) for of in (weighted_ns, times.is_critical * weight, over))
-        return _UnitSums(rows, *sums)
+        return _UnitSums(rows, begin, *sums)
 
     def summed(self, values: F8, into: _Rows, place: I8) -> F8:
         """float64[rows of `into`]: sums of `values`, float64[rows], by place. place: int64[units]."""
@@ -346,9 +355,11 @@ class _SitePlaces(NamedTuple):
         return places
 
 
-def _add_votes(rows: dict[str, RowSums], batch: Batch, sites: _SitePlaces, runs: _Runs, weights: F8) -> None:
+def _add_votes(
+    rows: dict[str, RowSums], batch: Batch, times: CallTimes, sites: _SitePlaces, runs: _Runs, weights: F8
+) -> None:
     """Add rows to the table `votes`. weights: the distinct weights of all requests."""
-    times, requests = call_times(batch), batch.requests
+    requests = batch.requests
     typical = batch.units.start + sites.typical
 
     def vote(

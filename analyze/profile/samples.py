@@ -89,7 +89,7 @@ class ComparedSamples:
 
         threshold_ns: see `profile_of`; ignored for a stored profile."""
         if self.kept is not None:
-            return Profiled(self.kept, ())
+            return Profiled(self.kept)
         return profile_of(self.population, slots, threshold_ns)
 
     def has_requests(self, sample: int) -> bool:

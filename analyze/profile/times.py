@@ -146,29 +146,18 @@ def own_time_ns(times: I8, sites: GraphSites, units: I8) -> I8:
     """int64[units, requests]: self time of `units`, ns: duration minus the union of the children's intervals.
 
     times: int64[nodes, requests], ns. units: int64[units], units of `sites`."""
-    own: I8 = times[sites.end[units]] - times[sites.start[units]]
-    start, end, below = sites.start.tolist(), sites.end.tolist(), _calls_below(sites)
-    for place, unit in enumerate(units.tolist()):
-        called = below.get(unit, ())
-        if len(called) == 1:
-            own[place] -= times[end[called[0]]] - times[start[called[0]]]
-        elif called:
-            own[place] -= _union(
-                times[[start[child] for child in called]], times[[end[child] for child in called]]
-            )
-    np.maximum(own, 0, out=own)
-    return own
-
-
-def _calls_below(sites: GraphSites) -> dict[int, list[int]]:
-    """Mapping unit -> units that it calls, ascending, without points (start = end). O(units)."""
-    below: dict[int, list[int]] = {}
-    for unit, (above, start, end) in enumerate(
-        zip(sites.above.tolist(), sites.start.tolist(), sites.end.tolist(), strict=True)
-    ):
-        if above >= 0 and end != start:
-            below.setdefault(above, []).append(unit)
-    return below
+    start, end = sites.start, sites.end
+    own: I8 = times[end[units]] - times[start[units]]
+    called = np.flatnonzero((sites.above >= 0) & (end != start))
+    caller = sites.above[called]
+    n_called, place = np.bincount(caller, minlength=sites.n_units), np.full(sites.n_units, -1)
+    place[units] = np.arange(len(units))
+    alone = (n_called[caller] == 1) & (place[caller] >= 0)
+    own[place[caller[alone]]] -= times[end[called[alone]]] - times[start[called[alone]]]
+    for unit in units[n_called[units] > 1].tolist():
+        several = called[caller == unit]
+        own[place[unit]] -= _union(times[start[several]], times[end[several]])
+    return np.maximum(own, 0, out=own)
 
 
 def _union(starts: I8, ends: I8) -> I8:
@@ -178,12 +167,9 @@ def _union(starts: I8, ends: I8) -> I8:
         both = np.minimum(*ends) - np.maximum(*starts)
         pair: I8 = (ends - starts).sum(axis=0) - np.maximum(both, 0)
         return pair
-    order = np.argsort(starts, axis=0, kind="stable")
-    start, end = (np.take_along_axis(times, order, axis=0) for times in (starts, ends))
-    reached = np.maximum.accumulate(end, axis=0)
-    total: I8 = end[0] - start[0]
-    for place in range(1, len(starts)):
-        total = total + np.maximum(end[place] - np.maximum(start[place], reached[place - 1]), 0)
+    # As many intervals begin as end before every gap between them.
+    start, end = np.sort(starts, axis=0), np.sort(ends, axis=0)
+    total: I8 = end[-1] - start[0] - np.maximum(start[1:] - end[:-1], 0).sum(axis=0)
     return total
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.examples import examples
 from oracles.site_populations import all_slots, record_populations, span_populations
-from oracles.sites import differences, expected_rows, profile_rows, requests
+from oracles.sites import SiteText, differences, expected_rows, profile_rows, requests, words_of
 
 from analyze.cache_blocks import FEW_CELLS
 from analyze.population import Category, Population
@@ -19,7 +20,7 @@ from analyze.profile.batches import batches, requests_of
 from analyze.profile.build import profile_of, slotted
 from analyze.profile.names import NameBook
 from analyze.profile.profile import joined
-from analyze.profile.times import call_times, critical_times
+from analyze.profile.times import call_times, critical_times, own_time_ns
 
 POPULATIONS = st.one_of(span_populations(), record_populations())
 
@@ -37,6 +38,29 @@ def test_a_profile_is_the_sum_of_its_requests(
     profile = profile_of(found, slots, threshold_ns, cells=cells).profile
     expected = expected_rows(found, slots, math.inf if threshold_ns is None else threshold_ns)
     assert not differences(profile_rows(profile), expected)
+
+
+@examples(30)
+@given(POPULATIONS, CELLS)
+def test_own_times_of_units_are_the_sums_of_their_requests(found: Population, cells: int) -> None:
+    made = profile_of(found, all_slots(found, 2), cells=cells)
+    expected: Counter[tuple[SiteText, int]] = Counter()
+    for request in requests(found):
+        for unit in request.units:
+            expected[unit.site, request.sample] += unit.own_ns
+    sums: Counter[tuple[SiteText, int]] = Counter()
+    first, site_texts = 0, words_of(made.profile.names)["site"]
+    for group in made.groups:
+        category, units = found.categories[group.category], np.arange(group.sites.n_units)
+        own_ns = own_time_ns(category.node_ns[:, group.rows], group.sites, units)
+        for sample in range(len(found.samples)):
+            mine = made.own_ns[first + units, sample]
+            assert (mine == own_ns[:, category.sample[group.rows] == sample].sum(axis=1)).all()
+            for site, ns in zip(group.sites.site.tolist(), mine.tolist(), strict=True):
+                sums[site_texts[site], sample] += ns
+        first += len(units)
+    assert len(made.own_ns) == first
+    assert +sums == +expected
 
 
 @examples(30)

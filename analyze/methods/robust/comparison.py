@@ -90,7 +90,7 @@ class Comparison:
     @cached_property
     def view(self) -> View:
         """View of all call sites, with baseline and problem as columns."""
-        profile, groups = self.profiled
+        profile, groups, _ = self.profiled
         by_instance = partial(
             ByInstance.of, self.population, groups, profile.names, self.roles, self.settings
         )

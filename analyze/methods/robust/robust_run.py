@@ -120,7 +120,7 @@ def run_of(comparison: Comparison, tested: Tested) -> RobustRun:
     if unrecorded:
         profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
         profiled = profiled._replace(profile=profile)
-    segments = segment_changes(comparison, profiled.groups, profile.names)
+    segments = segment_changes(comparison, profiled)
     if comparison.timeless:
         segments = tuple(c for c in segments if c.kind not in TIME_KINDS)
     context = context_of(

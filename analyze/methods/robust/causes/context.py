@@ -198,7 +198,7 @@ def context_of(
     (`Symptom.by_load`), since changed paths may have caused the load. begun: number of failed requests by the
     operation where the failure began.
     """
-    profile, groups = profiled
+    profile, groups, _ = profiled
     names = profile.names
     asked = {names.sites[change.site].operation for change in changes}
     order = Order.of(names, groups, asked, None if groups else Entries.of(profile))

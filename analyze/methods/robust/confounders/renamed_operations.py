@@ -279,9 +279,9 @@ def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
     codes = RunNames().taken_in(name_columns(names))
     runs = profiled.profile.runs
     under = joined([replace(profiled.profile, names=names, runs=None)])
-    return Profiled(
-        under if runs is None else replace(under, runs=runs.renumbered(codes.site, codes.pattern)),
-        tuple(_renumbered(group, codes) for group in profiled.groups),
+    return profiled._replace(
+        profile=under if runs is None else replace(under, runs=runs.renumbered(codes.site, codes.pattern)),
+        groups=tuple(_renumbered(group, codes) for group in profiled.groups),
     )
 
 

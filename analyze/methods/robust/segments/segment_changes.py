@@ -3,20 +3,20 @@ much."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
+from analyze.cache_blocks import FEW_CELLS
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.comparison import Comparison
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.segments.segment import Segment
 from analyze.methods.robust.segments.segment_search import Found, SegmentSearch, excess
 from analyze.methods.robust.segments.segment_tests import SLOW
-from analyze.profile.call_sites import RequestGroup
-from analyze.profile.names import Names
-from analyze.profile.times import own_time_ns
+from analyze.profile.batches import batches, requests_of
+from analyze.profile.build import Profiled
+from analyze.profile.times import call_times
 from schemas.arrays import B1, I8
 from schemas.report.findings import ChangeKind
 
@@ -27,18 +27,16 @@ _Z_95: Final = 1.96
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
-def segment_changes(
-    comparison: Comparison, groups: Sequence[RequestGroup], names: Names
-) -> tuple[Change, ...]:
+def segment_changes(comparison: Comparison, profiled: Profiled) -> tuple[Change, ...]:
     """Find attribute segments and return one change per segment, with the call sites that show it; empty if
     there are no requests, or the search is disabled."""
     settings = comparison.settings
-    if not groups or not settings.segments.most or SEGMENTS in settings.without:
+    if not profiled.groups or not settings.segments.most or SEGMENTS in settings.without:
         return ()
     search = SegmentSearch(comparison.population, comparison.history, comparison.kept_segments, settings)
     changes = []
     for found in search.found():
-        at = _Places(search, groups, names, found)
+        at = _Places(search, profiled, found)
         change = at.slower() if found.outcome.component == SLOW else at.failing()
         if change is not None:
             changes.append(change)
@@ -48,10 +46,9 @@ def segment_changes(
 class _Places:
     """Call sites that show the change of one attribute segment."""
 
-    def __init__(
-        self, search: SegmentSearch, groups: Sequence[RequestGroup], names: Names, found: Found
-    ) -> None:
-        self.search, self.groups, self.names, self.found = search, groups, names, found
+    def __init__(self, search: SegmentSearch, profiled: Profiled, found: Found) -> None:
+        self.search, self.profiled, self.found = search, profiled, found
+        self.names = profiled.profile.names
         flat, outcome = search.flat, found.outcome
         first: list[int] = []
         at = 0
@@ -98,7 +95,7 @@ class _Places:
         failures = np.zeros((len(self.names.sites), 2))
         for side, sample in enumerate((REFERENCE, PROBLEM)):
             rows = self._rows(self.inside & found.outcome.hit & (flat.sample == sample))
-            for group in self.groups:
+            for group in self.profiled.groups:
                 mine: I8 = np.intersect1d(rows.get(group.category, _NO_ROWS), group.rows)
                 position = flat.origin_position[self.first[group.category] + mine]
                 np.add.at(failures[:, side], group.sites.site_at(position.astype(np.int32)), 1.0)
@@ -148,23 +145,29 @@ class _Places:
         other requests rose); component is None if no site rose.
         """
         flat, n_sites = self.search.flat, len(self.names.sites)
-        # [sites, in the segment or not, before or after]: visits, ns, squares of ns
-        sums = np.zeros((3, n_sites, 2, 2))
-        for group in self.groups:
-            category = self.search.population.categories[group.category]
-            units = np.arange(group.sites.n_units)
-            place: I8 = self.first[group.category] + group.rows
-            cell = (1 - self.inside[place].astype(np.int64)) * 2 + flat.sample[place]
-            own = own_time_ns(category.node_ns[:, group.rows], group.sites, units).astype(np.float64)
-            size = np.broadcast_to(np.bincount(cell, minlength=4), (len(units), 4))
-            of_unit = (units[:, None] * 4 + cell).ravel()
-            summed = (
-                np.bincount(of_unit, value.ravel(), 4 * len(units)).reshape(len(units), 4)
-                for value in (own, own**2)
-            )
-            for of_site, value in zip(sums, (size, *summed), strict=True):
-                np.add.at(of_site, group.sites.site, value.reshape(-1, 2, 2))
-        visits, totals, squares = sums
+        population, (_, groups, own_ns) = self.search.population, self.profiled
+        place = [self.first[group.category] + group.rows for group in groups]
+        at_site = np.concatenate([group.sites.site for group in groups])
+        n_of = [np.bincount(flat.sample[mine], minlength=2) for mine in place]
+        every = np.zeros((2, n_sites, 2))  # visits, ns
+        np.add.at(every[0], at_site, np.repeat(n_of, [group.sites.n_units for group in groups], axis=0))
+        np.add.at(every[1], at_site, own_ns)
+        parts = [
+            group._replace(rows=group.rows[inside], slot=flat.sample[mine[inside]])
+            for group, mine in zip(groups, place, strict=True)
+            if (inside := self.inside[mine]).any()
+        ]
+        within = np.zeros((3, n_sites, 2))  # visits, ns, squares of ns
+        for batch in batches(population, parts, requests_of(population, parts), FEW_CELLS):
+            own, n_units = call_times(batch).own.astype(np.float64), len(batch.site)
+            of_unit = batch.unit.spread(np.arange(n_units) * 2)
+            of_unit += batch.requests.slot[batch.unit.at(batch.first_request[batch.unit_group])]
+            for of_site, value in zip(within, (None, own, own**2), strict=True):
+                of_units = np.bincount(of_unit, value, 2 * n_units)
+                np.add.at(of_site, batch.site, of_units.reshape(n_units, 2))
+        # [sites, in the segment or not, before or after]
+        visits, totals = np.stack((within[:2], every - within[:2]), axis=2)
+        squares = within[2]
         mean = totals / np.maximum(visits, 1.0)
         known = (visits[:, 0] > 0).all(axis=1)
         rest = np.where((visits[:, 1] > 0).all(axis=1), mean[:, 1, 1] - mean[:, 1, 0], 0.0)
@@ -187,7 +190,7 @@ class _Places:
         sites.sort(key=lambda site: (-gain[site], site))
         n = visits[sites, 0, 1]
         before, after = (float((mean[sites, 0, side] * n).sum() / n.sum()) for side in (0, 1))
-        spread = squares[sites, 0] / np.maximum(visits[sites, 0], 1.0) - mean[sites, 0] ** 2
+        spread = squares[sites] / np.maximum(visits[sites, 0], 1.0) - mean[sites, 0] ** 2
         error = np.sqrt((np.maximum(spread, 0.0) / np.maximum(visits[sites, 0], 1.0)).sum(axis=1) @ n**2)
         others = float((rest[sites] * n).sum() / n.sum())
         return best, tuple(sites), float(gain[sites].sum()), (before, after, float(error / n.sum())), others
