@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
-from schemas.arrays import B1, I8
+from analyze.profile.names import Child, Names, OperationName, PathName, SiteKind, SiteName
+from schemas.arrays import I8
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,30 +46,6 @@ class NameColumns:
     """[roots]: root types."""
     errors: pa.StringArray
     """[errors]: error classes."""
-
-    def are_sound(self) -> bool:
-        """Check data read from a file: True if every number refers to a name, values are in their ranges, and
-        each path has a higher number than its caller's path."""
-        n_operations, n_sites = len(self.component), len(self.caller)
-        kinds = [int(kind) for kind in SiteKind]
-        at = np.arange(len(self.above))
-        return bool(
-            len(self.point) == len(self.callee) == n_operations
-            and _within(self.caller, NO_CALLER, n_operations).all()
-            and _within(self.operation, 0, n_operations).all()
-            and np.isin(self.kind, kinds).all()
-            and _within(self.above, NO_CALLER, at).all()
-            and _within(self.path_site, 0, n_sites).all()
-            and _within(self.pattern, 0, self.n_patterns).all()
-            and (np.diff(self.pattern) >= 0).all()
-            and _within(self.child, 0, n_operations).all()
-            and _within(self.calls, 1, 1 << 31).all()
-            and _within(self.awaited, 0, 2).all()
-        )
-
-
-def _within(number: I8, least: int, past: int | I8) -> B1:
-    return np.asarray((number >= least) & (number < past))
 
 
 def name_columns(names: Names) -> NameColumns:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
 from analyze.profile.names import NO_CALLER, Names, SiteKind
-from analyze.profile.profile import SCHEMAS, TABLES, Column, Profile, Slot, columns_of, recoded
+from analyze.profile.profile import SCHEMAS, TABLES, Column, Profile, Slot, columns_of, renumbered, table_of
 from analyze.profile.slot_votes import SlotVotes
 from analyze.stats.sums import totals
 from schemas.arrays import B1, I8
@@ -150,7 +150,7 @@ def _shard(
         np.int64
     )
     numbers = {"site": _numbers(site, len(names.caller)), "pattern": _numbers(pattern, names.n_patterns)}
-    tables |= {name: recoded(name, columns_of(tables[name]), numbers) for name in BY_SITE}
+    tables |= {name: table_of(name, renumbered(columns_of(tables[name]), numbers)) for name in BY_SITE}
     here = _names_of_some(names, site, pattern, numbers["pattern"])
     rows = votes.renumbered(numbers["site"], numbers["pattern"])
     return SiteShard(here, slots, rows, tables, site, pattern)
