@@ -1,8 +1,8 @@
 """Encode a profile of one slot as one Parquet file; `schemas.statistics` describes the content.
 
 A single file is written as a whole or not at all. It has one row; each relation is a column with a list of
-rows, so that a reader can skip relations. Names are keyed by hashes (`analyze.profile.name_keys`); a reader
-numbers them in row order. Only encodings that DuckDB 1.x, polars and pandas can read are used.
+rows, so that a reader can skip relations. Names are keyed by hashes (`analyze.profile.name_columns`); a
+reader gives them numbers. Only encodings that DuckDB 1.x, polars and pandas can read are used.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 
 from analyze.population import FoldedNames
 from analyze.profile.leaf_numbers import CODEC, leaf_numbers
-from analyze.profile.name_columns import NameColumns, name_columns, names_of
-from analyze.profile.name_keys import NameKeys, name_keys
+from analyze.profile.name_columns import NameColumns, NameKeys, name_columns, name_keys, names_of
 from analyze.profile.names import NO_CALLER, Recoding
 from analyze.profile.numbering import KeyTable, RunNames
 from analyze.profile.profile import (
@@ -363,12 +362,11 @@ class StatisticsFile:
         metadata = self._file.metadata
         self._metadata = metadata.metadata or {}
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        most = max((one.column(at).num_values for one in groups for at in range(one.num_columns)), default=0)
-        if metadata.num_rows != 1 or most > _MOST_NUMBERS:
+        chunks = [one.column(at) for one in groups for at in range(one.num_columns)]
+        most = max((chunk.num_values for chunk in chunks), default=0)
+        if metadata.num_rows != 1 or len(groups) != 1 or most > _MOST_NUMBERS:
             raise ValueError("no row of statistics")
-        (group,) = groups
-        columns = map(group.column, range(group.num_columns))
-        self._chunks = {column.path_in_schema: column for column in columns}
+        self._chunks = {chunk.path_in_schema: chunk for chunk in chunks}
 
     @staticmethod
     def of(data: pa.Buffer | bytes) -> StatisticsFile | None:
@@ -535,23 +533,21 @@ def _names(rows: Mapping[str, Rows], keys: Mapping[str, _Keys]) -> NameColumns:
     if children.null_count:
         raise ValueError("children are missing")
     child = children.flatten()
-    names = NameColumns(
-        component=_texts(operations["component"]).dictionary_encode(),
-        point=_texts(operations["point"]).dictionary_encode(),
-        callee=_texts(operations["callee"]).dictionary_encode(),
-        caller=keys["operation"].numbers_or_none(sites["caller"]),
-        operation=keys["operation"].numbers(_plain(sites["operation"])),
-        kind=_word_numbers(sites["kind"], SITE_KINDS),
-        above=keys["path"].numbers_or_none(paths["above"]),
-        path_site=keys["site"].numbers(_plain(paths["site"])),
-        n_patterns=len(children),
-        pattern=np.repeat(np.arange(len(children)), np.diff(children.offsets.to_numpy())),
-        child=keys["operation"].numbers(_plain(child.field("operation"))),
-        calls=_plain(child.field("calls")).astype(np.int64),
-        awaited=_plain(child.field("awaited")).astype(np.int64),
-        roots=_texts(rows["roots"]["name"]),
-        errors=_texts(rows["errors"]["name"]),
+    words = (_texts(operations[column]).dictionary_encode() for column in ("component", "point", "callee"))
+    operation, pattern = keys["operation"], np.arange(len(children))
+    of_site = (
+        operation.numbers_or_none(sites["caller"]),
+        operation.numbers(_plain(sites["operation"])),
+        _word_numbers(sites["kind"], SITE_KINDS),
     )
+    of_child = (
+        np.repeat(pattern, np.diff(children.offsets.to_numpy())),
+        operation.numbers(_plain(child.field("operation"))),
+        *(_plain(child.field(column)).astype(np.int64) for column in ("calls", "awaited")),
+    )
+    of_path = keys["path"].numbers_or_none(paths["above"]), keys["site"].numbers(_plain(paths["site"]))
+    texts = (_texts(rows[relation]["name"]) for relation in ("roots", "errors"))
+    names = NameColumns.of(words, of_site, of_path, len(children), of_child, texts)
     if names.calls.min(initial=1) < 1 or not (names.above < np.arange(len(names.above))).all():
         raise ValueError("a call that is made less than once, or a path before that of its caller")
     return names

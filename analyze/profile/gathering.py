@@ -17,8 +17,7 @@ import pyarrow as pa
 from analyze.population import FoldedNames
 from analyze.profile.encoding import Stored
 from analyze.profile.folded_names import folded, folding_of
-from analyze.profile.name_columns import NameColumns
-from analyze.profile.name_keys import NameKeys
+from analyze.profile.name_columns import NameColumns, NameKeys
 from analyze.profile.names import Names
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import (
@@ -41,8 +40,10 @@ from analyze.profile.votes import Votes, summed_votes
 from schemas.arrays import I8
 from stitch.scratch import Scratch
 
-MOST_APART: Final = 6
-"""Maximum number of windows whose statistics `Adding` holds separately; with one more, it sums them."""
+MOST_APART: Final = 1 << 24
+"""Maximum number of rows of `votes` that `Adding` holds separately, 4 bytes each; with more, it sums them."""
+A_WINDOW: Final = 1 << 16
+"""Number of rows of `votes` that take as much memory as the other tables of a small window."""
 MOST_ROWS: Final = 200_000
 """Maximum number of rows of a table to sort by key; a larger table stays unsorted, as no reader needs an
 order."""
@@ -87,7 +88,7 @@ class Adding:
         self._votes.append(window.votes.compact())
         for name, parts in self._tables.items():
             parts.append(window.tables[name])
-        if len(self._votes) > MOST_APART:
+        if len(self._votes) > 1 and sum(len(votes.bin) + A_WINDOW for votes in self._votes) > MOST_APART:
             self._add_up()
         for slot in window.slots:
             self._watched += slot.watched

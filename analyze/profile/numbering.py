@@ -1,6 +1,6 @@
 """Number the names of many statistics files consistently: a name has one number for all files read in a run.
 
-Names are identified by their 64-bit keys (`analyze.profile.name_keys`), so of a file only names whose keys
+Names are identified by their 64-bit keys (`analyze.profile.name_columns`), so of a file only names whose keys
 are new are read. Only array operations are used; Python objects are made once, at the end.
 """
 
@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from analyze.profile.name_columns import NameColumns, names_of
-from analyze.profile.name_keys import NameKeys, name_keys
+from analyze.profile.name_columns import NameColumns, NameKeys, name_keys, names_of
 from analyze.profile.names import NO_CALLER, Names, Recoding
 from schemas.arrays import I8
 
@@ -175,29 +174,17 @@ class RunNames:
     def columns(self) -> NameColumns:
         """All names of the run so far, as columns."""
         none = pa.array([], pa.string())
-        component, point, callee = (
+        words = (
             pa.concat_arrays([none, *(part[at] for part in self._words)]).dictionary_encode()
             for at in range(3)
         )
-        caller, operation, kind = self._of_site.columns
-        above, path_site = self._of_path.columns
         of_child = self._of_child.columns
         order = np.lexsort(of_child[::-1])
-        pattern, child, calls, awaited = (column[order] for column in of_child)
-        return NameColumns(
-            component=component,
-            point=point,
-            callee=callee,
-            caller=caller,
-            operation=operation,
-            kind=kind,
-            above=above,
-            path_site=path_site,
-            n_patterns=len(self.patterns),
-            pattern=pattern,
-            child=child,
-            calls=calls,
-            awaited=awaited,
-            roots=pa.concat_arrays([none, *self._root_words]),
-            errors=pa.concat_arrays([none, *self._error_words]),
+        return NameColumns.of(
+            words,
+            self._of_site.columns,
+            self._of_path.columns,
+            len(self.patterns),
+            (column[order] for column in of_child),
+            (pa.concat_arrays([none, *texts]) for texts in (self._root_words, self._error_words)),
         )

@@ -173,22 +173,13 @@ def _names_of_some(names: NameColumns, site: I8, pattern: I8, to_pattern: I8) ->
     needed = np.unique(np.concatenate([caller[caller != NO_CALLER], operation, child]))
     to = _numbers(needed, len(names.component))
     at, none = pa.array(needed), np.zeros(0, dtype=np.int64)
-    return NameColumns(
-        component=_words_of(names.component, at),
-        point=_words_of(names.point, at),
-        callee=_words_of(names.callee, at),
-        caller=to[caller],
-        operation=to[operation],
-        kind=names.kind[site],
-        above=none,
-        path_site=none,
-        n_patterns=len(pattern),
-        pattern=to_pattern[names.pattern[of_child]],
-        child=to[child],
-        calls=names.calls[of_child],
-        awaited=names.awaited[of_child],
-        roots=pa.array([], pa.string()),
-        errors=pa.array([], pa.string()),
+    return NameColumns.of(
+        (_words_of(words, at) for words in (names.component, names.point, names.callee)),
+        (to[caller], to[operation], names.kind[site]),
+        (none, none),
+        len(pattern),
+        (to_pattern[names.pattern[of_child]], to[child], names.calls[of_child], names.awaited[of_child]),
+        (pa.array([], pa.string()),) * 2,
     )
 
 
