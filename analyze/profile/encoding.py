@@ -1,8 +1,8 @@
 """Encode a profile of one slot as one Parquet file; `schemas.statistics` describes the content.
 
 A single file is written as a whole or not at all. It has one row; each relation is a column with a list of
-rows, so that a reader can skip relations. Names are keyed by hashes (`analyze.profile.name_keys`); a reader
-numbers them in row order. Only encodings that DuckDB 1.x, polars and pandas can read are used.
+rows, so that a reader can skip relations. Names are keyed by hashes (`analyze.profile.name_columns`); a
+reader gives them numbers. Only encodings that DuckDB 1.x, polars and pandas can read are used.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 
 from analyze.population import FoldedNames
 from analyze.profile.leaf_numbers import CODEC, leaf_numbers
-from analyze.profile.name_columns import NameColumns, name_columns, names_of
-from analyze.profile.name_keys import NameKeys, name_keys
-from analyze.profile.names import NO_CALLER
+from analyze.profile.name_columns import NameColumns, NameKeys, name_columns, name_keys, names_of
+from analyze.profile.names import NO_CALLER, Recoding
 from analyze.profile.numbering import KeyTable, RunNames
 from analyze.profile.profile import (
     PROFILE_VERSION,
@@ -32,12 +31,14 @@ from analyze.profile.profile import (
     Slot,
     Watched,
     columns_of,
+    renumbered,
+    table_of,
 )
 from analyze.profile.segment_sums import NO_SEGMENTS, SegmentSums, are_sound
 from analyze.profile.votes import Votes, joined_votes, summed_votes
 from analyze.stats.histograms import N_BINS
 from ingest.codecs.parquet.pages import PageError
-from schemas.arrays import I8
+from schemas.arrays import B1, I8
 from schemas.statistics import MEASURES, SITE_KINDS, STATISTICS_SCHEMA, columns_of_relation
 
 STORED_VERSION: Final = 11
@@ -74,6 +75,9 @@ _KEY_OF: Final = {
 """Relation of names -> its key column."""
 _ACCOUNT: Final = ("paths", "account")
 """Relations that a reader may skip together: only `account` refers to paths."""
+_MOST_BY_ARROW: Final = 1 << 13
+"""Maximum number of values of a column that Arrow reads, at 13 ns each; more are read from the pages, which
+takes 50 us and 2 ns each."""
 _MOST_NUMBERS: Final = 1 << 28
 """Maximum number of values in a column of a valid file; protects memory from a damaged footer."""
 
@@ -86,7 +90,7 @@ class Stored(NamedTuple):
     """Profile of one slot in columns, as read from a statistics file or to be written to one."""
 
     names: NameColumns | None
-    """Names; None if the `RunNames` for which the file was read has all of them."""
+    """Names; None if numbers of names are those of a `RunNames`, else they are rows of `names`."""
     keys: NameKeys
     """Keys of the names."""
     slots: tuple[Slot, ...]
@@ -106,6 +110,12 @@ class Stored(NamedTuple):
         if self.names is None:
             raise ValueError("the names of these statistics were not read")
         return self.names
+
+    def renumbered(self, codes: Recoding) -> Stored:
+        """Copy without names, with numbers of a `RunNames`. codes: its numbers of the names."""
+        tables = {name: renumbered(columns, codes._asdict()) for name, columns in self.tables.items()}
+        votes = self.votes.renumbered(codes.site, codes.pattern)
+        return self._replace(names=None, votes=votes, tables=tables)
 
     def without_totals(self) -> Stored:
         """Copy without the votes of TOTAL_TIME, which no test uses."""
@@ -258,10 +268,7 @@ def stored_of(profile: Profile, segments: SegmentSums = NO_SEGMENTS) -> Stored:
 
 def profile_of_stored(stored: Stored) -> Profile:
     """Convert a profile in columns to a `Profile`."""
-    tables = {
-        name: pa.table([pa.array(columns[key]) for key in SCHEMAS[name].names], schema=SCHEMAS[name])
-        for name, columns in stored.tables.items()
-    }
+    tables = {name: table_of(name, columns) for name, columns in stored.tables.items()}
     votes = summed_votes([stored.votes]).table()
     return Profile(names_of(stored.all_names), stored.slots, votes=votes, **tables, folded=stored.folded)
 
@@ -271,12 +278,12 @@ def stored_tables(
     *,
     with_account: bool = True,
     with_totals: bool = False,
-    known: RunNames | None = None,
+    run: RunNames | None = None,
 ) -> Stored | None:
     """Read a file written by `encode`; None if `data` is None, damaged, or of another version.
 
     Every key is checked to have a name. with_account: read the relations `account` and `paths`. with_totals:
-    read the votes of TOTAL_TIME. known: numbering of names; if it has all names of the file, they are not
+    read the votes of TOTAL_TIME. run: numbering of names; if it has all names of the file, they are not
     read, and `Stored.names` is None. O(rows), without a Python object per name.
     """
     if data is None:
@@ -286,27 +293,31 @@ def stored_tables(
         if file.version != version():
             return None
         votes_of = ("votes", "totals") if with_totals else ("votes",)
-        wanted = [*_KEY_OF, *_RELATION_OF.values(), *SegmentSums._fields]
-        wanted = [name for name in wanted if with_account or name not in _ACCOUNT]
-        rows = file.relations([name for name in wanted if name not in _KEY_OF])
-        keys = _named_keys(file.columns([(name, _KEY_OF[name]) for name in wanted if name in _KEY_OF]))
-        of_names = NameKeys(*(of.keys for of in keys))
-        names = None
-        if known is None or not known.holds(of_names):
-            names = _names(file.relations([name for name in wanted if name in _KEY_OF]), keys)
-        tables = {
-            table: _numbered_columns(table, rows.get(name), keys) for table, name in _RELATION_OF.items()
-        }
-        parts = [_votes(file, name, keys) for name in votes_of]
+        named = {name: [key] for name, key in _KEY_OF.items() if with_account or name not in _ACCOUNT}
+        tables = {table: name for table, name in _RELATION_OF.items() if with_account or name not in _ACCOUNT}
+        read = file.numbers(
+            named
+            | {name: columns_of_relation(name).names for name in tables.values()}
+            | dict.fromkeys(votes_of, ("site", "pattern", "filled"))
+        )
+        none = np.zeros(0, np.int64)
+        of_names = NameKeys(**{key: read[n][key] if n in named else none for n, key in _KEY_OF.items()})
+        numbers = None if run is None else run.numbers(of_names)
+        keys = _keys(of_names, numbers)
+        names = _names(file.relations([*named]), keys) if numbers is None else None
+        columns = {table: _numbered_columns(table, read[name], keys) for table, name in tables.items()}
+        parts = [_votes(file, name, read[name], keys) for name in votes_of]
         votes = joined_votes(parts) if len(parts) > 1 else parts[0]
         # In few bytes, and not in those of the file: a block holds many windows until they are added up.
         segments = SegmentSums(
-            *(pa.table(rows[name], schema=columns_of_relation(name)) for name in SegmentSums._fields)
+            *(
+                pa.table(rows, schema=columns_of_relation(name))
+                for name, rows in file.relations(SegmentSums._fields).items()
+            )
         )
-        stored = Stored(names, of_names, (file.slot(),), votes, tables, file.folded(), segments)
-        if not _is_sound(stored) or not are_sound(segments, keys.root.keys):
+        if not are_sound(segments, of_names.root):
             return None
-        return stored._replace(votes=votes.compact())  # only now: in two bytes, any number is a bin
+        return Stored(names, of_names, (file.slot(),), votes, columns, file.folded(), segments)
     except _UNREADABLE:
         return None
 
@@ -351,12 +362,11 @@ class StatisticsFile:
         metadata = self._file.metadata
         self._metadata = metadata.metadata or {}
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        most = max((one.column(at).num_values for one in groups for at in range(one.num_columns)), default=0)
-        if metadata.num_rows != 1 or most > _MOST_NUMBERS:
+        chunks = [one.column(at) for one in groups for at in range(one.num_columns)]
+        most = max((chunk.num_values for chunk in chunks), default=0)
+        if metadata.num_rows != 1 or len(groups) != 1 or most > _MOST_NUMBERS:
             raise ValueError("no row of statistics")
-        (group,) = groups
-        columns = map(group.column, range(group.num_columns))
-        self._chunks = {column.path_in_schema: column for column in columns}
+        self._chunks = {chunk.path_in_schema: chunk for chunk in chunks}
 
     @staticmethod
     def of(data: pa.Buffer | bytes) -> StatisticsFile | None:
@@ -394,14 +404,24 @@ class StatisticsFile:
             found[name] = {field.name: rows.field(field.name) for field in columns_of_relation(name)}
         return found
 
-    def columns(self, wanted: Sequence[tuple[str, str]]) -> Mapping[str, Rows]:
-        """Relation name -> some of its columns, for (relation name, column name) in `wanted`. Raises KeyError
-        if the file lacks one."""
-        row = self._file.read([f"{name}.list.element.{column}" for name, column in wanted], use_threads=False)
-        rows = {name: _array(row[name]).flatten() for name in row.column_names}
-        found: dict[str, dict[str, pa.Array]] = {}
-        for name, column in wanted:
-            found.setdefault(name, {})[column] = rows[name].field(column)
+    def numbers(self, wanted: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Column]]:
+        """Relation name -> column name -> its numbers, for the relations and columns in `wanted`. Raises
+        KeyError if the file lacks one, ValueError if a number is missing."""
+        few, found = [], {name: dict[str, Column]() for name in wanted}
+        for name, column in ((name, column) for name, columns in wanted.items() for column in columns):
+            chunk = self._chunks[path := f"{name}.list.element.{column}"]
+            if chunk.num_values <= _MOST_BY_ARROW:
+                few.append(path)
+            elif len(numbers := leaf_numbers(self._data, chunk)) == chunk.num_values:
+                found[name][column] = numbers
+            else:
+                raise ValueError("a number is missing")
+        rows = self._file.read(few, use_threads=False)
+        for name in rows.column_names:
+            of = _array(rows[name]).flatten()
+            found[name] |= {field.name: _plain(of.field(field.name)) for field in of.type}
+        if any(len({*map(len, columns.values())}) > 1 for columns in found.values()):
+            raise ValueError("columns of one relation that are not equally long")
         return found
 
     def bins(self, name: str) -> dict[str, Column]:
@@ -416,6 +436,11 @@ class StatisticsFile:
         rows: pa.StructArray = _array(self._file.read([name], use_threads=False)[name]).flatten()
         return rows
 
+    def words(self, name: str, column: str) -> pa.Array:
+        """Texts in a column of relation `name`."""
+        row = self._file.read([f"{name}.list.element.{column}"], use_threads=False)
+        return _array(row[name]).flatten().field(column)
+
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -429,87 +454,103 @@ def _plain(column: pa.Array) -> Column:
     return values
 
 
-class _Keys(KeyTable):
-    """Mapping from the keys of one kind of name to row numbers."""
+class _Keys(NamedTuple):
+    """Numbers of the keys of one kind of name in a file."""
+
+    table: KeyTable
+    """Numbers by key; it may have keys that the file has no name for."""
+    is_named: B1
+    """bool[keys of the table + 1]: True if the file has a name for the key; the last is False."""
 
     def numbers(self, wanted: I8) -> I8:
-        """int64[wanted]: row number of each key. Raises ValueError for an unknown key."""
-        found = self.find(wanted)
-        if found.min(initial=0) < 0:
+        """int64[wanted]: number of each key. Raises ValueError for a key without a name."""
+        found = self.table.find(wanted)
+        if not self.is_named[found].all():
             raise ValueError("a key has no name")
         return found
 
     def numbers_or_none(self, wanted: pa.Array) -> I8:
-        """int64[wanted]: row number of each key; NO_CALLER for null. Raises ValueError for an unknown key."""
+        """int64[wanted]: number of each key; NO_CALLER for null. Raises ValueError as `numbers`."""
         is_there = ~wanted.is_null().to_numpy(zero_copy_only=False)
         found = np.full(len(wanted), NO_CALLER, dtype=np.int64)
         found[is_there] = self.numbers(_plain(wanted.drop_null()))
         return found
 
 
-class _NamedKeys(NamedTuple):
-    """Mapping from keys to row numbers for each kind of name (see `NameKeys`)."""
+def _keys(of_names: NameKeys, known: Sequence[tuple[KeyTable, I8]] | None) -> dict[str, _Keys]:
+    """Kind of name -> numbers of its keys: of the run, or row numbers. of_names: keys with a name in the
+    file; known: as `RunNames.numbers` returns them.
 
-    operation: _Keys
-    site: _Keys
-    pattern: _Keys
-    path: _Keys
-    root: _Keys
-    error: _Keys
+    Raises ValueError if a key comes twice."""
+    if known is None:
+        known = [(KeyTable(keys), np.arange(len(keys))) for keys in of_names]
+    found = {}
+    for kind, (table, numbers) in zip(of_names._fields, known, strict=True):
+        is_named = np.zeros(len(table.keys) + 1, np.bool_)
+        is_named[numbers] = True
+        if np.count_nonzero(is_named) != len(numbers):
+            raise ValueError("two names of one key")
+        found[kind] = _Keys(table, is_named)
+    return found
 
 
-def _numbered_columns(table: str, rows: Rows | None, keys: _NamedKeys) -> dict[str, Column]:
+def _numbered_columns(table: str, rows: Mapping[str, Column], keys: Mapping[str, _Keys]) -> dict[str, Column]:
     """Columns of table `table` of a profile, with keys replaced by numbers of names. rows: of the relation in
-    the file; None: the columns are empty."""
+    the file. Raises ValueError for a key without a name, and for what is no bin or no finite number."""
     found: dict[str, Column] = {}
     for column in (*TABLES[table][0], *TABLES[table][1]):
-        if rows is None:
-            values = np.zeros(0)
-        elif column == "slot":
-            values = np.zeros(len(next(iter(rows.values()))))
+        if column == "slot":
+            values: Column = np.zeros(len(next(iter(rows.values()))))
+        elif column in keys:
+            values = keys[column].numbers(rows[column])
         else:
-            values = _plain(rows[column])
-            values = getattr(keys, column).numbers(values) if column in keys._fields else values
+            values = _bins(rows[column]) if column == "bin" else _finite(rows[column])
         found[column] = values.astype(_TYPES[column], copy=False)
     return found
 
 
-def _named_keys(rows: Mapping[str, Rows]) -> _NamedKeys:
-    """Mappings from the keys in a file to numbers of names. rows: relation name -> rows; absent: no names."""
-    none = np.zeros(0, np.int64)
-    return _NamedKeys(
-        **{key: _Keys(_plain(rows[name][key]) if name in rows else none) for name, key in _KEY_OF.items()}
-    )
+def _bins(column: Column) -> Column:
+    """Return a column after a check. Raises ValueError unless its values are bins."""
+    if len(column) and not 0 <= column.min() <= column.max() < N_BINS:
+        raise ValueError("a number that is no bin")
+    return column
 
 
-def _names(rows: Mapping[str, Rows], keys: _NamedKeys) -> NameColumns:
-    """Names of a file. rows: relation name -> rows; keys: their keys.
+def _finite(column: Column) -> Column:
+    """Return a column after a check. Raises ValueError unless its values are finite."""
+    if not np.isfinite(column).all():
+        raise ValueError("a number that is not finite")
+    return column
+
+
+def _names(rows: Mapping[str, Rows], keys: Mapping[str, _Keys]) -> NameColumns:
+    """Names of a file. rows: relation name -> rows; keys: kind of name -> row numbers.
 
     Raises ValueError or pyarrow errors for damaged data."""
-    none = np.zeros(0, np.int64)
-    operations, sites = rows["operations"], rows["sites"]
-    paths = rows.get("paths", {"above": pa.array(none), "site": pa.array(none)})
-    children = rows["patterns"]["children"]
+    none = pa.array([], pa.int64())
+    operations, sites, children = rows["operations"], rows["sites"], rows["patterns"]["children"]
+    paths = rows.get("paths", {"above": none, "site": none})
     if children.null_count:
         raise ValueError("children are missing")
     child = children.flatten()
-    return NameColumns(
-        component=_texts(operations["component"]).dictionary_encode(),
-        point=_texts(operations["point"]).dictionary_encode(),
-        callee=_texts(operations["callee"]).dictionary_encode(),
-        caller=keys.operation.numbers_or_none(sites["caller"]),
-        operation=keys.operation.numbers(_plain(sites["operation"])),
-        kind=_word_numbers(sites["kind"], SITE_KINDS),
-        above=keys.path.numbers_or_none(paths["above"]),
-        path_site=keys.site.numbers(_plain(paths["site"])),
-        n_patterns=len(keys.pattern.keys),
-        pattern=np.repeat(np.arange(len(keys.pattern.keys)), np.diff(children.offsets.to_numpy())),
-        child=keys.operation.numbers(_plain(child.field("operation"))),
-        calls=_plain(child.field("calls")).astype(np.int64),
-        awaited=_plain(child.field("awaited")).astype(np.int64),
-        roots=_texts(rows["roots"]["name"]),
-        errors=_texts(rows["errors"]["name"]),
+    words = (_texts(operations[column]).dictionary_encode() for column in ("component", "point", "callee"))
+    operation, pattern = keys["operation"], np.arange(len(children))
+    of_site = (
+        operation.numbers_or_none(sites["caller"]),
+        operation.numbers(_plain(sites["operation"])),
+        _word_numbers(sites["kind"], SITE_KINDS),
     )
+    of_child = (
+        np.repeat(pattern, np.diff(children.offsets.to_numpy())),
+        operation.numbers(_plain(child.field("operation"))),
+        *(_plain(child.field(column)).astype(np.int64) for column in ("calls", "awaited")),
+    )
+    of_path = keys["path"].numbers_or_none(paths["above"]), keys["site"].numbers(_plain(paths["site"]))
+    texts = (_texts(rows[relation]["name"]) for relation in ("roots", "errors"))
+    names = NameColumns.of(words, of_site, of_path, len(children), of_child, texts)
+    if names.calls.min(initial=1) < 1 or not (names.above < np.arange(len(names.above))).all():
+        raise ValueError("a call that is made less than once, or a path before that of its caller")
+    return names
 
 
 def _texts(words: pa.Array) -> pa.StringArray:
@@ -526,38 +567,20 @@ def _word_numbers(words: pa.Array, known: Sequence[str]) -> I8:
     return found
 
 
-def _votes(file: StatisticsFile, name: str, keys: _NamedKeys) -> Votes:
-    """Votes of the relation `votes` or `totals`. Raises ValueError unless every bin has a valid count."""
-    words = ("measure",) if name == "votes" else ()
-    runs = file.columns([(name, column) for column in (*words, "site", "pattern", "filled")])[name]
+def _votes(file: StatisticsFile, name: str, runs: Mapping[str, Column], keys: Mapping[str, _Keys]) -> Votes:
+    """Votes of the relation `votes` or `totals`. runs: its columns of numbers. Raises ValueError unless every
+    run has a name and bins, and every bin a count."""
     lists = file.bins(name)
-    weights = [lists[weight] for weight in ("w", "w2") if len(lists[weight])]
+    weights = [_finite(lists[weight]) for weight in ("w", "w2") if len(lists[weight])]
     if len(weights) == 1 or any(len(column) != len(lists["bins"]) for column in (lists["n"], *weights)):
         raise ValueError("votes of no bin")
+    if runs["filled"].min(initial=1) < 1 or int(runs["filled"].sum()) != len(lists["bins"]):
+        raise ValueError("runs of votes that are not as long as their lists")
     if lists["n"].min(initial=0) < 0:
         raise ValueError("a negative number of requests")
-    site, pattern = (getattr(keys, key).numbers(_plain(runs[key])) for key in ("site", "pattern"))
-    measure = _word_numbers(runs["measure"], MEASURES) if words else np.full(len(site), TOTAL_TIME)
+    site, pattern = (keys[key].numbers(runs[key]) for key in ("site", "pattern"))
+    measure = np.full(len(site), TOTAL_TIME)
+    if name == "votes":
+        measure = _word_numbers(file.words(name, "measure"), MEASURES)
     places = (measure, site, pattern, np.zeros(len(site), np.int64))
-    return Votes(places, _plain(runs["filled"]), lists["bins"], (lists["n"], *weights))
-
-
-def _is_sound(stored: Stored) -> bool:
-    """True if every number refers to an existing name, slot or bin, sums are finite, and the lengths of the
-    runs of votes add up to the number of votes."""
-    many = stored.keys.many | {"slot": len(stored.slots), "bin": N_BINS}
-    votes = stored.votes
-    runs = dict(zip(("measure", "site", "pattern", "slot"), votes.keys, strict=True))
-    rows = {"bin": votes.bin, **{str(at): column for at, column in enumerate(votes.sums)}}
-    return (
-        (stored.names is None or stored.names.are_sound())
-        and bool((votes.n_rows > 0).all())
-        and int(votes.n_rows.sum()) == len(votes.bin)
-        and all(
-            np.isfinite(column).all()
-            if column.dtype.kind == "f"
-            else key not in many or not len(column) or (column.min() >= 0 and column.max() < many[key])
-            for columns in (runs, rows, *stored.tables.values())
-            for key, column in columns.items()
-        )
-    )
+    return Votes(places, runs["filled"], _bins(lists["bins"]), (lists["n"], *weights)).compact()

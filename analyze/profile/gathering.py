@@ -17,8 +17,7 @@ import pyarrow as pa
 from analyze.population import FoldedNames
 from analyze.profile.encoding import Stored
 from analyze.profile.folded_names import folded, folding_of
-from analyze.profile.name_columns import NameColumns
-from analyze.profile.name_keys import NameKeys
+from analyze.profile.name_columns import NameColumns, NameKeys
 from analyze.profile.names import Names
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import (
@@ -29,8 +28,10 @@ from analyze.profile.profile import (
     Watched,
     columns_of,
     joined,
-    recoded,
+    renumbered,
     summed,
+    summed_columns,
+    table_of,
 )
 from analyze.profile.segment_sums import SegmentSums, summed_segments
 from analyze.profile.shards import BY_SITE, MOST_VOTES, site_parts
@@ -39,8 +40,10 @@ from analyze.profile.votes import Votes, summed_votes
 from schemas.arrays import I8
 from stitch.scratch import Scratch
 
-MOST_APART: Final = 6
-"""Maximum number of windows whose statistics `Adding` holds separately; with one more, it sums them."""
+MOST_APART: Final = 1 << 24
+"""Maximum number of rows of `votes` that `Adding` holds separately, 4 bytes each; with more, it sums them."""
+A_WINDOW: Final = 1 << 16
+"""Number of rows of `votes` that take as much memory as the other tables of a small window."""
 MOST_ROWS: Final = 200_000
 """Maximum number of rows of a table to sort by key; a larger table stays unsorted, as no reader needs an
 order."""
@@ -50,7 +53,8 @@ _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
 class Added(NamedTuple):
     """Sum of several windows as one slot, to be passed to `Gathering.add`."""
 
-    names: NameColumns
+    names: NameColumns | None
+    """Names; None if numbers are those of the `RunNames` of the `Gathering`."""
     keys: NameKeys
     slot: Slot
     votes: OneSlotVotes
@@ -63,25 +67,28 @@ class Adding:
     """Accumulator of the statistics of windows into one slot.
 
     keep_account: keep the table `account`, which is needed only for compared samples. run: numbering of names
-    to use, for which windows may have been read without names; None: a separate one.
+    to use, that of the `Gathering` to which the sum goes; None: a separate one.
     """
 
     def __init__(self, *, keep_account: bool = True, run: RunNames | None = None) -> None:
         self._names = [name for name in _TABLES if keep_account or name != "account"]
-        self._run = RunNames() if run is None else run
+        self.run = RunNames() if run is None else run
+        """Numbering of names, for which windows can be read without names."""
+        self._is_shared = run is not None
         self._votes: list[Votes] = []
-        self._tables: dict[str, list[pa.Table]] = {name: [] for name in self._names}
+        self._tables: dict[str, list[Mapping[str, Column]]] = {name: [] for name in self._names}
         self._watched: list[Watched] = []
         self._folded: set[FoldedNames] = set()
         self._segments: list[SegmentSums] = []
 
     def add(self, window: Stored) -> None:
         """Add the statistics of a window."""
-        codes = self._run.taken_in(window.names, window.keys)
-        self._votes.append(window.votes.renumbered(codes.site, codes.pattern).compact())
+        if window.names is not None:
+            window = window.renumbered(self.run.taken_in(window.names, window.keys))
+        self._votes.append(window.votes.compact())
         for name, parts in self._tables.items():
-            parts.append(recoded(name, window.tables[name], codes._asdict()))
-        if len(self._votes) > MOST_APART:
+            parts.append(window.tables[name])
+        if len(self._votes) > 1 and sum(len(votes.bin) + A_WINDOW for votes in self._votes) > MOST_APART:
             self._add_up()
         for slot in window.slots:
             self._watched += slot.watched
@@ -90,7 +97,7 @@ class Adding:
 
     def _add_up(self, shard: Column | None = None) -> None:
         self._votes = [summed_votes(self._votes, shard).compact()]
-        self._tables = {name: [summed(name, parts)] for name, parts in self._tables.items()}
+        self._tables = {name: [summed_columns(name, parts)] for name, parts in self._tables.items()}
         self._segments = [summed_segments(self._segments)]
 
     def stored(self) -> Stored | None:
@@ -101,19 +108,19 @@ class Adding:
         """(sum of all windows or None; [sites] part, see `site_parts`, of each site).
 
         Votes are sorted by part if several windows were added."""
-        names = self._run.columns()
+        names = self.run.columns()
         parts = site_parts(names)
         if not self._votes:
             return None, parts
         if len(self._votes) > 1:
             self._add_up(parts)
-        (votes,), whole = self._votes, {name: table for name, (table,) in self._tables.items()}
+        (votes,), whole = self._votes, {name: columns for name, (columns,) in self._tables.items()}
         stored = Stored(
             names,
-            self._run.keys(),
+            self.run.keys(),
             (Slot(0, self._watched[0].start_ns, self._watched[-1].end_ns, tuple(self._watched)),),
             votes,
-            {name: columns_of(table) for name, table in whole.items()},
+            whole,
             tuple(sorted(self._folded, key=str)),
             self._segments[0],
         )
@@ -132,7 +139,8 @@ class Adding:
         for name in BY_SITE:
             order = np.argsort(parts[tables[name]["site"]], kind="stable")
             tables[name] = {key: column[order] for key, column in tables[name].items()}
-        return Added(stored.all_names, stored.keys, slot, votes, tables, stored.folded, stored.segments)
+        names = None if self._is_shared else stored.names
+        return Added(names, stored.keys, slot, votes, tables, stored.folded, stored.segments)
 
 
 @dataclass(slots=True)
@@ -153,13 +161,17 @@ class Gathering:
 
     def add(self, added: Added, sample: int) -> None:
         """Add a slot of sample number `sample`."""
-        codes = self.run.taken_in(added.names, added.keys)
+        votes, tables = added.votes, added.tables
+        if added.names is not None:
+            codes = self.run.taken_in(added.names, added.keys)
+            votes = votes.renumbered(codes.site, codes.pattern)
+            tables = {name: renumbered(columns, codes._asdict()) for name, columns in tables.items()}
         self.folded.update(added.folded)
         self.slots.append(replace(added.slot, sample=sample))
         self.segments.setdefault(sample, []).append(added.segments)
-        self.votes.append(added.votes.renumbered(codes.site, codes.pattern))
-        for name, columns in added.tables.items():
-            self.tables[name].append(recoded(name, columns, codes._asdict()))
+        self.votes.append(votes)
+        for name, columns in tables.items():
+            self.tables[name].append(table_of(name, columns))
 
     def add_silent(self, slot: Slot) -> None:
         """Add a slot without requests whose time was recorded.
@@ -276,4 +288,4 @@ def blocks_of_slots(n_slots: int, n_blocks: int) -> I8:
 
 def _in_slots(name: str, table: pa.Table, slots: I8) -> pa.Table:
     """Renumber the slots in table `name`. slots: int64[old numbers], new number of each."""
-    return recoded(name, columns_of(table), {"slot": slots})
+    return table_of(name, renumbered(columns_of(table), {"slot": slots}))

@@ -1,6 +1,6 @@
 """Number the names of many statistics files consistently: a name has one number for all files read in a run.
 
-Names are identified by their 64-bit keys (`analyze.profile.name_keys`), so of a file only names whose keys
+Names are identified by their 64-bit keys (`analyze.profile.name_columns`), so of a file only names whose keys
 are new are read. Only array operations are used; Python objects are made once, at the end.
 """
 
@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from analyze.profile.name_columns import NameColumns, names_of
-from analyze.profile.name_keys import NameKeys, name_keys
+from analyze.profile.name_columns import NameColumns, NameKeys, name_keys, names_of
 from analyze.profile.names import NO_CALLER, Names, Recoding
 from schemas.arrays import I8
 
@@ -61,7 +60,7 @@ class Keys:
     """Numbers for keys of names, in order of first appearance."""
 
     def __init__(self) -> None:
-        self._table = KeyTable(np.zeros(0, dtype=np.int64))
+        self.table = KeyTable(np.zeros(0, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -69,11 +68,11 @@ class Keys:
     @property
     def keys(self) -> I8:
         """int64[numbers]: key by number."""
-        return self._table.keys
+        return self.table.keys
 
     def find(self, keys: I8) -> I8:
         """int64[keys]: number of each key; -1 for unknown keys. O(keys)."""
-        return self._table.find(keys)
+        return self.table.find(keys)
 
     def numbers(self, keys: I8) -> tuple[I8, I8]:
         """(int64[keys] number of each key; int64[new] index of the first appearance of each key that was
@@ -83,7 +82,7 @@ class Keys:
         if not len(unknown):
             return found, unknown
         new = unknown[np.sort(np.unique(keys[unknown], return_index=True)[1])]
-        self._table = KeyTable(np.append(self.keys, keys[new]))
+        self.table = KeyTable(np.append(self.keys, keys[new]))
         found[unknown] = self.find(keys[unknown])
         return found, new
 
@@ -127,19 +126,18 @@ class RunNames:
     def _kinds(self) -> tuple[Keys, ...]:
         return self.operations, self.sites, self.patterns, self.paths, self.roots, self.errors
 
-    def holds(self, keys: NameKeys) -> bool:
-        """True if the names of all these keys are known. Another thread may add names meanwhile."""
-        return all(bool((kind.find(of) >= 0).all()) for kind, of in zip(self._kinds, keys, strict=True))
+    def numbers(self, keys: NameKeys) -> list[tuple[KeyTable, I8]] | None:
+        """(numbers by key, number of each of `keys`) by kind of name; None if a name is not known.
 
-    def taken_in(self, names: NameColumns | None, keys: NameKeys | None = None) -> Recoding:
+        Another thread may add names meanwhile."""
+        tables = [kind.table for kind in self._kinds]
+        found = [(table, table.find(of)) for table, of in zip(tables, keys, strict=True)]
+        return found if all(of.min(initial=0) >= 0 for _, of in found) else None
+
+    def taken_in(self, names: NameColumns, keys: NameKeys | None = None) -> Recoding:
         """Add the names of a file; returns the mapping from the file's numbers to the run's numbers.
 
-        names: None if the run holds all of them. keys: keys of the names; None: computed from them."""
-        if names is None:
-            assert keys is not None
-            found = (kind.find(of) for kind, of in zip(self._kinds, keys, strict=True))
-            _, site, pattern, path, root, error = found
-            return Recoding(site=site, path=path, pattern=pattern, root=root, error=error)
+        keys: keys of the names; None: computed from them."""
         keys = name_keys(names) if keys is None else keys
         operation, new = self.operations.numbers(keys.operation)
         if len(new):
@@ -176,29 +174,17 @@ class RunNames:
     def columns(self) -> NameColumns:
         """All names of the run so far, as columns."""
         none = pa.array([], pa.string())
-        component, point, callee = (
+        words = (
             pa.concat_arrays([none, *(part[at] for part in self._words)]).dictionary_encode()
             for at in range(3)
         )
-        caller, operation, kind = self._of_site.columns
-        above, path_site = self._of_path.columns
         of_child = self._of_child.columns
         order = np.lexsort(of_child[::-1])
-        pattern, child, calls, awaited = (column[order] for column in of_child)
-        return NameColumns(
-            component=component,
-            point=point,
-            callee=callee,
-            caller=caller,
-            operation=operation,
-            kind=kind,
-            above=above,
-            path_site=path_site,
-            n_patterns=len(self.patterns),
-            pattern=pattern,
-            child=child,
-            calls=calls,
-            awaited=awaited,
-            roots=pa.concat_arrays([none, *self._root_words]),
-            errors=pa.concat_arrays([none, *self._error_words]),
+        return NameColumns.of(
+            words,
+            self._of_site.columns,
+            self._of_path.columns,
+            len(self.patterns),
+            (column[order] for column in of_child),
+            (pa.concat_arrays([none, *texts]) for texts in (self._root_words, self._error_words)),
         )

@@ -172,26 +172,32 @@ def columns_of(table: pa.Table) -> dict[str, Column]:
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
-def recoded(name: str, columns: Mapping[str, Column], codes: Mapping[str, I8]) -> pa.Table:
-    """Table `name` of a profile from its columns, with key columns renumbered.
+def renumbered(columns: Mapping[str, Column], codes: Mapping[str, I8]) -> dict[str, Column]:
+    """Columns of a table with key columns renumbered.
 
     codes: key column -> int64[old numbers] new number; key columns that are absent keep their numbers."""
-    arrays = [
-        pa.array(codes[key][columns[key]].astype(columns[key].dtype) if key in codes else columns[key])
-        for key in SCHEMAS[name].names
-    ]
-    return pa.table(arrays, schema=SCHEMAS[name])
+    return {
+        key: codes[key][column].astype(column.dtype) if key in codes else column
+        for key, column in columns.items()
+    }
+
+
+def table_of(name: str, columns: Mapping[str, Column]) -> pa.Table:
+    """Table `name` of a profile from its columns."""
+    return pa.table([pa.array(columns[key]) for key in SCHEMAS[name].names], schema=SCHEMAS[name])
+
+
+def summed_columns(name: str, parts: Sequence[Mapping[str, Column]]) -> dict[str, Column]:
+    """Concatenate columns of table `name`, add up rows with equal keys, sort by key. O(rows log rows)."""
+    keys, values = ([np.concatenate([part[of] for part in parts]) for of in names] for names in TABLES[name])
+    sums = keyed_sums(keys, values)
+    return dict(zip((*TABLES[name][0], *TABLES[name][1]), (*sums[0], *sums[1]), strict=True))
 
 
 def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate parts of table `name`, add up rows with equal keys, sort by key. O(rows log rows)."""
-    keys, values = TABLES[name]
-    rows = pa.concat_tables(parts) if parts else SCHEMAS[name].empty_table()
-    if not rows.num_rows:
-        return SCHEMAS[name].empty_table()
-    found = keyed_sums([rows[key].to_numpy() for key in keys], [rows[value].to_numpy() for value in values])
-    arrays = [pa.array(column) for columns in found for column in columns]
-    return pa.table(arrays, schema=SCHEMAS[name])
+    """Table `name` with the sums of `parts`, see `summed_columns`."""
+    rows = [columns_of(part) for part in parts if part.num_rows]
+    return table_of(name, summed_columns(name, rows)) if rows else SCHEMAS[name].empty_table()
 
 
 def joined(profiles: Sequence[Profile]) -> Profile:
@@ -209,7 +215,7 @@ def joined(profiles: Sequence[Profile]) -> Profile:
         codes = run.taken_in(name_columns(folded(profile.names, profile.folded, folding)))._asdict()
         codes["slot"] = len(slots) + np.arange(len(profile.slots))
         for name, table in profile.tables().items():
-            parts[name].append(recoded(name, columns_of(table), codes))
+            parts[name].append(table_of(name, renumbered(columns_of(table), codes)))
         slots += profile.slots
     return Profile(
         run.names(),

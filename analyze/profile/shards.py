@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from analyze.profile.name_columns import NameColumns, name_columns, names_of
 from analyze.profile.names import NO_CALLER, Names, SiteKind
-from analyze.profile.profile import SCHEMAS, TABLES, Column, Profile, Slot, columns_of, recoded
+from analyze.profile.profile import SCHEMAS, TABLES, Column, Profile, Slot, columns_of, renumbered, table_of
 from analyze.profile.slot_votes import SlotVotes
 from analyze.stats.sums import totals
 from schemas.arrays import B1, I8
@@ -150,7 +150,7 @@ def _shard(
         np.int64
     )
     numbers = {"site": _numbers(site, len(names.caller)), "pattern": _numbers(pattern, names.n_patterns)}
-    tables |= {name: recoded(name, columns_of(tables[name]), numbers) for name in BY_SITE}
+    tables |= {name: table_of(name, renumbered(columns_of(tables[name]), numbers)) for name in BY_SITE}
     here = _names_of_some(names, site, pattern, numbers["pattern"])
     rows = votes.renumbered(numbers["site"], numbers["pattern"])
     return SiteShard(here, slots, rows, tables, site, pattern)
@@ -173,22 +173,13 @@ def _names_of_some(names: NameColumns, site: I8, pattern: I8, to_pattern: I8) ->
     needed = np.unique(np.concatenate([caller[caller != NO_CALLER], operation, child]))
     to = _numbers(needed, len(names.component))
     at, none = pa.array(needed), np.zeros(0, dtype=np.int64)
-    return NameColumns(
-        component=_words_of(names.component, at),
-        point=_words_of(names.point, at),
-        callee=_words_of(names.callee, at),
-        caller=to[caller],
-        operation=to[operation],
-        kind=names.kind[site],
-        above=none,
-        path_site=none,
-        n_patterns=len(pattern),
-        pattern=to_pattern[names.pattern[of_child]],
-        child=to[child],
-        calls=names.calls[of_child],
-        awaited=names.awaited[of_child],
-        roots=pa.array([], pa.string()),
-        errors=pa.array([], pa.string()),
+    return NameColumns.of(
+        (_words_of(words, at) for words in (names.component, names.point, names.callee)),
+        (to[caller], to[operation], names.kind[site]),
+        (none, none),
+        len(pattern),
+        (to_pattern[names.pattern[of_child]], to[child], names.calls[of_child], names.awaited[of_child]),
+        (pa.array([], pa.string()),) * 2,
     )
 
 

@@ -265,7 +265,7 @@ class _Reading:
         pieces = [here for block in blocks for here in block.pieces]
         with ThreadPoolExecutor(1, thread_name_prefix="statistics") as pool:
             # Decoded one ahead: meanwhile those before are added up.
-            read = partial(stored_tables, with_account=self.keep_account, known=self.run)
+            read = partial(stored_tables, with_account=self.keep_account, run=self.run)
             kept = map_in_order(pool, read, _kept_ahead(pieces, self.settings), 2)
             for block in blocks:
                 adding = Adding(keep_account=self.keep_account, run=self.run)
@@ -293,7 +293,7 @@ def _read_there(block: _KeptBlock) -> Added | None:
         for key, data in zip(
             keys, prefetch(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True
         ):
-            stored = stored_tables(data, with_account=block.keep_account)
+            stored = stored_tables(data, with_account=block.keep_account, run=adding.run)
             if stored is None or not _is_of(stored, key):
                 return None
             adding.add(stored)
@@ -609,7 +609,7 @@ def _summed_windows(quarter: LakePeriod, settings: RefineSettings, tally: Profil
     """Sum of the windows of a quarter (6 hours), each read or computed; None without requests."""
     adding = Adding()
     for here in whole_windows(quarter):
-        kept = stored_tables(_read(here, settings), with_totals=True)
+        kept = stored_tables(_read(here, settings), with_totals=True, run=adding.run)
         stored = _kept_or_made(kept, here, settings, tally, with_totals=True)
         if stored is not None:
             adding.add(stored)

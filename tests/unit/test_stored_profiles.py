@@ -27,8 +27,7 @@ from analyze.profile.encoding import (
     version,
     votes_kept,
 )
-from analyze.profile.name_columns import name_columns
-from analyze.profile.name_keys import name_keys
+from analyze.profile.name_columns import name_columns, name_keys
 from analyze.profile.names import Child, Names, OperationName, PathName, SiteKind, SiteName
 from analyze.profile.profile import SCHEMAS, Profile, Slot
 
