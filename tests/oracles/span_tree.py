@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from analyze.refine.graphs import LeftOut
 from analyze.refine.stored import Operation
 from schemas.events import EventKind
 from stitch.graph.placed import END, POINT, START
@@ -179,14 +178,15 @@ def leave_behind(
     )
 
 
-def without_deferred(tree: SpanTree) -> tuple[SpanTree, tuple[LeftOut, ...]]:
-    """Remove deferred units and all below them; returns (tree, children left out).
+def without_deferred(tree: SpanTree) -> tuple[SpanTree, tuple[tuple[int, str], ...]]:
+    """Remove deferred units and all below them; returns (tree, children left out: column of the start of the
+    parent, operation).
 
     Children left out are the topmost removed units, with a parent that remains. O(units).
     """
     deferred = tree.deferred
     left = [
-        LeftOut(tree.start[above], tree.operation[unit].text)
+        (tree.start[above], tree.operation[unit].text)
         for unit, above in enumerate(tree.parent)
         if deferred[unit] and not deferred[above]
     ]
