@@ -34,7 +34,7 @@ from analyze.ragged import Ragged
 from analyze.stats.histograms import bin_of
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8
-from stitch.columnar.runs import group_stably
+from stitch.columnar.runs import group_stably, tree_levels
 
 _NO_SLOT: Final = -1
 _MEASURES: Final = {
@@ -442,15 +442,7 @@ def _inclusive(batch: Batch, units: _UnitSums) -> F8:
     """float64[rows of the units]: time on the critical path of a unit and of everything below it, ns *
     weight, by (unit, run)."""
     inclusive, rows_of = units.critical_ns.copy(), units.rows.layout
-    depth = np.zeros(len(batch.above), dtype=np.int64)
-    rows, above = np.arange(len(depth)), batch.above
-    # Each time only units that are as deep: one deep graph must not cost a walk over all others a level.
-    while len(rows := rows[above >= 0]):
-        depth[rows] += 1
-        above = batch.above[above[above >= 0]]
-    by_depth, begin = group_stably(depth, int(depth.max(initial=0)) + 1)
-    for level in range(len(begin) - 2, 0, -1):
-        mine = by_depth[begin[level] : begin[level + 1]]
+    for mine in [*tree_levels(batch.above)][:0:-1]:
         layout, cells = rows_of.chosen(mine)
         np.add.at(inclusive, layout.at(rows_of.first[batch.above[mine]]), inclusive[cells])
     return inclusive

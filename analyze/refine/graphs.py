@@ -254,7 +254,10 @@ class _Made:
     def __init__(self, drafts: Sequence[StoredCategory], graphs: DraftGraphs, labels: _Labels) -> None:
         self.drafts, self.graphs, self.labels = drafts, graphs, labels
         self.column, links, refined = graphs.column, graphs.links, graphs.refined
-        self.contradicted = _contradicted(drafts, graphs)
+        # The response waits for every node that is not deferred, by a path of edges: these tell all.
+        draft, src, dst = graphs.draft[graphs.src], self.column[graphs.src], self.column[graphs.dst]
+        wrong = draft[disordered(drafts, draft, src, dst)]
+        self.contradicted = np.bincount(wrong, minlength=len(drafts)) > 0
         base = np.repeat(graphs.first[:-1], np.diff(graphs.first))
         self.code = labels.code.tolist()
         self.first, self.first_edge = graphs.first.tolist(), graphs.first_edge.tolist()
@@ -453,22 +456,12 @@ def _left_variants(draft: StoredCategory, column_of: I8) -> tuple[list[_Left], I
     are several only if branches were sorted, as the calling span is then not the same node in all requests.
 
     column_of: int64[nodes], stored column of each node."""
+    if draft.left_column is None:
+        return [()], np.zeros(draft.n_requests, dtype=np.int64)
     first, of_row = equal_rows(draft.left_column)
-    if draft.left_column.shape[1] == 1:
-        of_row = np.zeros(draft.n_requests, dtype=np.int64)
     nodes = _node_of(column_of, len(draft.node_ns))[draft.left_column[:, first].T]
     variants = [tuple(sorted(map(LeftBehind, row, draft.left_out))) for row in nodes.tolist()]
     return variants, of_row
-
-
-def _contradicted(drafts: Sequence[StoredCategory], graphs: DraftGraphs) -> B1:
-    """bool[drafts]: True if the times of any of its requests contradict the draft's graph, which is rare.
-    O(edges · requests)."""
-    # The response waits for every node that is not deferred, by a path of edges.
-    found = np.array([bool((one.node_ns[0] < 0).any()) for one in drafts], dtype=np.bool_)
-    draft, column = graphs.draft[graphs.src], graphs.column
-    found[draft[disordered(drafts, draft, column[graphs.src], column[graphs.dst])]] = True
-    return found
 
 
 def _settled(raw: I8, latest: I8, graph: DraftGraphs) -> I8:

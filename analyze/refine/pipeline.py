@@ -121,6 +121,7 @@ def _pruned(
     for number, mine in zip(structure.tolist(), np.split(removed, first)[1:], strict=True):
         operations = tuple(trees.nodes.names[name].text for name in trees.operation[mine].tolist())
         called = trees.start[trees.parent[mine]][:, None]
+        called = np.broadcast_to(called, (len(mine), categories[number].n_requests))
         categories[number] = replace(categories[number], left_out=operations, left_column=called)
     return replace(matrices, categories=tuple(categories)), pruned, notes
 

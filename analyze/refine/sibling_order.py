@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -40,8 +40,10 @@ from analyze.refine.consensus import Answers, Asked, FlowBatch, ask, flow_batche
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import Operation, StoredCategory
+from analyze.stats.sums import row_totals
 from schemas.arrays import B1, I1, I8, U8
-from stitch.columnar.runs import no_rows, rank_in_runs, run_starts
+from stitch.columnar.hashing import mix
+from stitch.columnar.runs import no_rows, ranges, rank_in_runs, run_starts
 
 _MOVED = 0.2
 """Minimum difference, between the reference and another sample, of the share of requests in which one call
@@ -80,8 +82,8 @@ class ChildKey(NamedTuple):
 class Families:
     """Families of all structures: a family is a parent with two or more awaited children.
 
-    The *rows* of a family are its children, ordered by child key; its *pairs* are the pairs of its rows, in
-    the order of `pair_rows`. Families are ordered by parent; rows and pairs are ordered by family.
+    The *rows* of a family are its children, ordered by child key; its *pairs* are the pairs of its rows:
+    (0, 1), (0, 2), … Families are ordered by parent; rows and pairs are ordered by family.
     """
 
     trees: SpanTrees
@@ -151,40 +153,24 @@ def families(trees: SpanTrees, max_siblings: int) -> Families:
     key, parent_key = number[: len(child)], number[len(child) :]
     by_key = np.lexsort((key, np.repeat(np.arange(len(parent)), size)))
     child, called, key = child[by_key], called[by_key], key[by_key]
-    first_row = np.cumsum(size) - size
-    n_pairs = size * (size - 1) >> 1
-    first_pair = np.cumsum(n_pairs) - n_pairs
-    first, second = np.empty((2, int(n_pairs.sum())), dtype=np.int64)
-    keys_number = parent_key.copy()
-    for n in np.unique(size).tolist():
-        here = np.flatnonzero(size == n)
-        for rows, side in zip(pair_rows(n), (first, second), strict=True):
-            side[first_pair[here, None] + np.arange(len(rows))] = first_row[here, None] + rows
-        for column in range(n):
-            pair = keys_number[here] * (len(children) + 1) + key[first_row[here] + column]
-            keys_number[here] = first_numbered(pair)[0]
-        # Families of unequal numbers of children differ.
-        keys_number[here] = keys_number[here] * (max_siblings + 1) + n
+    # Equal sums of hashes: equal keys, which are distinct in a family.
+    hashed = row_totals(mix(key.astype(np.uint64)), np.repeat(np.arange(len(size)), size), len(size))
+    keys_number, _ = first_numbered(mix(hashed + mix(parent_key.astype(np.uint64))).view(np.int64))
+    row = np.arange(len(child))
+    n_after = np.repeat(np.cumsum(size), size) - 1 - row
     return Families(
         trees=trees,
         parent=parent,
         parent_key=parent_key,
-        keys_number=first_numbered(keys_number)[0],
+        keys_number=keys_number,
         size=size,
         unit=child,
         key=key,
         children=children,
         group=called,
-        first=first,
-        second=second,
+        first=np.repeat(row, n_after),
+        second=ranges(row + 1, n_after),
     )
-
-
-@lru_cache(maxsize=256)
-def pair_rows(n_rows: int) -> tuple[I8, I8]:
-    """(first row, second row) of each pair of `n_rows` rows: (0, 1), (0, 2), … Cached: do not write to it."""
-    first, second = np.triu_indices(n_rows, 1)
-    return first, second
 
 
 class _RowTimes(NamedTuple):

@@ -16,7 +16,7 @@ import numpy as np
 from analyze.refine.structure_nodes import StructureNodes
 from schemas.arrays import B1, I8
 from schemas.events import EventKind
-from stitch.columnar.runs import offsets, ranges
+from stitch.columnar.runs import offsets, ranges, tree_levels
 from stitch.graph.placed import END, POINT, START
 
 _REMOTE = (EventKind.SPAN_SERVER, EventKind.SPAN_CLIENT, EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER)
@@ -107,13 +107,7 @@ class SpanTrees:
     @cached_property
     def levels(self) -> tuple[I8, ...]:
         """Units (spans and points) by depth in their tree: [0] all roots, [1] all children of roots, …"""
-        by_parent = np.argsort(self.parent, kind="stable")
-        first = np.searchsorted(self.parent[by_parent], np.arange(-1, len(self.parent) + 1))
-        found, level = [], by_parent[: first[1]]
-        while len(level):
-            found.append(level)
-            level = by_parent[ranges(first[level + 1], first[level + 2] - first[level + 1])]
-        return tuple(found)
+        return tuple(tree_levels(self.parent))
 
     @cached_property
     def deferred(self) -> B1:

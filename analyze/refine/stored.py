@@ -6,7 +6,7 @@ request: rows are grouped by one sort, and a category's matrices are slices of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -81,9 +81,9 @@ class StoredCategory:
     """int64[nodes, requests]: ns that the skew correction added to `node_ns`; None: none."""
     left_out: tuple[str, ...] = ()
     """Operations, `component/point[/label]`, of deferred children that the refined graph leaves out."""
-    left_column: I8 = field(default_factory=lambda: np.zeros((0, 1), dtype=np.int64))
-    """int64[left_out, requests]: node at which the span starts that called the child; int64[left_out, 1] if
-    it is the same node in all requests."""
+    left_column: I8 | None = None
+    """int64[left_out, requests]: node at which the span starts that called the child. A view: do not write to
+    it. None: no child is left out."""
 
     @property
     def n_requests(self) -> int:
@@ -113,7 +113,7 @@ class StoredCategory:
                 at[kept].astype(np.int32), failures.position[kept], failures.error[kept]
             ),
             shift=None if self.shift is None else self.shift[:, chosen],
-            left_column=self.left_column if self.left_column.shape[1] == 1 else self.left_column[:, chosen],
+            left_column=None if self.left_column is None else self.left_column[:, chosen],
         )
 
     def moved(self, came: Columns) -> StoredCategory:
@@ -132,7 +132,7 @@ class StoredCategory:
             host=np.take_along_axis(self.host, came, axis=0),
             failures=RecordedFailures(failures.row, position, failures.error),
             shift=None if self.shift is None else np.take_along_axis(self.shift, came, axis=0),
-            left_column=went[self.left_column[:, 0]],
+            left_column=None if self.left_column is None else went[self.left_column[:, 0]],
         )
 
 
