@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.cache_blocks import FEW_CELLS
-from analyze.population import Category, Population
+from analyze.population import Population
 from analyze.profile.batches import Batch, SlottedRequests, batches, requests_of
 from analyze.profile.call_sites import RequestGroup, sites_of_graphs
 from analyze.profile.names import NameBook
@@ -136,7 +136,11 @@ def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tu
         slot[rows[inside]] = numbers[place[inside]]
     sizes = [one.n_requests for one in categories]
     of, before = np.repeat(np.arange(len(sizes)), sizes), np.cumsum([0, *sizes])
-    variant = np.concatenate([none, *map(_variants, categories)])
+    variants = (
+        np.zeros(n, np.int64) if c.origin is None else c.origin
+        for c, n in zip(categories, sizes, strict=True)
+    )
+    variant = np.concatenate([none, *variants])
     order = np.flatnonzero(slot >= 0)
     order = order[np.lexsort((slot[order], variant[order], of[order]))]
     _, first = numbered((of[order], variant[order]))
@@ -144,7 +148,7 @@ def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tu
     lefts = zip(numbers, variant[order[first]].tolist(), strict=True)
     sites = sites_of_graphs(
         [categories[at].graph for at in numbers],
-        [(*categories[at].left_behind, ())[which] for at, which in lefts],
+        [categories[at].left_behind[which] for at, which in lefts],
         book,
     )
     bounds = pairwise([*first.tolist(), len(order)])
@@ -152,17 +156,6 @@ def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tu
         RequestGroup(at, order[a:b] - before[at], slot[order[a:b]], mine)
         for at, (a, b), mine in zip(numbers, bounds, sites, strict=True)
     )
-
-
-def _variants(category: Category) -> I8:
-    """int64[requests]: index in `category.left_behind` of the first entry that equals the request's; 0 if all
-    entries are equal."""
-    if category.origin is None or len(set(category.left_behind)) <= 1:
-        return np.zeros(category.n_requests, dtype=np.int64)
-    first: dict[object, int] = {}
-    return np.array([first.setdefault(left, at) for at, left in enumerate(category.left_behind)])[
-        category.origin
-    ]
 
 
 def _watched(slots: Sequence[Slot], requests: SlottedRequests) -> tuple[Slot, ...]:

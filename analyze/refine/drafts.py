@@ -42,9 +42,6 @@ class RefinedNodes:
     """Nodes of the stored structures as they are in the refined graphs; arrays are [stored nodes]."""
 
     stored: StructureNodes
-    of_spans: B1
-    """bool[structures]: True if the nodes are starts and ends of spans and points inside spans; False for
-    activity records, which are not nested."""
     kept: B1
     """True if the node is in the graph."""
     side: I8
@@ -64,7 +61,7 @@ class RefinedNodes:
 
         Of activity records deferred nodes are dropped (unless `keep_deferred`), and at level L3 nodes without
         an edge to another component. Roots and responses always stay."""
-        nodes, of_spans = trees.nodes, np.diff(trees.first) > 0
+        nodes = trees.nodes
         always = nodes.response.copy()
         always[nodes.first[:-1]] = True
         kept = always | (~nodes.deferred | settings.keep_deferred)
@@ -72,7 +69,7 @@ class RefinedNodes:
             between = nodes.component[nodes.src] != nodes.component[nodes.dst]
             always[nodes.src[between]] = always[nodes.dst[between]] = True
             kept &= always
-        kept &= ~of_spans[nodes.structure]
+        kept &= ~nodes.of_spans[nodes.structure]
         side, deferred = nodes.side.copy(), nodes.deferred.copy()
         below, above = np.full((2, len(side)), -1)
         side[trees.node[~trees.is_span]] = POINT
@@ -82,7 +79,7 @@ class RefinedNodes:
             below[at] = np.where(trees.parent < 0, -1, trees.node[trees.parent])
             # Nothing holds the end of work that nobody waits for.
             above[at] = np.where(held, trees.end_node[trees.parent], -1)
-        return RefinedNodes(nodes, of_spans, kept, side, deferred, below, above)
+        return RefinedNodes(nodes, kept, side, deferred, below, above)
 
 
 class Drafts(NamedTuple):
@@ -223,7 +220,7 @@ def _span_edges(
     # Siblings are ranked by their mean start.
     mean_ns = [
         drafts[number].node_ns.sum(axis=1)[trees.start[trees.units(number)]] / drafts[number].n_requests
-        for number in np.flatnonzero(np.diff(trees.first)).tolist()
+        for number in np.flatnonzero(trees.nodes.of_spans[structure]).tolist()
     ]
     by_rank = np.lexsort((np.arange(n_units), np.concatenate([np.zeros(0), *mean_ns]), trees.parent))
     rank = inverse(by_rank)
@@ -309,9 +306,9 @@ def _record_edges(nodes: RefinedNodes, structure: I8) -> Edges:
     draft[structure] = np.arange(len(structure))
     of_edge = stored.structure[stored.src]
     shortened = np.bincount(stored.structure, ~kept, stored.n_structures) > 0
-    whole = np.flatnonzero(~(nodes.of_spans | shortened)[of_edge])
+    whole = np.flatnonzero(~(stored.of_spans | shortened)[of_edge])
     src, dst = [stored.src[whole]], [stored.dst[whole]]
-    for number in np.flatnonzero(~nodes.of_spans & shortened).tolist():
+    for number in np.flatnonzero(~stored.of_spans & shortened).tolist():
         mine = slice(*stored.first_edge[number : number + 2].tolist())
         # The kept nodes nearest before each node, looking through the dropped ones.
         before: dict[int, set[int]] = {}

@@ -206,7 +206,7 @@ def _canonical(
     result = canonical_order(dags, np.arange(len(dags.label), dtype=np.int64))
     categories = [*drafts.categories]
     shortened = np.diff(graphs.first) < np.diff(graphs.refined.stored.first)[drafts.structure]
-    for number in np.flatnonzero(shortened & ~graphs.refined.of_spans[drafts.structure]).tolist():
+    for number in np.flatnonzero(shortened & ~graphs.refined.stored.of_spans[drafts.structure]).tolist():
         categories[number] = _by_row(categories[number], number, graphs, labels, result.order)
     order = result.order + np.repeat(graphs.first[:-1], np.diff(graphs.first))
     place = np.append(inverse(order), -1)  # the last entry is that of no node, -1
@@ -269,7 +269,7 @@ class _Made:
         self.mate: I4 = np.where(links.mate < 0, -1, links.mate - base).astype(np.int32)
         self.kind = refined.stored.kind[graphs.node].astype(np.uint8)
         self.deferred = refined.deferred[graphs.node]
-        self.nested = refined.of_spans[refined.stored.structure[graphs.node[graphs.first[:-1]]]]
+        self.nested = refined.stored.of_spans[refined.stored.structure[graphs.node[graphs.first[:-1]]]]
         answering = np.flatnonzero(graphs.response)
         self.first_response = np.searchsorted(answering, graphs.first).tolist()
         self.responses: I4 = local[answering].astype(np.int32)
@@ -440,8 +440,6 @@ def _left_behind(
     drafts: Sequence[StoredCategory], columns: Sequence[I8]
 ) -> tuple[I4 | None, tuple[_Left, ...]]:
     """(`Category.origin` with the requests in the order of the drafts, `Category.left_behind`)."""
-    if not any(draft.left_out for draft in drafts):
-        return None, ()
     parts = [_left_variants(draft, column) for draft, column in zip(drafts, columns, strict=True)]
     words = sorted({variant for variants, _ in parts for variant in variants})
     if len(words) == 1:

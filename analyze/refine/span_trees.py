@@ -17,7 +17,7 @@ from analyze.refine.structure_nodes import StructureNodes
 from schemas.arrays import B1, I8
 from schemas.events import EventKind
 from stitch.columnar.runs import offsets, ranges, tree_levels
-from stitch.graph.placed import END, POINT, START
+from stitch.graph.placed import END, POINT
 
 _REMOTE = (EventKind.SPAN_SERVER, EventKind.SPAN_CLIENT, EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER)
 _UNKNOWN = (EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_INTERNAL)
@@ -45,20 +45,9 @@ class SpanTrees:
 
     @staticmethod
     def of(nodes: StructureNodes) -> SpanTrees:
-        """Find the units of structures of spans. O(nodes + edges log edges).
-
-        A structure counts as activity records, without units, if its root is a point, or if some node's
-        parent is not the start of a span at a smaller position.
-        """
-        at = np.flatnonzero(nodes.side != END)
+        """Find the units of structures of spans. O(nodes + edges log edges)."""
+        at = np.flatnonzero((nodes.side != END) & nodes.of_spans[nodes.structure])
         structure, above = nodes.structure[at], nodes.parent[at]
-        is_root = at == nodes.first[structure]
-        ill = (above < 0) != is_root
-        ill |= ~is_root & ((above >= at) | (nodes.side[above] != START))
-        ill |= is_root & (nodes.side[at] != START)
-        is_tree = np.bincount(structure, ill, nodes.n_structures) == 0
-        kept = is_tree[structure]
-        at, structure, above = at[kept], structure[kept], above[kept]
         unit = np.full(len(nodes.side) + 1, -1)  # the last entry is that of no node, -1
         unit[at] = np.arange(len(at))
         end = np.where(nodes.side[at] == POINT, at, nodes.mate[at])

@@ -23,7 +23,7 @@ from analyze.stats.sums import numbered
 from schemas.arrays import F8, I4, I8, U1
 from schemas.errors import LakeError
 from stitch.columnar.runs import inverse, list_lengths, offsets, run_starts, whole
-from stitch.graph.placed import END, START
+from stitch.graph.placed import START
 from stitch.graph.template import Template
 from stitch.readings import templates_of
 
@@ -93,7 +93,7 @@ class StoredCategory:
     @property
     def has_spans(self) -> bool:
         """True if the nodes are starts and ends of spans, False if they are activity records."""
-        return START in self.structure.side or END in self.structure.side
+        return self.structure.side[0] == START
 
     def of_rows(self, chosen: I8) -> StoredCategory:
         """Copy with only the requests in the rows `chosen`, int64[chosen], ascending."""

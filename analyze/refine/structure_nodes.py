@@ -12,6 +12,7 @@ from analyze.numbering import Numbering
 from analyze.refine.stored import Operation
 from schemas.arrays import B1, I8
 from stitch.columnar.runs import offsets
+from stitch.graph.placed import START
 from stitch.graph.template import Template
 
 
@@ -104,6 +105,13 @@ class StructureNodes:
             names=tuple(names),
             components=tuple(components),
         )
+
+    @property
+    def of_spans(self) -> B1:
+        """bool[structures]: True if the nodes are starts and ends of spans and points inside spans; False for
+        activity records, which are not nested."""
+        of_spans: B1 = self.side[self.first[:-1]] == START
+        return of_spans
 
     @property
     def n_structures(self) -> int:

@@ -73,7 +73,9 @@ class SpanTree:
 
 
 def span_tree(structure: Template) -> SpanTree | None:
-    """Tree of a span structure; None for records, or points with children. O(nodes)."""
+    """Tree of a span structure; None for records. O(nodes)."""
+    if structure.side[0] != START:
+        return None
     unit_of: dict[int, int] = {}
     start: list[int] = []
     end: list[int] = []
@@ -82,16 +84,10 @@ def span_tree(structure: Template) -> SpanTree | None:
         if side == END:
             continue
         above = structure.parent[position]
-        if (above < 0) != (position == 0) or (position > 0 and above not in unit_of):
-            return None
-        if position > 0 and structure.side[above] != START:
-            return None
         unit_of[position] = len(start)
         start.append(position)
         end.append(position if side == POINT else structure.mate[position])
         parent.append(-1 if position == 0 else unit_of[above])
-    if not start or structure.side[0] != START:
-        return None
     return SpanTree(
         start=tuple(start),
         end=tuple(end),
