@@ -253,10 +253,9 @@ class Category:
     origin: I4 | None = None
     """int32[requests]: index in `left_behind` of the children removed from each request; None: 0 for all
     requests."""
-    left_behind: tuple[tuple[LeftBehind, ...], ...] = ()
+    left_behind: tuple[tuple[LeftBehind, ...], ...] = ((),)
     """Distinct sets of deferred children (no response waits for them) that the refinement removed from
-    requests; requests of one graph may have different sets. Sets and elements are sorted. Empty: nothing was
-    removed."""
+    requests; requests of one graph may have different sets. Sets and elements are sorted."""
     first_row: tuple[int, ...] = field(init=False, repr=False, compare=False)
     """Index of the first request of sample 0, 1, … up to the last sample with requests; then the number of
     requests."""

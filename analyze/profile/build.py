@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.cache_blocks import FEW_CELLS
-from analyze.population import Category, Population
+from analyze.population import Population
 from analyze.profile.batches import Batch, SlottedRequests, batches, requests_of
 from analyze.profile.call_sites import RequestGroup, sites_of_graphs
 from analyze.profile.names import NameBook
@@ -34,7 +34,7 @@ from analyze.ragged import Ragged
 from analyze.stats.histograms import bin_of
 from analyze.stats.sums import numbered, totals
 from schemas.arrays import F8, I8
-from stitch.columnar.runs import group_stably
+from stitch.columnar.runs import group_stably, tree_levels
 
 _NO_SLOT: Final = -1
 _MEASURES: Final = {
@@ -143,7 +143,11 @@ def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tu
         slot[rows[inside]] = numbers[place[inside]]
     sizes = [one.n_requests for one in categories]
     of, before = np.repeat(np.arange(len(sizes)), sizes), np.cumsum([0, *sizes])
-    variant = np.concatenate([none, *map(_variants, categories)])
+    variants = (
+        np.zeros(n, np.int64) if c.origin is None else c.origin
+        for c, n in zip(categories, sizes, strict=True)
+    )
+    variant = np.concatenate([none, *variants])
     order = np.flatnonzero(slot >= 0)
     order = order[np.lexsort((slot[order], variant[order], of[order]))]
     _, first = numbered((of[order], variant[order]))
@@ -151,7 +155,7 @@ def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tu
     lefts = zip(numbers, variant[order[first]].tolist(), strict=True)
     sites = sites_of_graphs(
         [categories[at].graph for at in numbers],
-        [(*categories[at].left_behind, ())[which] for at, which in lefts],
+        [categories[at].left_behind[which] for at, which in lefts],
         book,
     )
     bounds = pairwise([*first.tolist(), len(order)])
@@ -159,17 +163,6 @@ def slotted(population: Population, slots: Sequence[Slot], book: NameBook) -> tu
         RequestGroup(at, order[a:b] - before[at], slot[order[a:b]], mine)
         for at, (a, b), mine in zip(numbers, bounds, sites, strict=True)
     )
-
-
-def _variants(category: Category) -> I8:
-    """int64[requests]: index in `category.left_behind` of the first entry that equals the request's; 0 if all
-    entries are equal."""
-    if category.origin is None or len(set(category.left_behind)) <= 1:
-        return np.zeros(category.n_requests, dtype=np.int64)
-    first: dict[object, int] = {}
-    return np.array([first.setdefault(left, at) for at, left in enumerate(category.left_behind)])[
-        category.origin
-    ]
 
 
 def _watched(slots: Sequence[Slot], requests: SlottedRequests) -> tuple[Slot, ...]:
@@ -453,15 +446,7 @@ def _inclusive(batch: Batch, units: _UnitSums) -> F8:
     """float64[rows of the units]: time on the critical path of a unit and of everything below it, ns *
     weight, by (unit, run)."""
     inclusive, rows_of = units.critical_ns.copy(), units.rows.layout
-    depth = np.zeros(len(batch.above), dtype=np.int64)
-    rows, above = np.arange(len(depth)), batch.above
-    # Each time only units that are as deep: one deep graph must not cost a walk over all others a level.
-    while len(rows := rows[above >= 0]):
-        depth[rows] += 1
-        above = batch.above[above[above >= 0]]
-    by_depth, begin = group_stably(depth, int(depth.max(initial=0)) + 1)
-    for level in range(len(begin) - 2, 0, -1):
-        mine = by_depth[begin[level] : begin[level + 1]]
+    for mine in [*tree_levels(batch.above)][:0:-1]:
         layout, cells = rows_of.chosen(mine)
         np.add.at(inclusive, layout.at(rows_of.first[batch.above[mine]]), inclusive[cells])
     return inclusive

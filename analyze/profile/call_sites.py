@@ -19,7 +19,7 @@ from analyze.profile.names import MOST_DEPTH, NO_CALLER, NameBook, OperationName
 from schemas.arrays import B1, I4, I8
 from schemas.events import EventKind
 from stitch.columnar.hashing import mix
-from stitch.columnar.runs import group_stably, offsets, ranges
+from stitch.columnar.runs import group_stably, offsets, tree_levels
 from stitch.graph.placed import END, START
 
 _UNKNOWN_KINDS: Final = frozenset({EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_INTERNAL})
@@ -234,9 +234,7 @@ def _paths(units: _Calls, operation: I8, site: I8, book: NameBook) -> I8:
     above = units.above
     path = np.full(len(above), -1, dtype=np.int64)
     known = Numbering[tuple[int, int]]()
-    level, depth = np.flatnonzero(above < 0), 0
-    by_caller, first_called = group_stably(above + 1, len(above) + 1)
-    while len(level):
+    for depth, level in enumerate(tree_levels(above)):
         caller = np.where((above[level] < 0) | (depth > MOST_DEPTH), NO_CALLER, path[above[level]])
         again = (caller != NO_CALLER) & (operation[level] == operation[above[level]])
         new = level[~again]
@@ -244,8 +242,6 @@ def _paths(units: _Calls, operation: I8, site: I8, book: NameBook) -> I8:
         keys = zip(caller[~again][at].tolist(), site[new[at]].tolist(), strict=True)
         path[level[again]] = caller[again]
         path[new] = np.array([known[key] for key in keys], dtype=np.int64)[number]
-        level = by_caller[ranges(first_called[level + 1], first_called[level + 2] - first_called[level + 1])]
-        depth += 1
     number, at = first_numbered(path)
     keys_of, found = tuple(known), {NO_CALLER: NO_CALLER}
     for one in path[at].tolist():

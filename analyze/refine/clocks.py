@@ -30,10 +30,10 @@ where they were spent.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,6 @@ from analyze.refine.stored import FlowMatrices, StoredCategory
 from schemas.arrays import B1, I8, U1
 from schemas.periods import format_instant
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
-from stitch.columnar.runs import no_rows
 
 _Pair = tuple[int, int]
 _MAX_NOTES = 5
@@ -66,6 +65,9 @@ NOT_BOUNDED = np.int64(1) << 61
 class _Corrections:
     """Corrections to add to each host's times, ns, constant within each slice of time."""
 
+    host_code: I8
+    """int64[hosts + 1]: host number in `add_ns` by host code of `StoredCategory.host`; -1 for unknown hosts
+    and for the rarest ones beyond `max_skew_hosts`."""
     from_ns: I8
     """int64[slices - 1]: start of each slice but the first, Unix ns, ascending; the first has no start."""
     add_ns: I8
@@ -75,13 +77,9 @@ class _Corrections:
     slice, so that each call between them is corrected separately."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
+class Clocks(NamedTuple):
     """Clock corrections of all hosts, for all samples."""
 
-    host_code: I8 = field(default_factory=no_rows)
-    """int64[hosts + 1]: host number in `corrections` by host code of `StoredCategory.host`; -1 for unknown
-    hosts and for the rarest ones beyond `max_skew_hosts`. Empty without corrections."""
     corrections: _Corrections | None = None
     """Corrections of all hosts; None: no clock needs a correction."""
     notes: tuple[str, ...] = ()
@@ -130,7 +128,7 @@ def estimate_clocks(
         for (a, b), clock in compared.items()
         if (by_ns := _moved(clock)) != 0
     )
-    return Clocks(host_code, _solve(fitted, n_calls), _notes(compared, hosts), moves)
+    return Clocks(_solve(fitted, n_calls, host_code), _notes(compared, hosts), moves)
 
 
 def _any_backwards(flows: FlowMatrices, trees: SpanTrees) -> bool:
@@ -138,10 +136,9 @@ def _any_backwards(flows: FlowMatrices, trees: SpanTrees) -> bool:
     request. Otherwise no call contradicts equal clocks, whatever its hosts are. O(spans)."""
     called = np.flatnonzero(trees.is_remote_call)
     above, nodes = trees.parent[called], trees.nodes
-    has_spans = np.array([category.has_spans for category in flows.categories], dtype=np.bool_)
-    edge = np.flatnonzero(~has_spans[nodes.structure[nodes.src]])
+    edge = np.flatnonzero(~nodes.of_spans[nodes.structure[nodes.src]])
     of_edge = nodes.structure[nodes.src[edge]]
-    src, dst = (of[edge] - nodes.first[of_edge] for of in (nodes.src, nodes.dst))
+    src, dst = (nodes.column[of[edge]] for of in (nodes.src, nodes.dst))
     structure = np.concatenate((trees.structure[called], trees.structure[called], of_edge))
     order = np.argsort(structure, kind="stable")
     earlier = np.concatenate((trees.start[above], trees.end[called], src))[order]
@@ -157,11 +154,9 @@ def _moved(clock: PairClock) -> int | None:
 def _frequent_hosts(flows: FlowMatrices, trees: SpanTrees, max_hosts: int) -> I8:
     counts = np.zeros(len(flows.hosts) + 1, dtype=np.int64)
     for number, category in enumerate(flows.categories):
-        units = trees.units(number)
-        if units.stop > units.start or not category.has_spans:
-            nodes = trees.start[units] if units.stop > units.start else slice(None)
-            codes = category.host[nodes].reshape(-1)
-            counts += np.bincount(np.where(codes < 0, len(flows.hosts), codes), minlength=len(counts))
+        nodes = trees.start[trees.units(number)] if category.has_spans else slice(None)
+        codes = category.host[nodes].reshape(-1)
+        counts += np.bincount(np.where(codes < 0, len(flows.hosts), codes), minlength=len(counts))
     host_code = np.full(len(counts), -1, dtype=np.int64)
     chosen = np.argsort(-counts[:-1], kind="stable")[:max_hosts]
     chosen = np.sort(chosen[counts[chosen] > 0])
@@ -172,13 +167,12 @@ def _frequent_hosts(flows: FlowMatrices, trees: SpanTrees, max_hosts: int) -> I8
 def _bounds(flows: FlowMatrices, trees: SpanTrees, host_code: I8, n_hosts: int) -> Iterator[Bounds]:
     """Yield arrays of BOUNDS for all remote calls between different hosts, block of requests by block.
 
-    host_code: as `Clocks.host_code`."""
+    host_code: as `_Corrections.host_code`."""
     for number, category in enumerate(flows.categories):
-        mine = trees.units(number)
-        if mine.stop == mine.start:
-            if not category.has_spans:
-                yield from record_bounds(category, host_code, n_hosts)
+        if not category.has_spans:
+            yield from record_bounds(category, host_code, n_hosts)
             continue
+        mine = trees.units(number)
         units = np.flatnonzero(trees.is_remote_call[mine])
         if not len(units):
             continue
@@ -253,10 +247,11 @@ def _statements(a: str, b: str, clock: PairClock) -> Iterator[str]:
         )
 
 
-def _solve(fitted: dict[_Pair, PairClock], n_calls: I8) -> _Corrections | None:
+def _solve(fitted: dict[_Pair, PairClock], n_calls: I8, host_code: I8) -> _Corrections | None:
     """Combine the corrections of pairs into corrections of hosts; None if nothing is to be corrected.
 
-    Time is cut into slices at the steps of all pairs. n_calls: int64[hosts, hosts], remote calls by pair."""
+    Time is cut into slices at the steps of all pairs. n_calls: int64[hosts, hosts], remote calls by pair.
+    host_code: as `_Corrections.host_code`."""
     from_ns = np.unique(np.array([at for clock in fitted.values() for at in clock.from_ns], dtype=np.int64))
     # The first slice has no beginning; any moment before the others will do.
     begin_ns = np.concatenate((from_ns[:1] - 1, from_ns)) if len(from_ns) else np.zeros(1, dtype=np.int64)
@@ -267,7 +262,7 @@ def _solve(fitted: dict[_Pair, PairClock], n_calls: I8) -> _Corrections | None:
         if any(clock.loose):
             loose[pair] = np.array(clock.loose)[piece]
     add_ns = _along_tree(theta, n_calls, len(begin_ns))
-    return _Corrections(from_ns, add_ns, loose) if loose or add_ns.any() else None
+    return _Corrections(host_code, from_ns, add_ns, loose) if loose or add_ns.any() else None
 
 
 def _along_tree(theta: dict[_Pair, I8], n_calls: I8, n_slices: int) -> I8:
@@ -298,19 +293,21 @@ def corrected(flows: FlowMatrices, trees: SpanTrees, clocks: Clocks) -> FlowMatr
     those of `flows.categories`."""
     if clocks.corrections is None:
         return flows
-    categories = [_corrected(number, one, trees, clocks) for number, one in enumerate(flows.categories)]
+    categories = (
+        _corrected(number, one, trees, clocks.corrections) for number, one in enumerate(flows.categories)
+    )
     return replace(flows, categories=tuple(categories))
 
 
-def _corrected(number: int, category: StoredCategory, trees: SpanTrees, clocks: Clocks) -> StoredCategory:
-    corrections = clocks.corrections
-    assert corrections is not None
+def _corrected(
+    number: int, category: StoredCategory, trees: SpanTrees, corrections: _Corrections
+) -> StoredCategory:
     slices = np.searchsorted(corrections.from_ns, category.start_ns, side="right")
-    units = trees.units(number)
-    if units.stop == units.start:
-        shift = _record_shifts(category, clocks.host_code, corrections.add_ns, slices)
+    if not category.has_spans:
+        shift = _record_shifts(category, corrections, slices)
     else:
-        hosts = clocks.host_code[category.host[trees.start[units]]]
+        units = trees.units(number)
+        hosts = corrections.host_code[category.host[trees.start[units]]]
         of_unit = _shifts(category.node_ns, trees, units, hosts, corrections, slices)
         shift = np.zeros_like(category.node_ns)
         shift[trees.start[units]] = of_unit
@@ -482,7 +479,7 @@ def _minutes(bounds: Bounds, min_calls: int) -> PairClock:
 def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iterator[Bounds]:
     """Yield bounds given by activity records, one per request and pair of hosts a < b. O(nodes · requests).
 
-    Requests without edges in both directions give none. host_code: as `Clocks.host_code`.
+    Requests without edges in both directions give none. host_code: as `_Corrections.host_code`.
     """
     src, dst = np.array(category.structure.edges, dtype=np.int64).reshape(-1, 2).T
     for rows in blocks(category.n_requests, len(src), FEW_CELLS):
@@ -507,14 +504,11 @@ def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iter
         yield bounds_of(pair, sample, start_ns, lower[fits], upper[fits])
 
 
-def _record_shifts(category: StoredCategory, host_code: I8, add_ns: I8, slices: I8) -> I8:
-    """int64[nodes, requests]: ns to add to the times of activity records; 0 for the first record.
-
-    add_ns: int64[hosts, slices of time], correction of each clock, ns. slices: int64[requests], slice of time
-    of each request. host_code: as `Clocks.host_code`.
-    """
-    hosts = host_code[category.host]
-    added = np.where(hosts >= 0, add_ns[hosts, slices], 0)
+def _record_shifts(category: StoredCategory, corrections: _Corrections, slices: I8) -> I8:
+    """int64[nodes, requests]: ns to add to the times of activity records; 0 for the first record. slices:
+    int64[requests], slice of time of each request."""
+    hosts = corrections.host_code[category.host]
+    added = np.where(hosts >= 0, corrections.add_ns[hosts, slices], 0)
     # A record of an unknown host moves with what it follows.
     for src, dst in category.structure.edges:
         added[dst] = np.where(hosts[dst] < 0, added[src], added[dst])

@@ -63,13 +63,17 @@ class FlowBatch:
         return ranges(first, structure.searchsorted(self.structures, side="right") - first)
 
 
-def flow_batches(categories: Sequence[StoredCategory], width: I8, cells: int) -> Iterator[FlowBatch]:
-    """Yield all requests of `categories` in batches of about `cells` array cells, few requests first.
+def flow_batches(categories: Sequence[StoredCategory], asked: I8, cells: int) -> Iterator[FlowBatch]:
+    """Yield all requests of the structures in `asked`, in batches of about `cells` array cells, few requests
+    first.
 
-    width: int64[structures], number of cells that the caller needs per request of a structure.
+    asked: int64[n], number of the structure that each row of the caller's arrays, a cell a request, is of.
     """
+    n_asked = np.bincount(asked, minlength=len(categories))
     size = np.array([one.n_requests for one in categories], dtype=np.int64)
+    width = n_asked + np.array([len(one.node_ns) for one in categories], dtype=np.int64)
     order = np.argsort(size, kind="stable")
+    order = order[n_asked[order] > 0]
     large = (size * width > cells)[order]
     small = order[~large]
     small_size = size[small]
@@ -104,9 +108,7 @@ def disordered(categories: Sequence[StoredCategory], structure: I8, earlier: I8,
 
     structure, earlier, later: int64[pairs], `structure` ascending. O(requests · pairs)."""
     found = np.zeros(len(structure), dtype=np.bool_)
-    n_asked = np.bincount(structure, minlength=len(categories))
-    width = n_asked + np.array([len(one.node_ns) for one in categories], dtype=np.int64)
-    for batch in flow_batches(categories, width, FEW_CELLS) if len(structure) else ():
+    for batch in flow_batches(categories, structure, FEW_CELLS):
         mine = batch.part(structure)
         of = structure[mine]
         found[mine] |= (batch.at(of, earlier[mine]) > batch.at(of, later[mine])).any(axis=1)
@@ -194,12 +196,8 @@ def ask(
     n_samples, n_entries = n_apart + 1, len(asked.structure)
     weight = np.zeros((1 + n_answers, n_samples, n_entries))
     requests = np.zeros((n_samples, n_entries))
-    n_asked = np.bincount(asked.structure, minlength=len(categories))
-    width = n_asked + np.array([len(one.node_ns) for one in categories], dtype=np.int64)
-    for batch in flow_batches(categories, width, cells) if n_entries else ():
+    for batch in flow_batches(categories, asked.structure, cells):
         mine = batch.part(asked.structure)
-        if not len(mine):
-            continue
         place = batch.place(asked.structure[mine])
         sample = np.minimum(batch.sample, n_apart)
         n_of = np.stack([(sample == number).sum(axis=1) for number in range(n_samples)])

@@ -3,146 +3,141 @@
 The graph of a structure of spans is built from its tree and the decided order of siblings. The order of
 activity records is explicit: their graph is the stored one without deferred work and, at level L3, without
 work inside components. Requests of one structure may get different graphs if two calls of one operation that
-differ in what they call run in either order, if siblings are too rare for a consensus, or if labels include
-hosts.
+differ in what they call run in either order, or if siblings are too rare for a consensus.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from analyze.cache_blocks import MANY_CELLS, uneven_blocks
 from analyze.refine.consensus import disordered
-from analyze.refine.graphs import (
-    Draft,
-    DraftGraphs,
-    LeftOut,
-    NodeColumns,
-    NodeLinks,
-    equal_rows,
-    own_columns,
-)
-from analyze.refine.hosts import HostLabels, split_by_hosts
 from analyze.refine.settings import RefineSettings
-from analyze.refine.sibling_order import (
-    Families,
-    SiblingRelation,
-    decided_alone,
-    deciding_alone,
-)
+from analyze.refine.sibling_order import Families, SiblingRelation, decided_alone, deciding_alone
 from analyze.refine.span_trees import SpanTrees
-from analyze.refine.stored import Columns, StoredCategory
+from analyze.refine.stored import Columns, StoredCategory, equal_rows, own_columns
 from analyze.refine.structure_nodes import StructureNodes
-from schemas.arrays import B1, F8, I1, I8, U8
+from schemas.arrays import B1, I1, I8, U8
 from stitch.columnar.hashing import mix
-from stitch.columnar.runs import offsets, ranges, run_starts
-from stitch.graph.placed import END, POINT, START
+from stitch.columnar.runs import inverse, offsets, ranges, run_starts
+from stitch.graph.placed import POINT
+
+
+class Edges(NamedTuple):
+    """Edges of draft graphs, one array each."""
+
+    draft: I8
+    """int64[edges]: number of the draft."""
+    src: I8
+    """int64[edges]: index in `RefinedNodes.stored` of the node at which the edge begins."""
+    dst: I8
+    """int64[edges]: index of the node at which the edge ends; an edge may be implied by a path of others."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
-    """Parts of structures: a part is all requests of a structure with the same hosts in its nodes' labels."""
+class RefinedNodes:
+    """Nodes of the stored structures as they are in the refined graphs; arrays are [stored nodes]."""
 
-    structure: I8
-    """int64[parts]: number of the part's structure."""
-    rows: tuple[I8 | None, ...]
-    """[parts]: rows of the stored category that are in the part, ascending; None: all rows."""
-    words: I8
-    """int64[stored nodes of all parts]: index into `HostLabels.words` of the host in the node's label."""
-    first: I8
-    """int64[parts]: index in `words` of the part's first node."""
+    stored: StructureNodes
+    kept: B1
+    """True if the node is in the graph."""
+    side: I8
+    """POINT, START or END (of a span)."""
+    deferred: B1
+    """True if the response does not wait for the node."""
+    below: I8
+    """Node at which the parent starts, the lower bound of the node's time; -1: the bound is the request's
+    start."""
+    above: I8
+    """Node at which the parent ends, the upper bound of the node's time; -1: the bound is the request's
+    response, because there is no parent or it does not wait for the node."""
 
     @staticmethod
-    def of(
-        categories: Sequence[StoredCategory], nodes: StructureNodes, structures: I8, labels: HostLabels
-    ) -> _Parts:
-        """Split each of `structures` (int64[n], numbers in `categories`) by the hosts in its nodes' labels.
+    def of(trees: SpanTrees, settings: RefineSettings) -> RefinedNodes:
+        """Refine the nodes of all structures. trees: pruned, of the structures of spans.
 
-        O(nodes · requests) of components whose labels include hosts."""
-        found = [
-            (number, *part)
-            for number in structures.tolist()
-            for part in split_by_hosts(categories[number], labels)
-        ]
-        structure = np.array([number for number, _, _ in found], dtype=np.int64)
-        n_nodes = np.diff(nodes.first)[structure]
-        words = np.concatenate([np.zeros(0, np.int64), *(words for _, _, words in found)])
-        return _Parts(structure, tuple(rows for _, rows, _ in found), words, np.cumsum(n_nodes) - n_nodes)
+        Of activity records deferred nodes are dropped (unless `keep_deferred`), and at level L3 nodes without
+        an edge to another component. Roots and responses always stay."""
+        nodes = trees.nodes
+        always = nodes.response.copy()
+        always[nodes.first[:-1]] = True
+        kept = always | (~nodes.deferred | settings.keep_deferred)
+        if settings.level == "L3":
+            between = nodes.component[nodes.src] != nodes.component[nodes.dst]
+            always[nodes.src[between]] = always[nodes.dst[between]] = True
+            kept &= always
+        kept &= ~nodes.of_spans[nodes.structure]
+        side, deferred = nodes.side.copy(), nodes.deferred.copy()
+        below, above = np.full((2, len(side)), -1)
+        side[trees.node[~trees.is_span]] = POINT
+        held = trees.awaited & (trees.parent >= 0)
+        for at in (trees.node, trees.end_node):
+            kept[at], deferred[at] = True, trees.deferred
+            below[at] = np.where(trees.parent < 0, -1, trees.node[trees.parent])
+            # Nothing holds the end of work that nobody waits for.
+            above[at] = np.where(held, trees.end_node[trees.parent], -1)
+        return RefinedNodes(nodes, kept, side, deferred, below, above)
 
-    def word(self, part: I8, column: I8) -> I8:
-        """int64[n]: index into `HostLabels.words` for stored node `column[i]` of part `part[i]`."""
-        words: I8 = self.words[self.first[part] + column]
-        return words
+
+class Drafts(NamedTuple):
+    """Requests that get the same refined graph, and the edges of these graphs: input of `assemble`, which
+    merges drafts with equal graphs."""
+
+    categories: list[StoredCategory]
+    """[drafts]: stored nodes of the draft's requests; interchangeable branches of spans are in order of
+    start."""
+    structure: I8
+    """int64[drafts]: number of the draft's structure, ascending."""
+    edges: Edges
 
 
-def span_drafts(
+def draft_graphs(
     categories: Sequence[StoredCategory],
     kin: Families,
     relation: I1,
-    left_out: Mapping[int, tuple[LeftOut, ...]],
-    labels: HostLabels,
+    nodes: RefinedNodes,
     settings: RefineSettings,
-) -> tuple[list[Draft], DraftGraphs]:
-    """(drafts of all structures of spans, their graphs); every request is in exactly one draft.
+) -> Drafts:
+    """Draft the graphs of all structures; every request is in exactly one draft.
 
     kin: parents with their awaited children, of the pruned trees. relation: int8[pairs of `kin`], decided
-    `SiblingRelation`. left_out: structure -> deferred children that were removed from its tree.
+    `SiblingRelation`.
     """
-    structures = np.flatnonzero(np.diff(kin.trees.first))
-    parts = _Parts.of(categories, kin.trees.nodes, structures, labels)
-    trees, _ = kin.trees.taken(parts.structure)
-    mine, _, pair = kin.taken(parts.structure, trees)
-    shapes = _shapes(trees, parts.word(trees.structure, trees.start))
-    unsorted = _unsorted(trees, shapes, parts.structure, categories)
-    of_pair = relation[pair]
-    whole: list[Draft] = []
-    for part, (number, rows) in enumerate(zip(parts.structure.tolist(), parts.rows, strict=True)):
-        draft = Draft.of(categories[number], number, rows, left_out.get(number, ()))
-        if unsorted[part]:
-            units = slice(*trees.first[part : part + 2].tolist())
-            draft = draft.moved(_sorted_twins(draft.category.node_ns, trees, units, shapes))
-        whole.append(draft)
-    decisions = _decisions([draft.category for draft in whole], mine, of_pair, shapes, settings)
-    drafts: list[Draft] = []
-    part_of: list[int] = []
-    changed: list[tuple[int, int, int]] = []
-    for part, draft in enumerate(whole):
-        if part not in decisions:
-            drafts.append(draft)
-            part_of.append(part)
-            continue
-        places, decided = decisions[part]
-        first, variant = equal_rows(decided)
-        for at, row in enumerate(first.tolist()):
-            of_row = zip(places.tolist(), decided[:, row].tolist(), strict=True)
-            changed += ((len(drafts), place, choice) for place, choice in of_row)
-            drafts.append(draft if len(first) == 1 else draft.of_rows(np.flatnonzero(variant == at)))
-            part_of.append(part)
-    of = np.array(part_of, dtype=np.int64)
-    return drafts, _span_graphs(mine, of_pair, drafts, parts, of, changed)
-
-
-def _decisions(
-    categories: Sequence[StoredCategory], kin: Families, relation: I1, shapes: U8, settings: RefineSettings
-) -> dict[int, tuple[I8, I8]]:
-    """Structure -> (places at which each request decides, [places, requests] decisions)."""
+    shapes = _shapes(kin.trees)
+    unsorted = _unsorted(kin.trees, shapes, categories)
+    categories = [
+        one.moved(_sorted_twins(one.node_ns, kin.trees, number, shapes)) if unsorted[number] else one
+        for number, one in enumerate(categories)
+    ]
     places = deciding_alone(kin, relation, shapes)
-    if not places:
-        return {}
-    structures = np.array([*places])
-    alone, _, pairs = kin.taken(structures, kin.trees.taken(structures)[0])
-    chosen, asked = [categories[number] for number in places], [*places.values()]
-    decided = decided_alone(chosen, alone, relation[pairs], asked, settings)
-    return dict(zip(places, zip(asked, decided, strict=True), strict=True))
+    decided = decided_alone(categories, kin, relation, places, settings)
+    drafts: list[StoredCategory] = []
+    of_draft: list[int] = []
+    changed: list[tuple[int, int, int]] = []
+    for number, category in enumerate(categories):
+        if number not in decided:
+            drafts.append(category)
+            of_draft.append(number)
+            continue
+        first, variant = equal_rows(decided[number])
+        for at, row in enumerate(first.tolist()):
+            choices = zip(places[number].tolist(), decided[number][:, row].tolist(), strict=True)
+            changed += ((len(drafts), place, choice) for place, choice in choices)
+            drafts.append(category if len(first) == 1 else category.of_rows(np.flatnonzero(variant == at)))
+            of_draft.append(number)
+    structure = np.array(of_draft, dtype=np.int64)
+    of_spans = _span_edges(kin, relation, drafts, structure, changed)
+    edges = map(np.concatenate, zip(of_spans, _record_edges(nodes, structure), strict=True))
+    return Drafts(drafts, structure, Edges._make(edges))
 
 
-def _shapes(trees: SpanTrees, words: I8) -> U8:
-    """uint64[units]: hash of the subtree; equal for subtrees with the same operations, host labels and
-    children. words: int64[units], index into `HostLabels.words`."""
-    own = np.stack((trees.operation, words, trees.awaited, trees.is_span))
+def _shapes(trees: SpanTrees) -> U8:
+    """uint64[units]: hash of the subtree; equal for subtrees with the same operations, hosts in labels and
+    children."""
+    own = np.stack((trees.operation, trees.nodes.host[trees.node], trees.awaited, trees.is_span))
     shapes: U8 = np.zeros(own.shape[1], dtype=np.uint64)
     for column in own:
         shapes = mix(shapes + column.astype(np.uint64))
@@ -155,32 +150,26 @@ def _shapes(trees: SpanTrees, words: I8) -> U8:
     return shapes
 
 
-def _unsorted(trees: SpanTrees, shapes: U8, structures: I8, categories: Sequence[StoredCategory]) -> B1:
-    """bool[parts]: True if in any request siblings with equal shapes start in another order than their
-    columns.
-
-    structures: int64[parts], structure of each part; all requests of the structure are examined, not only
-    those of the part.
-    """
+def _unsorted(trees: SpanTrees, shapes: U8, categories: Sequence[StoredCategory]) -> B1:
+    """bool[structures]: True if in any request siblings with equal shapes start in another order than their
+    columns."""
     order = np.lexsort((shapes, trees.parent))
     twins = ~run_starts(trees.parent[order], shapes[order])
     earlier, later = order[np.flatnonzero(twins) - 1], order[twins]
-    by_structure = np.argsort(structures[trees.structure[later]], kind="stable")
+    by_structure = np.argsort(trees.structure[later], kind="stable")
     earlier, later = earlier[by_structure], later[by_structure]
-    part = trees.structure[later]
-    wrong = disordered(categories, structures[part], trees.start[earlier], trees.start[later])
-    found = np.zeros(len(structures), dtype=np.bool_)
-    found[part[wrong]] = True
-    return found
+    wrong = disordered(categories, trees.structure[later], trees.start[earlier], trees.start[later])
+    return np.bincount(trees.structure[later[wrong]], minlength=len(categories)) > 0
 
 
-def _sorted_twins(times: I8, trees: SpanTrees, units: slice, shapes: U8) -> Columns:
+def _sorted_twins(times: I8, trees: SpanTrees, structure: int, shapes: U8) -> Columns:
     """[columns, requests]: original column of each time once siblings with equal shapes, with their subtrees,
     are sorted by start in every request.
 
-    times: int64[columns, requests], ns. units: range of the structure's units. Deepest siblings are sorted
-    first, so that a subtree is sorted before it is moved.
+    times: int64[columns, requests] of the structure, ns. Deepest siblings are sorted first, so that a subtree
+    is sorted before it is moved.
     """
+    units = trees.units(structure)
     first = units.start
     parent, shape = (trees.parent[units] - first).tolist(), shapes[units].tolist()
     start, end = trees.start[units].tolist(), trees.end[units].tolist()
@@ -214,245 +203,120 @@ def _sorted_twins(times: I8, trees: SpanTrees, units: slice, shapes: U8) -> Colu
     return moved
 
 
-def _mean_ns(drafts: Sequence[Draft]) -> tuple[F8, I8]:
-    """(float64[stored nodes of all drafts] mean time over the draft's requests, ns; int64[drafts] index of
-    each draft's first node)."""
-    sums = []
-    cells = np.array([draft.category.node_ns.size for draft in drafts], dtype=np.int64)
-    for part in uneven_blocks(cells, MANY_CELLS):
-        matrices = [draft.category.node_ns for draft in drafts[part]]
-        if len(matrices) == 1:
-            sums.append(matrices[0].sum(axis=1))
-            continue
-        size = np.repeat([one.shape[1] for one in matrices], [len(one) for one in matrices])
-        flat = np.concatenate([one.ravel() for one in matrices])
-        sums.append(np.add.reduceat(flat, np.cumsum(size) - size))
-    n_nodes = np.array([len(draft.category.node_ns) for draft in drafts], dtype=np.int64)
-    n = np.repeat([draft.category.n_requests for draft in drafts], n_nodes)
-    return np.concatenate([np.zeros(0, np.int64), *sums]) / n, np.cumsum(n_nodes) - n_nodes
-
-
-def _span_graphs(
+def _span_edges(
     kin: Families,
     relation: I1,
-    drafts: Sequence[Draft],
-    parts: _Parts,
-    part_of: I8,
+    drafts: Sequence[StoredCategory],
+    structure: I8,
     changed: Sequence[tuple[int, int, int]],
-) -> DraftGraphs:
-    """Build the graphs of all drafts of structures of spans.
+) -> Edges:
+    """Edges of the drafts of structures of spans.
 
-    kin: families of all parts. relation: int8[pairs of `kin`]. part_of: int64[drafts], part of each draft.
-    changed: decisions of a draft's requests, as (draft, place, decision) of `decided_alone`.
+    structure: int64[drafts]. relation: int8[pairs of `kin`]. changed: decisions of a draft's requests, as
+    (draft, place, decision) of `decided_alone`.
     """
-    trees, _ = kin.trees.taken(part_of)
-    mine, _, pair_of = kin.taken(part_of, trees)
-    relation, unit = relation[pair_of].copy(), mine.unit.copy()
-    number = np.arange(len(drafts) + 1)
-    first_row, first_pair = (
-        np.searchsorted(of, number) for of in (mine.structure, mine.structure[mine.first])
-    )
-    for draft, place, decided in changed:
-        row = first_row[draft] + place
-        if row < first_row[draft + 1]:
-            unit[row] = decided + trees.first[draft]
-        else:
-            relation[first_pair[draft] + row - first_row[draft + 1]] = decided
-    mean, first_node = _mean_ns(drafts)
-    mean_ns = mean[first_node[trees.structure] + trees.start]
+    trees = kin.trees.taken(structure)
     n_units = len(trees.parent)
-    rank = np.empty(n_units, dtype=np.int64)
-    by_rank = np.lexsort((np.arange(n_units), mean_ns, trees.parent))
-    rank[by_rank] = np.arange(n_units)
-    enter, leave, n_nodes = _walk(trees, by_rank)
-    earlier, later = _sequences(mine, unit, relation, rank)
+    # Siblings are ranked by their mean start.
+    mean_ns = [
+        drafts[number].node_ns.sum(axis=1)[trees.start[trees.units(number)]] / drafts[number].n_requests
+        for number in np.flatnonzero(trees.nodes.of_spans[structure]).tolist()
+    ]
+    by_rank = np.lexsort((np.arange(n_units), np.concatenate([np.zeros(0), *mean_ns]), trees.parent))
+    rank = inverse(by_rank)
+    earlier, later = _sequences(kin, relation, structure, trees, changed, rank)
     preceded, followed = np.zeros((2, n_units), dtype=np.bool_)
     preceded[later], followed[earlier] = True, True
-    earlier, later = _shortened(mine, unit, earlier, later, rank)
+    earlier, later = (by_rank[side] for side in _shortened(rank[earlier], rank[later], n_units))
     child = np.flatnonzero(trees.parent >= 0)
-    entered, waited = child[~preceded[child]], child[trees.awaited[child] & ~followed[child]]
-    is_span = trees.is_span
-    alone = is_span.copy()
-    alone[trees.parent[child[trees.awaited[child]]]] = False
-    above = trees.parent
-    src = np.concatenate((leave[earlier], enter[above[entered]], leave[waited], enter[alone]))
-    dst = np.concatenate((enter[later], enter[entered], leave[above[waited]], leave[alone]))
-    of_unit = np.concatenate((earlier, entered, waited, np.flatnonzero(alone)))
-    by_draft = np.argsort(trees.structure[of_unit], kind="stable")
-    n_edges = np.bincount(trees.structure[of_unit], minlength=len(drafts))
-    # Both sides of a span, and points.
-    both = np.concatenate((enter, leave[is_span]))
-    units = np.concatenate((np.arange(n_units), np.flatnonzero(is_span)))
-    order = np.empty(len(both), dtype=np.int64)
-    order[both] = np.arange(len(both))
-    units, is_end = units[order], (np.arange(len(both)) >= n_units)[order]
-    span = is_span[units]
-    column = np.where(is_end, trees.end[units], trees.start[units])
-    node = trees.nodes.first[parts.structure[part_of]][trees.structure[units]] + column
-    has_parent = above[units] >= 0
-    columns = NodeColumns(
-        name=trees.nodes.name[node],
-        word=parts.word(part_of[trees.structure[units]], column),
-        side=np.where(span, np.where(is_end, END, START), POINT),
-        kind=trees.nodes.kind[node],
-        column=column,
-        deferred=trees.deferred[units],
-        response=is_end & ~has_parent,
+    awaited = child[trees.awaited[child]]
+    entered, waited = child[~preceded[child]], awaited[~followed[awaited]]
+    alone = trees.is_span
+    alone[trees.parent[awaited]] = False
+    start, end, above = trees.node, trees.end_node, trees.parent
+    return Edges(
+        trees.structure[np.concatenate((earlier, entered, waited, np.flatnonzero(alone)))],
+        np.concatenate((end[earlier], start[above[entered]], end[waited], start[alone])),
+        np.concatenate((start[later], start[entered], end[above[waited]], end[alone])),
     )
-    links = NodeLinks(
-        mate=np.where(span, np.where(is_end, enter[units], leave[units]), -1),
-        below=np.where(has_parent, enter[above[units]], -1),
-        # Nothing holds the end of work that nobody waits for.
-        above=np.where(has_parent & trees.awaited[units], leave[above[units]], -1),
-    )
-    return DraftGraphs(offsets(n_nodes), columns, links, offsets(n_edges), src[by_draft], dst[by_draft])
 
 
-def _walk(trees: SpanTrees, by_rank: I8) -> tuple[I8, I8, I8]:
-    """Number the nodes (starts and ends of units) depth first, siblings by rank.
-
-    by_rank: int64[units], units sorted by parent, then by rank. Returns (int64[units] node of the start,
-    int64[units] node of the end, the same for a point; int64[structures] number of nodes)."""
-    size = 1 + trees.is_span.astype(np.int64)
-    for level in reversed(trees.levels[1:]):
-        np.add.at(size, trees.parent[level], size[level])
-    ordered = size[by_rank]
-    before = np.cumsum(ordered) - ordered
-    # Nodes of earlier siblings; before a root come those of all structures before it.
-    first = np.flatnonzero(run_starts(trees.parent[by_rank]))
-    base = np.repeat(before[first], np.diff(np.append(first, len(by_rank))))
-    offset = np.empty(len(size), dtype=np.int64)
-    offset[by_rank] = before - base
-    roots = trees.first[:-1]
-    enter = offset
-    enter[roots] = np.cumsum(size[roots]) - size[roots]
-    for level in trees.levels[1:]:
-        enter[level] += enter[trees.parent[level]] + 1
-    return enter, np.where(trees.is_span, enter + size - 1, enter), size[roots]
-
-
-def _sequences(kin: Families, unit: I8, relation: I1, rank: I8) -> tuple[I8, I8]:
+def _sequences(
+    kin: Families,
+    relation: I1,
+    structure: I8,
+    trees: SpanTrees,
+    changed: Sequence[tuple[int, int, int]],
+    rank: I8,
+) -> tuple[I8, I8]:
     """(int64[n] unit that runs first, int64[n] unit that runs second) of each sequential pair of siblings.
 
     A pair whose mean starts contradict its relation is left out (parallel), so that the result follows one
-    total order and has no cycle. unit: int64[rows]; relation: int8[pairs]; rank: int64[units], rank among
-    siblings by mean start.
+    total order and has no cycle. trees: of the drafts. rank: int64[units], rank among siblings by mean start;
+    other arguments as of `_span_edges`.
     """
-    first, second = unit[kin.first], unit[kin.second]
+
+    def copies(structures: I8) -> tuple[I8, I8, I8]:
+        """(int64[copies] original row or pair, int64[copies] draft, int64[drafts] new - original number)."""
+        first = structures.searchsorted(np.arange(kin.trees.n_structures + 1))
+        begins, n = first[structure], np.diff(first)[structure]
+        return ranges(begins, n), np.repeat(np.arange(len(n)), n), np.cumsum(n) - n - begins
+
+    row, draft, row_shift = copies(kin.structure)
+    pair, draft_of_pair, pair_shift = copies(kin.structure[kin.first])
+    unit = kin.unit[row] + (trees.first[:-1] - kin.trees.first[structure])[draft]
+    relation = relation[pair]
+    for number, place, decided in changed:
+        if place < len(kin.unit):
+            unit[place + row_shift[number]] = decided + trees.first[number]
+        else:
+            relation[place - len(kin.unit) + pair_shift[number]] = decided
+    first, second = (unit[side[pair] + row_shift[draft_of_pair]] for side in (kin.first, kin.second))
     swapped = relation == SiblingRelation.SECOND_FIRST
     earlier, later = np.where(swapped, second, first), np.where(swapped, first, second)
     goes = (relation != SiblingRelation.PARALLEL) & (rank[earlier] < rank[later])
     return earlier[goes], later[goes]
 
 
-def _shortened(kin: Families, unit: I8, earlier: I8, later: I8, rank: I8) -> tuple[I8, I8]:
+def _shortened(earlier: I8, later: I8, n_units: int) -> tuple[I8, I8]:
     """Leave out pairs (a, c) that are implied by (a, b) and (b, c), where b is the first unit after a.
 
-    earlier, later: int64[n] units of the pairs. Other implied pairs remain; but for siblings that all run one
-    after the other only the n - 1 pairs of neighbours remain.
+    earlier, later: int64[n] ranks of the pairs' units. Other implied pairs remain; but for siblings that all
+    run one after the other only the n - 1 pairs of neighbours remain.
     """
-    # Rows of the siblings by rank, a square of cells a family.
-    size, first_row, family = kin.size, kin.first_row, kin.family
-    first_cell = offsets(size * size)
-    by_rank = np.lexsort((rank[unit], family))
-    place, of = np.empty((2, len(rank)), dtype=np.int64)
-    place[unit[by_rank]] = np.arange(len(unit)) - first_row[family]
-    of[unit] = family
-    here, a, c = of[earlier], place[earlier], place[later]
-    joined = np.zeros(int(first_cell[-1]), dtype=np.bool_)
-    joined[first_cell[here] + a * size[here] + c] = True
-    following = np.full(len(unit), np.iinfo(np.int64).max)
-    np.minimum.at(following, first_row[here] + a, c)
-    b = following[first_row[here] + a]
-    kept = (b == c) | ~joined[first_cell[here] + b * size[here] + c]
+    reach, following = np.zeros(n_units, dtype=np.int64), np.full(n_units, n_units)
+    np.maximum.at(reach, earlier, later - earlier)
+    np.minimum.at(following, earlier, later)
+    # A cell for each distance up to the unit's farthest pair.
+    cell = offsets(reach + 1)
+    joined = np.zeros(int(cell[-1]), dtype=np.bool_)
+    joined[cell[earlier] + later - earlier] = True
+    between = following[earlier]
+    apart = later - between
+    kept = (apart > reach[between]) | ~joined[cell[between] + np.minimum(apart, reach[between])]
     return earlier[kept], later[kept]
 
 
-def record_drafts(
-    categories: Sequence[StoredCategory],
-    nodes: StructureNodes,
-    structures: I8,
-    labels: HostLabels,
-    settings: RefineSettings,
-) -> tuple[list[Draft], DraftGraphs]:
-    """(drafts of structures of activity records, their graphs); one draft per structure and set of host
-    labels. O(nodes + edges).
+def _record_edges(nodes: RefinedNodes, structure: I8) -> Edges:
+    """Edges of the drafts of structures of activity records; a path through dropped nodes becomes one edge.
 
-    structures: int64[n], numbers of the structures of activity records.
-    """
-    kept = _kept(nodes, settings)
-    shortened = np.bincount(nodes.structure, ~kept, nodes.n_structures) > 0
-    edges = [_edges(nodes, kept, number, shortened=bool(shortened[number])) for number in structures.tolist()]
-    parts = _Parts.of(categories, nodes, structures, labels)
-    of = np.searchsorted(structures, parts.structure)  # index into `edges`
-    place = np.cumsum(kept) - 1
-    first_kept = np.append(0, np.cumsum(kept))[nodes.first]
-    node = np.flatnonzero(kept)
-    n_nodes = np.diff(first_kept)[parts.structure]
-    node = node[ranges(first_kept[parts.structure], n_nodes)]
-    part = np.repeat(np.arange(len(n_nodes)), n_nodes)
-    first = offsets(n_nodes)
-    shift = first[:-1] - first_kept[parts.structure]
-    column = node - nodes.first[parts.structure][part]
-    mate = nodes.mate[node]
-    columns = NodeColumns(
-        name=nodes.name[node],
-        word=parts.word(part, column),
-        side=nodes.side[node],
-        kind=nodes.kind[node],
-        column=column,
-        deferred=nodes.deferred[node],
-        response=nodes.response[node],
-    )
-    none = np.full(len(node), -1)
-    links = NodeLinks(np.where((mate < 0) | ~kept[mate], -1, place[mate] + shift[part]), none, none)
-    n_edges = np.array([len(edges[at]) for at in of.tolist()], dtype=np.int64)
-    every = np.concatenate([np.zeros((0, 2), np.int64), *(edges[at] for at in of.tolist())])
-    ends = place[every] + np.repeat(shift, n_edges)[:, None]
-    label = (columns.name * len(labels.words) + columns.word) * (END + 1) + columns.side
-    drafts = [
-        Draft.of(
-            categories[number],
-            number,
-            rows,
-            nested=False,
-            # Branches that differed in what was dropped may be interchangeable now.
-            twins_by_row=bool(shortened[number])
-            and len(np.unique(label[first[at] : first[at + 1]])) < n_nodes[at],
-        )
-        for at, (number, rows) in enumerate(zip(parts.structure.tolist(), parts.rows, strict=True))
-    ]
-    return drafts, DraftGraphs(first, columns, links, offsets(n_edges), ends[:, 0], ends[:, 1])
-
-
-def _kept(nodes: StructureNodes, settings: RefineSettings) -> B1:
-    """bool[nodes]: True for nodes that stay in the graph.
-
-    Deferred nodes are dropped (unless `keep_deferred`), and at level L3 nodes without an edge to another
-    component. Roots and responses always stay."""
-    always = nodes.response.copy()
-    always[nodes.first[:-1]] = True
-    kept = always | (~nodes.deferred | settings.keep_deferred)
-    if settings.level == "L3":
-        boundary = always.copy()
-        between = nodes.component[nodes.src] != nodes.component[nodes.dst]
-        boundary[nodes.src[between]] = boundary[nodes.dst[between]] = True
-        kept &= boundary
-    return kept
-
-
-def _edges(nodes: StructureNodes, kept: B1, structure: int, *, shortened: bool) -> I8:
-    """int64[edges, 2]: edges between the kept nodes of a structure; a path through dropped nodes becomes one
-    edge.
-
-    kept: bool[nodes]. shortened: True if any node of the structure is dropped."""
-    mine = slice(*nodes.first_edge[structure : structure + 2].tolist())
-    edges = np.stack((nodes.src[mine], nodes.dst[mine]), axis=1)
-    if not shortened:
-        return edges
-    # The kept nodes nearest before each node, looking through the dropped ones.
-    before: dict[int, set[int]] = {}
-    for src, dst in edges.tolist():
-        before.setdefault(dst, set()).update({src} if kept[src] else before.get(src, ()))
-    found = [(src, dst) for dst, sources in before.items() if kept[dst] for src in sources]
-    return np.array(found, dtype=np.int64).reshape(-1, 2)
+    structure: int64[drafts], in which each structure of records occurs once."""
+    stored, kept = nodes.stored, nodes.kept
+    draft = np.zeros(stored.n_structures, dtype=np.int64)
+    draft[structure] = np.arange(len(structure))
+    of_edge = stored.structure[stored.src]
+    shortened = np.bincount(stored.structure, ~kept, stored.n_structures) > 0
+    whole = np.flatnonzero(~(stored.of_spans | shortened)[of_edge])
+    src, dst = [stored.src[whole]], [stored.dst[whole]]
+    for number in np.flatnonzero(~stored.of_spans & shortened).tolist():
+        mine = slice(*stored.first_edge[number : number + 2].tolist())
+        # The kept nodes nearest before each node, looking through the dropped ones.
+        before: dict[int, set[int]] = {}
+        for one, other in zip(stored.src[mine].tolist(), stored.dst[mine].tolist(), strict=True):
+            before.setdefault(other, set()).update({one} if kept[one] else before.get(one, ()))
+        found = [(one, other) for other, ones in before.items() if kept[other] for one in ones]
+        edges = np.array(found, dtype=np.int64).reshape(-1, 2)
+        src.append(edges[:, 0])
+        dst.append(edges[:, 1])
+    begins = np.concatenate(src)
+    return Edges(draft[stored.structure[begins]], begins, np.concatenate(dst))

@@ -8,7 +8,7 @@ times are consistent with the graph: clipped to the parent and the request, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.cache_blocks import FEW_CELLS, blocks
+from analyze.cache_blocks import blocks
 from analyze.population import (
     NO_FAILURES,
     Category,
@@ -30,38 +30,18 @@ from analyze.population import (
     RecordedFailures,
     Source,
 )
-from analyze.refine.consensus import FlowBatch, flow_batches
-from analyze.refine.stored import Columns, Operation, StoredCategory, row_order
+from analyze.refine.consensus import disordered
+from analyze.refine.drafts import Drafts, RefinedNodes
+from analyze.refine.stored import StoredCategory, equal_rows, own_columns, row_order
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I4, I8, U8
 from stitch.columnar.hashing import hash_word
-from stitch.columnar.runs import inverse, run_starts
+from stitch.columnar.runs import inverse, offsets, ranges
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
 
 _Left = tuple[LeftBehind, ...]
-_N_SIDES = 3
-"""Number of sides of nodes: POINT, START, END."""
-
-
-class NodeColumns(NamedTuple):
-    """Properties of the nodes of draft graphs, one array each."""
-
-    name: I8
-    """int64[nodes]: index into `StructureNodes.names` of the node's operation."""
-    word: I8
-    """int64[nodes]: index into `HostLabels.words` of the host in the node's label; 0 if it has none."""
-    side: I8
-    """int64[nodes]: POINT, START or END (of a span)."""
-    kind: I8
-    """int64[nodes]: `EventKind` of the event that the node stands for."""
-    column: I8
-    """int64[nodes]: row of `StoredCategory.node_ns` (of the draft's category) with the node's time."""
-    deferred: B1
-    """bool[nodes]: True if the response does not wait for the node."""
-    response: B1
-    """bool[nodes]: True if the request's response may be sent at this node."""
 
 
 class NodeLinks(NamedTuple):
@@ -70,21 +50,21 @@ class NodeLinks(NamedTuple):
     mate: I8
     """int64[nodes]: for a span's start, the node of its end, and vice versa; -1 for a point."""
     below: I8
-    """int64[nodes]: node at which the parent starts, the lower bound of the node's time; -1: the bound is the
-    request's start."""
+    """int64[nodes]: node at which the parent starts, as in `RefinedNodes.below`."""
     above: I8
-    """int64[nodes]: node at which the parent ends, the upper bound of the node's time; -1: the bound is the
-    request's response, because there is no parent or it does not wait for the node."""
+    """int64[nodes]: node at which the parent ends, as in `RefinedNodes.above`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftGraphs:
-    """Labelled DAGs of many drafts, with one numbering of all nodes; each DAG's nodes are in topological
-    order."""
+    """Labelled DAGs of many drafts, with one numbering of all nodes; the nodes of a DAG are in the order of
+    the stored structure, and then, by `_canonical`, in canonical order."""
 
+    refined: RefinedNodes
     first: I8
     """int64[drafts + 1]: index of each draft's first node; the last entry is the number of nodes."""
-    nodes: NodeColumns
+    node: I8
+    """int64[nodes]: index in `refined` of the node."""
     links: NodeLinks
     first_edge: I8
     """int64[drafts + 1]: index of each draft's first edge; the last entry is the number of edges."""
@@ -93,34 +73,54 @@ class DraftGraphs:
     dst: I8
     """int64[edges]: node at which the edge ends; an edge may be implied by a path of other edges."""
 
+    @staticmethod
+    def of(refined: RefinedNodes, drafts: Drafts) -> DraftGraphs:
+        """Graphs with the nodes of each draft's structure. O(nodes + edges log edges)."""
+        structure, edges = drafts.structure, drafts.edges
+        kept = np.flatnonzero(refined.kept)
+        first_kept = kept.searchsorted(refined.stored.first)
+        n_nodes = np.diff(first_kept)[structure]
+        first, node = offsets(n_nodes), kept[ranges(first_kept[structure], n_nodes)]
+        # A node of the structure is, in the draft, `place + shift`.
+        place, shift = np.full(len(refined.kept) + 1, -1), first[:-1] - first_kept[structure]
+        place[kept] = np.arange(len(kept))
+        draft = np.repeat(np.arange(len(structure)), n_nodes)
+        links = (place[of[node]] for of in (refined.stored.mate, refined.below, refined.above))
+        by_draft = np.argsort(edges.draft, kind="stable")
+        src, dst = (place[side] + shift[edges.draft] for side in (edges.src, edges.dst))
+        return DraftGraphs(
+            refined,
+            first,
+            node,
+            NodeLinks._make(np.where(link < 0, -1, link + shift[draft]) for link in links),
+            offsets(np.bincount(edges.draft, minlength=len(structure))),
+            src[by_draft],
+            dst[by_draft],
+        )
+
     @property
     def draft(self) -> I8:
         """int64[nodes]: number of the draft that each node belongs to."""
         return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
 
-    def followed_by(self, other: DraftGraphs) -> DraftGraphs:
-        """Concatenation: the graphs of this object, then those of `other`."""
-        n = self.first[-1]
-        links = (
-            np.concatenate((mine, np.where(its < 0, -1, its + n)))
-            for mine, its in zip(self.links, other.links, strict=True)
-        )
-        return DraftGraphs(
-            np.concatenate((self.first, other.first[1:] + n)),
-            NodeColumns._make(np.concatenate(pair) for pair in zip(self.nodes, other.nodes, strict=True)),
-            NodeLinks._make(links),
-            np.concatenate((self.first_edge, other.first_edge[1:] + self.first_edge[-1])),
-            np.concatenate((self.src, other.src + n)),
-            np.concatenate((self.dst, other.dst + n)),
-        )
+    @property
+    def column(self) -> I8:
+        """int64[nodes]: row of `StoredCategory.node_ns` (of the draft) with the node's time."""
+        return self.refined.stored.column[self.node]
+
+    @property
+    def response(self) -> B1:
+        """bool[nodes]: True if the request's response may be sent at this node."""
+        return self.refined.stored.response[self.node]
 
     def of_draft(self, number: int) -> DraftGraphs:
         """The graph of draft `number` alone, with its nodes numbered from 0."""
         begin, end = self.first[number : number + 2].tolist()
         edges = slice(*self.first_edge[number : number + 2].tolist())
         return DraftGraphs(
+            self.refined,
             np.array([0, end - begin]),
-            NodeColumns._make(column[begin:end] for column in self.nodes),
+            self.node[begin:end],
             NodeLinks._make(np.maximum(link[begin:end] - begin, -1) for link in self.links),
             np.array([0, edges.stop - edges.start]),
             self.src[edges] - begin,
@@ -128,112 +128,19 @@ class DraftGraphs:
         )
 
 
-class LeftOut(NamedTuple):
-    """Deferred child that is not a node of the graph, because no response waits for it."""
-
-    column: int
-    """Row of `StoredCategory.node_ns` with the start of the span that called the child."""
-    operation: str
-    """Operation of the child: `component/point[/label]`."""
-
-
-def own_columns(n_columns: int, n_rows: int) -> Columns:
-    """Unsigned integers [n_columns, n_rows]: each cell holds the number of its column. Sorted in the way that
-    times are sorted, they are the argument of `Draft.moved`."""
-    numbers: Columns = np.arange(n_columns).astype(np.min_scalar_type(n_columns))
-    return np.repeat(numbers[:, None], n_rows, axis=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """Requests of one stored category that get the same refined graph: input of `assemble`, which merges
-    drafts with equal graphs."""
-
-    category: StoredCategory
-    """Stored nodes of the draft's requests; interchangeable branches are in order of start."""
-    structure: int
-    """Index of the stored category in `FlowMatrices.categories`."""
-    left_out: tuple[str, ...]
-    """Operations, `component/point[/label]`, of deferred children that are not among the nodes."""
-    left_column: I8
-    """int64[left_out, requests]: row of `category.node_ns` with the start of the span that called the child;
-    int64[left_out, 1] if it is the same row in all requests."""
-    nested: bool
-    """True if the nodes are starts and ends of spans and points inside spans; False for activity records,
-    which are not nested."""
-    twins_by_row: bool
-    """True if interchangeable branches may start in another order than their stored columns, and have to be
-    sorted in every request."""
-
-    @staticmethod
-    def of(
-        category: StoredCategory,
-        structure: int,
-        rows: I8 | None,
-        left_out: Sequence[LeftOut] = (),
-        *,
-        nested: bool = True,
-        twins_by_row: bool = False,
-    ) -> Draft:
-        """Draft of a stored category. structure: its index. rows: the draft's requests, ascending; None: all.
-        left_out: deferred children that are not among the nodes."""
-        columns = np.array([left.column for left in left_out], dtype=np.int64)[:, None]
-        operations = tuple(left.operation for left in left_out)
-        category = category if rows is None else category.of_rows(rows)
-        return Draft(category, structure, operations, columns, nested, twins_by_row)
-
-    def of_rows(self, chosen: I8) -> Draft:
-        """Copy of the draft with only the requests in the rows `chosen`, int64[chosen], ascending."""
-        left = self.left_column
-        return replace(
-            self,
-            category=self.category.of_rows(chosen),
-            left_column=left if left.shape[1] == 1 else left[:, chosen],
-        )
-
-    def moved(self, came: Columns) -> Draft:
-        """Copy in which interchangeable branches (equal subtrees of one parent) swap their times, hosts and
-        failures.
-
-        came: [nodes, requests] node from which the content of each cell comes; a permutation per request.
-        """
-        category, went = self.category.moved(came)
-        return replace(self, category=category, left_column=went[self.left_column[:, 0]])
-
-
-def equal_rows(columns: npt.NDArray[np.signedinteger]) -> tuple[I8, I8]:
-    """Group equal rows of `columns`, an array [columns, rows] of numbers >= 0.
-
-    Returns (int64[groups] first row of each group, int64[rows] group of each row). Groups are numbered in
-    lexicographic order of their contents, so the numbering does not depend on the order of rows.
-    """
-    differing = columns[(columns != columns[:, :1]).any(axis=1)]
-    if not len(differing):
-        n_rows = columns.shape[1]
-        return np.zeros(min(n_rows, 1), dtype=np.int64), np.zeros(n_rows, dtype=np.int64)
-    group, first = numbered(differing)
-    return first, group
-
-
-def assemble(
-    drafts: Sequence[Draft],
-    graphs: DraftGraphs,
-    names: Sequence[Operation],
-    words: Sequence[str],
-) -> tuple[Category, ...]:
+def assemble(refined: RefinedNodes, drafts: Drafts, words: Sequence[str]) -> tuple[Category, ...]:
     """Categories of all drafts, sorted by (root, key); drafts with equal graphs are merged.
 
-    names: operations, indexed by `NodeColumns.name`; words: hosts or roles, indexed by `NodeColumns.word`.
-    O(nodes · requests).
+    words: hosts or roles, indexed by `StructureNodes.host`. O(nodes · requests).
     """
-    if not drafts:
+    if not drafts.categories:
         return ()
-    labels = _Labels.of(graphs, names, words)
-    graphs, labels, drafts = _canonical(drafts, graphs, labels)
-    made = _Made(drafts, graphs, labels)
+    graphs = DraftGraphs.of(refined, drafts)
+    graphs, labels, categories = _canonical(drafts, graphs, _Labels.of(graphs, words))
+    made = _Made(categories, graphs, labels)
     groups: dict[tuple[str, str], list[int]] = {}
-    for number in np.argsort([draft.structure for draft in drafts], kind="stable").tolist():
-        groups.setdefault((drafts[number].category.structure.root, made.key(number)), []).append(number)
+    for number, category in enumerate(categories):
+        groups.setdefault((category.structure.root, made.key(number)), []).append(number)
     return tuple(made.category(root, key, members) for (root, key), members in sorted(groups.items()))
 
 
@@ -251,22 +158,15 @@ class _Labels(NamedTuple):
     which the response may be sent."""
 
     @staticmethod
-    def of(graphs: DraftGraphs, names: Sequence[Operation], words: Sequence[str]) -> _Labels:
+    def of(graphs: DraftGraphs, words: Sequence[str]) -> _Labels:
         """Find the distinct labels of nodes. O(nodes log nodes)."""
-        nodes = graphs.nodes
-        _, first, code = np.unique(
-            (nodes.name * len(words) + nodes.word) * _N_SIDES + nodes.side,
-            return_index=True,
-            return_inverse=True,
-        )
+        nodes = graphs.refined.stored
+        columns = nodes.name[graphs.node], nodes.host[graphs.node], graphs.refined.side[graphs.node]
+        code, first = numbered(columns)
+        parts = zip(*(column[first].tolist() for column in columns), strict=True)
         label = tuple(
-            GraphNode(names[name].component, names[name].point, names[name].label, words[word], side)
-            for name, word, side in zip(
-                nodes.name[first].tolist(),
-                nodes.word[first].tolist(),
-                nodes.side[first].tolist(),
-                strict=True,
-            )
+            GraphNode(name.component, name.point, name.label, words[host], side)
+            for name, host, side in ((nodes.names[at], host, side) for at, host, side in parts)
         )
         texts = [_name(one) for one in label]
         encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
@@ -295,80 +195,82 @@ def _name(label: GraphNode) -> str:
 
 
 def _canonical(
-    drafts: Sequence[Draft], graphs: DraftGraphs, labels: _Labels
-) -> tuple[DraftGraphs, _Labels, list[Draft]]:
-    """(graphs with nodes in canonical order, their labels, drafts). Sorts the interchangeable branches of
-    drafts with `twins_by_row` in each request."""
-    dags = Dags(graphs.first, labels.hashed(graphs.nodes.response), graphs.src, graphs.dst)
+    drafts: Drafts, graphs: DraftGraphs, labels: _Labels
+) -> tuple[DraftGraphs, _Labels, list[StoredCategory]]:
+    """(graphs with nodes in canonical order, their labels, categories of the drafts).
+
+    Branches of activity records that differed in what was dropped may be interchangeable now: they are sorted
+    in each request."""
+    dags = Dags(graphs.first, labels.hashed(graphs.response), graphs.src, graphs.dst)
     # Columns of interchangeable branches stand in order of start, so their number serves as time.
     result = canonical_order(dags, np.arange(len(dags.label), dtype=np.int64))
-    drafts = [
-        _by_row(draft, number, graphs, labels, result.order) if draft.twins_by_row else draft
-        for number, draft in enumerate(drafts)
-    ]
+    categories = [*drafts.categories]
+    shortened = np.diff(graphs.first) < np.diff(graphs.refined.stored.first)[drafts.structure]
+    for number in np.flatnonzero(shortened & ~graphs.refined.stored.of_spans[drafts.structure]).tolist():
+        categories[number] = _by_row(categories[number], number, graphs, labels, result.order)
     order = result.order + np.repeat(graphs.first[:-1], np.diff(graphs.first))
     place = np.append(inverse(order), -1)  # the last entry is that of no node, -1
     first_of_edge = np.repeat(graphs.first[:-1], np.diff(result.first_edge))
     ordered = DraftGraphs(
+        graphs.refined,
         graphs.first,
-        NodeColumns._make(column[order] for column in graphs.nodes),
+        graphs.node[order],
         NodeLinks._make(place[link[order]] for link in graphs.links),
         result.first_edge,
         result.src + first_of_edge,
         result.dst + first_of_edge,
     )
-    return ordered, labels._replace(code=labels.code[order]), drafts
+    return ordered, labels._replace(code=labels.code[order]), categories
 
 
-def _by_row(draft: Draft, number: int, graphs: DraftGraphs, labels: _Labels, orders: I8) -> Draft:
+def _by_row(
+    draft: StoredCategory, number: int, graphs: DraftGraphs, labels: _Labels, orders: I8
+) -> StoredCategory:
     """Draft with its interchangeable branches sorted by start in every request (moves times, not nodes).
 
     number: the draft's number in `graphs`. orders: int64[nodes], node at each canonical position, from 0 in
     each draft."""
     nodes, graph = slice(*graphs.first[number : number + 2].tolist()), graphs.of_draft(number)
-    order, column = orders[nodes], graph.nodes.column
-    times = np.ascontiguousarray(draft.category.node_ns[column].T)
+    codes = labels.code[nodes]
+    if len(np.unique(codes)) == len(codes):  # no branches are equal
+        return draft
+    order, column = orders[nodes], graph.column
+    times = np.ascontiguousarray(draft.node_ns[column].T)
     members = np.zeros(len(times), dtype=np.int64)
-    hashes = labels._replace(code=labels.code[nodes]).hashed(graph.nodes.response)
+    hashes = labels._replace(code=codes).hashed(graph.response)
     dag = Dags(graph.first, hashes, graph.src, graph.dst)
     by_row = canonical_order(dag, times.reshape(-1), member=members).order.reshape(times.shape)
     if bool((by_row == order).all()):
         return draft
-    came = own_columns(*draft.category.node_ns.shape)
+    came = own_columns(*draft.node_ns.shape)
     # Position p of a request is its node by_row[p]; the shared order has node order[p] there.
     came[column[order]] = column[by_row].T
     return draft.moved(came)
 
 
-class _Times(NamedTuple):
-    """Times of a draft's requests, made consistent with its graph."""
-
-    node_ns: I8
-    """int64[nodes, requests]: time of each node, ns since the request's start."""
-    response_ns: I8
-    """int64[requests]: response time, ns."""
-    moved: B1 | None
-    """bool[nodes]: True if the node's time was changed in any request; None: no time was changed."""
-
-
 class _Made:
     """Builds `Category` objects from drafts whose graphs are in canonical order."""
 
-    def __init__(self, drafts: Sequence[Draft], graphs: DraftGraphs, labels: _Labels) -> None:
+    def __init__(self, drafts: Sequence[StoredCategory], graphs: DraftGraphs, labels: _Labels) -> None:
         self.drafts, self.graphs, self.labels = drafts, graphs, labels
-        self.contradicted = _contradicted(drafts, graphs)
-        nodes, links = graphs.nodes, graphs.links
+        self.column, links, refined = graphs.column, graphs.links, graphs.refined
+        # The response waits for every node that is not deferred, by a path of edges: these tell all.
+        draft, src, dst = graphs.draft[graphs.src], self.column[graphs.src], self.column[graphs.dst]
+        wrong = draft[disordered(drafts, draft, src, dst)]
+        self.contradicted = np.bincount(wrong, minlength=len(drafts)) > 0
         base = np.repeat(graphs.first[:-1], np.diff(graphs.first))
         self.code = labels.code.tolist()
         self.first, self.first_edge = graphs.first.tolist(), graphs.first_edge.tolist()
         edges = np.stack((graphs.src, graphs.dst), axis=1)
         self.edges: I4 = (edges - base[edges]).astype(np.int32)
         local = np.arange(len(base)) - base
-        self.owner: I4 = np.where(nodes.side == END, links.mate - base, local).astype(np.int32)
+        self.owner: I4 = np.where(refined.side[graphs.node] == END, links.mate - base, local).astype(np.int32)
         self.parent: I4 = np.where(links.below < 0, -1, links.below - base).astype(np.int32)
         self.mate: I4 = np.where(links.mate < 0, -1, links.mate - base).astype(np.int32)
-        self.kind = nodes.kind.astype(np.uint8)
-        answering = np.flatnonzero(nodes.response)
+        self.kind = refined.stored.kind[graphs.node].astype(np.uint8)
+        self.deferred = refined.deferred[graphs.node]
+        self.nested = refined.stored.of_spans[refined.stored.structure[graphs.node[graphs.first[:-1]]]]
+        answering = np.flatnonzero(graphs.response)
         self.first_response = np.searchsorted(answering, graphs.first).tolist()
         self.responses: I4 = local[answering].astype(np.int32)
 
@@ -401,34 +303,40 @@ class _Made:
             key,
             root,
             *parts,
-            text=GraphText(partial(_template, *parts, self.mate[nodes], self.graphs.nodes.deferred[nodes])),
-            nesting=nesting if self.drafts[number].nested else None,
+            text=GraphText(partial(_template, *parts, self.mate[nodes], self.deferred[nodes])),
+            nesting=nesting if self.nested[number] else None,
         )
 
-    def _times(self, number: int) -> _Times:
-        """Settled times of a draft."""
-        stored, (nodes, _, responses) = self.drafts[number].category.node_ns, self._ranges(number)
+    def _settled(self, number: int) -> tuple[I8, I8, B1]:
+        """(int64[nodes, requests] times of a draft that are consistent with its graph, ns; int64[requests]
+        response times, ns; bool[edges] True if the skew correction or the settling changed the edge's latency
+        in any request)."""
+        draft, (nodes, edges, responses) = self.drafts[number], self._ranges(number)
+        column = self.column[nodes]
+        stored = draft.node_ns[column]
+        times, response_ns = stored, np.maximum(stored[self.responses[responses]].max(axis=0), 0)
         if self.contradicted[number]:
-            return _settle(stored, self.graphs.of_draft(number))
-        times = stored[self.graphs.nodes.column[nodes]]
-        return _Times(times, np.maximum(times[self.responses[responses]].max(axis=0), 0), None)
+            times = _settled(stored, response_ns, self.graphs.of_draft(number))
+        changed = np.zeros(edges.stop - edges.start, dtype=np.bool_)
+        if times is not stored or draft.shift is not None:
+            for place, (src, dst) in enumerate(self.edges[edges].tolist()):
+                moved = (times[dst] - times[src] != stored[dst] - stored[src]).any()
+                if draft.shift is not None and not moved:
+                    moved = (draft.shift[column[dst]] != draft.shift[column[src]]).any()
+                changed[place] = moved
+        return times, response_ns, changed
 
     def category(self, root: str, key: str, numbers: Sequence[int]) -> Category:
         """Merge drafts that have the same graph into one category. numbers: the drafts' numbers."""
         graph = self.graph(root, key, numbers[0])
-        drafts = [self.drafts[number] for number in numbers]
-        members = [draft.category for draft in drafts]
-        settled = [self._times(number) for number in numbers]
-        columns = [self.graphs.nodes.column[self._ranges(number)[0]] for number in numbers]
-        skewed = np.zeros(len(graph.edges), dtype=np.bool_)
-        for one, column, times in zip(members, columns, settled, strict=True):
-            skewed |= _changed_edges(one, graph.edges, column, times)
+        members = [self.drafts[number] for number in numbers]
+        times, responses, changed = zip(*map(self._settled, numbers), strict=True)
+        columns = [self.column[self._ranges(number)[0]] for number in numbers]
         start_ns, sample, weight, status = (
             _joined([getattr(one, name) for one in members])
             for name in ("start_ns", "sample", "weight", "status")
         )
-        node_ns = _joined([one.node_ns for one in settled], axis=1)
-        response_ns = _joined([one.response_ns for one in settled])
+        node_ns, response_ns = _joined(times, axis=1), _joined(responses)
         ids = [one.request_id for one in members]
         request_id = ids[0] if len(ids) == 1 else pa.concat_arrays(ids)
         order: I8 | slice = slice(None)
@@ -437,7 +345,7 @@ class _Made:
             node_ns = np.take(node_ns, order, axis=1)
             request_id = request_id.take(pa.array(order))
         sources, source = _sources(members)
-        origin, left_behind = _left_behind(drafts, columns)
+        origin, left_behind = _left_behind(members, columns)
         return Category(
             graph=graph,
             node_ns=node_ns,
@@ -448,7 +356,7 @@ class _Made:
             status=status[order],
             request_id=request_id,
             stored=tuple(sorted({one.key for one in members})),
-            skewed_edges=skewed,
+            skewed_edges=np.logical_or.reduce(changed),
             host=_hosts(members, columns, order),
             failures=_failures(members, columns, order),
             sources=sources,
@@ -528,10 +436,10 @@ def _sources(members: Sequence[StoredCategory]) -> tuple[tuple[Source, ...], I4 
     return sources, np.repeat(np.array([sources.index(one) for one in each], dtype=np.int32), n_rows)
 
 
-def _left_behind(drafts: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | None, tuple[_Left, ...]]:
+def _left_behind(
+    drafts: Sequence[StoredCategory], columns: Sequence[I8]
+) -> tuple[I4 | None, tuple[_Left, ...]]:
     """(`Category.origin` with the requests in the order of the drafts, `Category.left_behind`)."""
-    if not any(draft.left_out for draft in drafts):
-        return None, ()
     parts = [_left_variants(draft, column) for draft, column in zip(drafts, columns, strict=True)]
     words = sorted({variant for variants, _ in parts for variant in variants})
     if len(words) == 1:
@@ -541,95 +449,44 @@ def _left_behind(drafts: Sequence[Draft], columns: Sequence[I8]) -> tuple[I4 | N
     return np.concatenate(origin), tuple(words)
 
 
-def _left_variants(draft: Draft, column_of: I8) -> tuple[list[_Left], I8]:
+def _left_variants(draft: StoredCategory, column_of: I8) -> tuple[list[_Left], I8]:
     """(sets of children left out, int64[requests] index of each request's set). Two sets may be equal. There
     are several only if branches were sorted, as the calling span is then not the same node in all requests.
 
     column_of: int64[nodes], stored column of each node."""
+    if draft.left_column is None:
+        return [()], np.zeros(draft.n_requests, dtype=np.int64)
     first, of_row = equal_rows(draft.left_column)
-    if draft.left_column.shape[1] == 1:
-        of_row = np.zeros(draft.category.n_requests, dtype=np.int64)
-    nodes = _node_of(column_of, len(draft.category.node_ns))[draft.left_column[:, first].T]
+    nodes = _node_of(column_of, len(draft.node_ns))[draft.left_column[:, first].T]
     variants = [tuple(sorted(map(LeftBehind, row, draft.left_out))) for row in nodes.tolist()]
     return variants, of_row
 
 
-def _changed_edges(category: StoredCategory, edges: I4, column: I8, times: _Times) -> B1:
-    """bool[edges]: True if the skew correction or the settling changed the edge's latency in any request.
+def _settled(raw: I8, latest: I8, graph: DraftGraphs) -> I8:
+    """Times of one draft, which contradict its graph, made consistent: int64[nodes, requests], ns.
 
-    category: a draft's. edges: int32[edges, 2]. column: int64[nodes], stored column of each node."""
-    changed = np.zeros(len(edges), dtype=np.bool_)
-    moved = np.zeros(len(edges), dtype=np.bool_) if times.moved is None else times.moved[edges].any(axis=1)
-    for number in np.flatnonzero(moved).tolist():
-        src, dst = edges[number]
-        before = category.node_ns[column[dst]] - category.node_ns[column[src]]
-        changed[number] = bool((before != times.node_ns[dst] - times.node_ns[src]).any())
-    if category.shift is not None:
-        for number in np.flatnonzero(~changed).tolist():
-            src, dst = column[edges[number]]
-            changed[number] = bool((category.shift[dst] != category.shift[src]).any())
-    return changed
-
-
-def _contradicted(drafts: Sequence[Draft], graphs: DraftGraphs) -> B1:
-    """bool[drafts]: True if the times of any of its requests contradict the draft's graph, which is rare.
-    O(edges · requests)."""
-    nodes, links, draft = graphs.nodes, graphs.links, graphs.draft
-    # Spans begin and end by a path of edges after their parent began and before it ends.
-    inside, answering = np.flatnonzero((links.above < 0) & ~nodes.deferred), np.flatnonzero(nodes.response)
-    categories = [one.category for one in drafts]
-    width = np.bincount(draft[graphs.dst], minlength=len(drafts))
-    width += np.array([len(one.node_ns) for one in categories])
-    found = np.zeros(len(drafts), dtype=np.bool_)
-    for batch in flow_batches(categories, width, FEW_CELLS):
-
-        def times(rows: I8, batch: FlowBatch = batch) -> I8:
-            return batch.at(draft[rows], nodes.column[rows])
-
-        mine, first, last = (rows[batch.part(draft[rows])] for rows in (inside, graphs.first[:-1], answering))
-        before, after = (rows[batch.part(draft[graphs.src])] for rows in (graphs.src, graphs.dst))
-        # All nodes come after the root, and none after the response.
-        latest = np.maximum.reduceat(times(last), np.flatnonzero(run_starts(draft[last])))
-        for rows, wrong in (
-            (after, times(before) > times(after)),
-            (mine, times(mine) > np.maximum(latest, 0)[batch.place(draft[mine])]),
-            (first, times(first) < 0),
-        ):
-            found[draft[rows[wrong.any(axis=1)]]] = True
-    return found
-
-
-def _settle(times: I8, graph: DraftGraphs) -> _Times:
-    """Settle the times of one draft, which contradict its graph. times: int64[stored nodes, requests], ns.
-
-    The response time T is the latest response (at least 0). Awaited nodes are clipped to [0, T] and to their
-    parent's span, then raised to their latest predecessor. Neither step moves a response past T, because all
-    predecessors of a node lie within the same bounds.
+    raw: int64[nodes, requests], ns. latest: int64[requests], response time T, the latest response (at least
+    0). Awaited nodes are clipped to [0, T] and to their parent's span, then raised to their latest
+    predecessor. Neither step moves a response past T, because all predecessors of a node lie within the same
+    bounds.
     """
-    column, responses = graph.nodes.column, np.flatnonzero(graph.nodes.response)
-    n_nodes, n_requests = len(column), times.shape[1]
+    n_nodes, n_requests = raw.shape
     out = np.empty((n_nodes, n_requests), dtype=np.int64)
-    response_ns = np.empty(n_requests, dtype=np.int64)
-    moved = np.zeros(n_nodes, dtype=np.bool_)
     starts, ends = graph.links.below, graph.links.above
-    in_request = (ends < 0) & ~graph.nodes.deferred
+    in_request = (ends < 0) & ~graph.refined.deferred[graph.node]
     before, behind = np.flatnonzero(starts >= 0).tolist(), np.flatnonzero(ends >= 0)[::-1].tolist()
     sources, targets = graph.src, graph.dst
     for rows in blocks(n_requests, n_nodes):
-        raw = times[column, rows]
-        latest = np.maximum(raw[responses].max(axis=0), 0)
-        response_ns[rows] = latest
-        t = raw.copy()
+        t = raw[:, rows].copy()
         np.maximum(t, 0, out=t, where=(starts < 0)[:, None])
         # A parent's start lies before its nodes and its end behind them: it is settled when they need it.
         for node in before:
             np.maximum(t[node], t[starts[node]], out=t[node])
-        np.minimum(t, latest, out=t, where=in_request[:, None])
+        np.minimum(t, latest[rows], out=t, where=in_request[:, None])
         for node in behind:
             np.minimum(t[node], t[ends[node]], out=t[node])
         if (t[sources] > t[targets]).any():
             for src, dst in zip(sources.tolist(), targets.tolist(), strict=True):
                 np.maximum(t[dst], t[src], out=t[dst])
-        moved |= (t != raw).any(axis=1)
         out[:, rows] = t
-    return _Times(out, response_ns, moved)
+    return out

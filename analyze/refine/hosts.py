@@ -9,15 +9,15 @@ the reference and another sample each have hosts that the other lacks: the hosts
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyze.refine.graphs import equal_rows
 from analyze.refine.settings import RefineSettings
-from analyze.refine.stored import FlowMatrices, StoredCategory
+from analyze.refine.stored import FlowMatrices, equal_rows
 from schemas.arrays import B1, I4, I8
+from stitch.columnar.runs import no_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +111,20 @@ def _renamed(known: B1) -> tuple[int, int, int] | None:
     return None
 
 
-def split_by_hosts(category: StoredCategory, labels: HostLabels) -> Iterator[tuple[I8 | None, I8]]:
-    """Split a category into groups of requests that have the same host or role at every labelled node.
+def split_by_hosts(flows: FlowMatrices, labels: HostLabels) -> tuple[FlowMatrices, I8]:
+    """Split categories, so that the requests of each have the same host or role at every labelled node.
 
-    Yields (rows of the group, ascending, or None for all rows; int64[nodes] index into `labels.words`, 0 if
-    the node's label has no host).
+    Returns (flows; int64[nodes of all categories] index into `labels.words`, 0 if the label has no host).
     """
-    components = category.structure.component
-    words = np.zeros(len(components), dtype=np.int64)
-    columns = [at for at, component in enumerate(components) if component in labels.labelled]
-    if not columns:
-        yield None, words
-        return
-    codes = labels.word_of[category.host[columns]]
-    first, group = equal_rows(codes)
-    for number, row in enumerate(first):
-        own = words.copy()
-        own[columns] = codes[:, row]
-        yield np.flatnonzero(group == number) if len(first) > 1 else None, own
+    categories, words = [], [no_rows()]
+    for category in flows.categories:
+        is_labelled = [component in labels.labelled for component in category.structure.component]
+        codes = labels.word_of[category.host[is_labelled]]
+        first, group = equal_rows(codes)
+        for number, row in enumerate(first.tolist()):
+            own = np.zeros(len(is_labelled), dtype=np.int64)
+            own[is_labelled] = codes[:, row]
+            words.append(own)
+            part = category if len(first) == 1 else category.of_rows(np.flatnonzero(group == number))
+            categories.append(part)
+    return replace(flows, categories=tuple(categories)), np.concatenate(words)

@@ -1,13 +1,14 @@
 """Refine the lake's flows of several samples into the `Population` that an analysis works on. Pure.
 
-Steps, in this order: drop untestable flows; split off the work of messages; correct clock skew; reduce to
-remote calls (level L3 only); find asynchronous children; drop deferred work; decide the order of siblings;
-put hosts into labels; bring nodes into canonical order; make times consistent with graphs.
+Steps, in this order: drop untestable flows; split off the work of messages; put hosts into labels; correct
+clock skew; reduce to remote calls (level L3 only); find asynchronous children; drop deferred work; decide the
+order of siblings; bring nodes into canonical order; make times consistent with graphs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ import pyarrow as pa
 from analyze.population import DEFAULT_WINDOW_NS, PAIR, Population, Sample
 from analyze.refine.asynchrony import DEFERRED, find_asynchronous
 from analyze.refine.clocks import corrected, estimate_clocks
-from analyze.refine.drafts import record_drafts, span_drafts
-from analyze.refine.graphs import LeftOut, assemble
-from analyze.refine.hosts import decide_host_labels
+from analyze.refine.drafts import RefinedNodes, draft_graphs
+from analyze.refine.graphs import assemble
+from analyze.refine.hosts import decide_host_labels, split_by_hosts
 from analyze.refine.messages import with_messages
 from analyze.refine.settings import RefineSettings
 from analyze.refine.sibling_order import Families, decide_order, families, order_evidence
@@ -51,24 +52,19 @@ def refine(
     message_notes: tuple[str, ...] = ()
     if settings.messages:
         matrices, message_notes = with_messages(matrices, len(samples[:n_compared]))
-    nodes = StructureNodes.of([category.structure for category in matrices.categories])
+    names = [sample.name for sample in samples[:n_compared]]
+    labels = decide_host_labels(matrices, settings, names)
+    matrices, hosts = split_by_hosts(matrices, labels)
+    nodes = StructureNodes.of([category.structure for category in matrices.categories], hosts)
     trees = SpanTrees.of(nodes)
     clocks = estimate_clocks(matrices, trees, settings, len(samples[:n_compared]))
     matrices = corrected(matrices, trees, clocks)
-    names = [sample.name for sample in samples[:n_compared]]
-    trees, left_out, async_notes = _pruned(matrices, trees, settings, names)
+    matrices, trees, async_notes = _pruned(matrices, trees, settings, names)
     kin, relation, order_notes = _ordered(matrices, trees, settings, names)
-    labels = decide_host_labels(matrices, settings, names)
-    records = np.flatnonzero(np.diff(trees.first) == 0)
-    drafts, graphs = span_drafts(matrices.categories, kin, relation, left_out, labels, settings)
-    of_records, record_graphs = record_drafts(matrices.categories, nodes, records, labels, settings)
+    refined = RefinedNodes.of(trees, settings)
+    drafts = draft_graphs(matrices.categories, kin, relation, refined, settings)
     return Population(
-        categories=assemble(
-            (*drafts, *of_records),
-            graphs.followed_by(record_graphs),
-            nodes.names,
-            labels.words,
-        ),
+        categories=assemble(refined, drafts, labels.words),
         notes=(*message_notes, *clocks.notes, *async_notes, *order_notes, *labels.notes),
         samples=samples,
         statuses=matrices.statuses,
@@ -107,10 +103,10 @@ def _pruned(
     trees: SpanTrees,
     settings: RefineSettings,
     samples: Sequence[str],
-) -> tuple[SpanTrees, dict[int, tuple[LeftOut, ...]], tuple[str, ...]]:
+) -> tuple[FlowMatrices, SpanTrees, tuple[str, ...]]:
     """Reduce the trees to remote calls (level L3), mark asynchronous children, and remove deferred work.
 
-    Returns (pruned trees; structure number -> deferred children removed from the structure; notes)."""
+    Returns (flows with the deferred children that were removed, pruned trees, notes)."""
     notes: tuple[str, ...] = ()
     if settings.level == "L3":
         trees = trees.boundaries()
@@ -118,14 +114,16 @@ def _pruned(
         left, waited, behind, notes = find_asynchronous(matrices, trees, settings, samples)
         trees = trees.left_behind(left, waited, behind, keep_ends=settings.keep_deferred)
     if settings.keep_deferred:
-        return trees, {}, notes
+        return matrices, trees, notes
     pruned, removed = trees.without_deferred()
-    found: dict[int, list[LeftOut]] = {}
-    for unit in removed.tolist():
-        operation = trees.nodes.names[trees.nodes.name[trees.node[unit]]]
-        out = LeftOut(int(trees.start[trees.parent[unit]]), operation.text)
-        found.setdefault(int(trees.structure[unit]), []).append(out)
-    return pruned, {structure: tuple(out) for structure, out in found.items()}, notes
+    categories = [*matrices.categories]
+    structure, first = np.unique(trees.structure[removed], return_index=True)
+    for number, mine in zip(structure.tolist(), np.split(removed, first)[1:], strict=True):
+        operations = tuple(trees.nodes.names[name].text for name in trees.operation[mine].tolist())
+        called = trees.start[trees.parent[mine]][:, None]
+        called = np.broadcast_to(called, (len(mine), categories[number].n_requests))
+        categories[number] = replace(categories[number], left_out=operations, left_column=called)
+    return replace(matrices, categories=tuple(categories)), pruned, notes
 
 
 def _ordered(

@@ -26,10 +26,10 @@ loads beside each other, then page<.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -40,8 +40,10 @@ from analyze.refine.consensus import Answers, Asked, FlowBatch, ask, flow_batche
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import Operation, StoredCategory
+from analyze.stats.sums import row_totals
 from schemas.arrays import B1, I1, I8, U8
-from stitch.columnar.runs import offsets, ranges, rank_in_runs, run_starts
+from stitch.columnar.hashing import mix
+from stitch.columnar.runs import no_rows, ranges, rank_in_runs, run_starts
 
 _MOVED = 0.2
 """Minimum difference, between the reference and another sample, of the share of requests in which one call
@@ -80,8 +82,8 @@ class ChildKey(NamedTuple):
 class Families:
     """Families of all structures: a family is a parent with two or more awaited children.
 
-    The *rows* of a family are its children, ordered by child key; its *pairs* are the pairs of its rows, in
-    the order of `pair_rows`. Families are ordered by parent; rows and pairs are ordered by family.
+    The *rows* of a family are its children, ordered by child key; its *pairs* are the pairs of its rows:
+    (0, 1), (0, 2), … Families are ordered by parent; rows and pairs are ordered by family.
     """
 
     trees: SpanTrees
@@ -107,16 +109,6 @@ class Families:
     """int64[pairs]: row of the child with the larger key."""
 
     @cached_property
-    def first_row(self) -> I8:
-        """int64[families + 1]: index of each family's first row; the last entry is the number of rows."""
-        return offsets(self.size)
-
-    @cached_property
-    def first_pair(self) -> I8:
-        """int64[families + 1]: index of each family's first pair; the last entry is the number of pairs."""
-        return offsets(self.size * (self.size - 1) >> 1)
-
-    @cached_property
     def family(self) -> I8:
         """int64[rows]: index of the family that the row belongs to."""
         return np.repeat(np.arange(len(self.size)), self.size)
@@ -125,39 +117,6 @@ class Families:
     def structure(self) -> I8:
         """int64[rows]: number of the structure that the row belongs to."""
         return self.trees.structure[self.unit]
-
-    def taken(self, structures: I8, trees: SpanTrees) -> tuple[Families, I8, I8]:
-        """(copies of the families of `structures`, int64[copied rows] original row, int64[copied pairs]
-        original pair).
-
-        structures: int64[n], may repeat. trees: result of `SpanTrees.taken` for the same structures.
-        """
-        of_family = np.searchsorted(self.trees.structure[self.parent], np.arange(self.trees.n_structures + 1))
-
-        def copies(first: I8) -> tuple[I8, I8, I8]:
-            """(int64[copies] original index, int64[copies] number of the copied structure, int64[structures]
-            difference between new and original index)."""
-            begins, n = first[structures], first[structures + 1] - first[structures]
-            return ranges(begins, n), np.repeat(np.arange(len(n)), n), np.cumsum(n) - n - begins
-
-        family, of_copy, _ = copies(of_family)
-        row, of_row, shift = copies(self.first_row[of_family])
-        pair, of_pair, _ = copies(self.first_pair[of_family])
-        unit_shift = trees.first[:-1] - self.trees.first[structures]
-        taken = replace(
-            self,
-            trees=trees,
-            parent=self.parent[family] + unit_shift[of_copy],
-            parent_key=self.parent_key[family],
-            keys_number=self.keys_number[family],
-            size=self.size[family],
-            unit=self.unit[row] + unit_shift[of_row],
-            key=self.key[row],
-            group=self.group[row] + of_row * (int(self.group.max(initial=0)) + 1),
-            first=self.first[pair] + shift[of_pair],
-            second=self.second[pair] + shift[of_pair],
-        )
-        return taken, row, pair
 
     def groups(self) -> Iterator[I8]:
         """Yield int64[groups, n] for each n >= 2: the rows of each group of n children in a family that call
@@ -194,40 +153,24 @@ def families(trees: SpanTrees, max_siblings: int) -> Families:
     key, parent_key = number[: len(child)], number[len(child) :]
     by_key = np.lexsort((key, np.repeat(np.arange(len(parent)), size)))
     child, called, key = child[by_key], called[by_key], key[by_key]
-    first_row = np.cumsum(size) - size
-    n_pairs = size * (size - 1) >> 1
-    first_pair = np.cumsum(n_pairs) - n_pairs
-    first, second = np.empty((2, int(n_pairs.sum())), dtype=np.int64)
-    keys_number = parent_key.copy()
-    for n in np.unique(size).tolist():
-        here = np.flatnonzero(size == n)
-        for rows, side in zip(pair_rows(n), (first, second), strict=True):
-            side[first_pair[here, None] + np.arange(len(rows))] = first_row[here, None] + rows
-        for column in range(n):
-            pair = keys_number[here] * (len(children) + 1) + key[first_row[here] + column]
-            keys_number[here] = first_numbered(pair)[0]
-        # Families of unequal numbers of children differ.
-        keys_number[here] = keys_number[here] * (max_siblings + 1) + n
+    # Equal sums of hashes: equal keys, which are distinct in a family.
+    hashed = row_totals(mix(key.astype(np.uint64)), np.repeat(np.arange(len(size)), size), len(size))
+    keys_number, _ = first_numbered(mix(hashed + mix(parent_key.astype(np.uint64))).view(np.int64))
+    row = np.arange(len(child))
+    n_after = np.repeat(np.cumsum(size), size) - 1 - row
     return Families(
         trees=trees,
         parent=parent,
         parent_key=parent_key,
-        keys_number=first_numbered(keys_number)[0],
+        keys_number=keys_number,
         size=size,
         unit=child,
         key=key,
         children=children,
         group=called,
-        first=first,
-        second=second,
+        first=np.repeat(row, n_after),
+        second=ranges(row + 1, n_after),
     )
-
-
-@lru_cache(maxsize=256)
-def pair_rows(n_rows: int) -> tuple[I8, I8]:
-    """(first row, second row) of each pair of `n_rows` rows: (0, 1), (0, 2), … Cached: do not write to it."""
-    first, second = np.triu_indices(n_rows, 1)
-    return first, second
 
 
 class _RowTimes(NamedTuple):
@@ -315,12 +258,12 @@ def order_evidence(
 
 
 def deciding_alone(kin: Families, relation: I1, shapes: U8) -> dict[int, I8]:
-    """Mapping structure -> int64[places], places at which every request decides for itself.
+    """Structure -> int64[places], places at which each of its requests decides for itself.
 
     A request decides the relation of a pair of siblings without consensus. It also decides which call is
     which row, for rows that call the same operation, if subtrees of the calls differ in shape and any of the
-    rows is ordered before or after a sibling. Place `p` of a structure with `n` rows is row `p` if p < n,
-    else pair `p - n`, counted within the structure.
+    rows is ordered before or after a sibling. Place `p` is row `p` of `kin`, or, counted on behind the rows,
+    pair `p - n_rows`.
 
     relation: int8[pairs], `SiblingRelation`. shapes: uint64[units], equal for interchangeable subtrees.
     """
@@ -332,14 +275,11 @@ def deciding_alone(kin: Families, relation: I1, shapes: U8) -> dict[int, I8]:
         shape = shapes[kin.unit[alike]]
         differ = alike[related[alike].any(axis=1) & (shape != shape[:, :1]).any(axis=1)]
         rows, group = np.append(rows, differ), np.append(group, np.repeat(differ[:, 0], differ.shape[1]))
-    at_row = np.concatenate((rows, kin.first[pair]))
-    structure, n = kin.structure[at_row], np.arange(kin.trees.n_structures + 1)
-    first_row, first_pair = np.searchsorted(kin.structure, n), np.searchsorted(kin.structure[kin.first], n)
-    place = np.concatenate((rows, np.diff(first_row)[kin.structure[kin.first[pair]]] + pair))
-    place -= np.where(np.arange(len(place)) < len(rows), first_row[structure], first_pair[structure])
+    at_row, n_rows = np.concatenate((rows, kin.first[pair])), len(kin.unit)
+    place = np.concatenate((rows, n_rows + pair))
     # A family's rows by group, then its pairs.
-    order = np.lexsort((place, np.append(group, np.full(len(pair), len(kin.unit))), kin.family[at_row]))
-    found, begin = np.unique(structure[order], return_index=True)
+    order = np.lexsort((place, np.append(group, np.full(len(pair), n_rows)), kin.family[at_row]))
+    found, begin = np.unique(kin.structure[at_row[order]], return_index=True)
     return dict(zip(found.tolist(), np.split(place[order], begin)[1:], strict=True))
 
 
@@ -347,37 +287,28 @@ def decided_alone(
     categories: Sequence[StoredCategory],
     kin: Families,
     relation: I1,
-    places: Sequence[I8],
+    places: Mapping[int, I8],
     settings: RefineSettings,
-    cells: int = FEW_CELLS,
-) -> list[I8]:
-    """Decisions of every request: for each structure, int64[places, requests].
+) -> dict[int, I8]:
+    """Decisions of every request: structure -> int64[places, requests].
 
     The decision at a place that is a row is the unit, counted within its structure, that is the row's child;
     at a place that is a pair, it is the `SiblingRelation` of the pair.
 
-    categories: [structures]. kin: families of these structures, numbered as in `categories`. relation:
-    int8[pairs of `kin`]. places: [structures], each int64[places], as in `deciding_alone`. cells: about how
-    many cells of times are processed at once.
+    relation: int8[pairs of `kin`]. places: as returned by `deciding_alone`.
     """
-    number, groups = np.arange(len(places) + 1), list(kin.groups())
-    of = np.repeat(number[:-1], [len(one) for one in places])
-    first_row, first_pair = (
-        np.searchsorted(one, number) for one in (kin.structure, kin.structure[kin.first])
-    )
-    at = np.concatenate(places) + first_row[of]
-    is_row = at < first_row[of + 1]
-    at = np.where(is_row, at, at - first_row[of + 1] + first_pair[of])
-    decided = [
-        np.empty((len(one), category.n_requests), dtype=np.int64)
-        for one, category in zip(places, categories, strict=True)
-    ]
-    width = np.diff(first_row) + np.bincount(of, minlength=len(places))
-    width += np.array([len(one.node_ns) for one in categories])
-    for batch in flow_batches(categories, width, cells):
+    groups, n_places = list(kin.groups()), [len(one) for one in places.values()]
+    of = np.repeat(np.array([*places], dtype=np.int64), n_places)
+    at = np.concatenate([no_rows(), *places.values()])
+    is_row = at < len(kin.unit)
+    decided = {
+        number: np.empty((len(mine), categories[number].n_requests), dtype=np.int64)
+        for number, mine in places.items()
+    }
+    for batch in flow_batches(categories, of, FEW_CELLS):
         times = _RowTimes.of(kin, groups, batch, settings)
         here = batch.part(of)
-        rows, pairs = is_row[here], at[here[~is_row[here]]]
+        rows, pairs = is_row[here], at[here[~is_row[here]]] - len(kin.unit)
         found = np.empty((len(here), batch.times.shape[1]), dtype=np.int64)
         row = times.rows.searchsorted(at[here[rows]])
         found[rows] = times.unit[row] - kin.trees.first[of[here[rows]], None]

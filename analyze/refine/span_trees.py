@@ -16,8 +16,8 @@ import numpy as np
 from analyze.refine.structure_nodes import StructureNodes
 from schemas.arrays import B1, I8
 from schemas.events import EventKind
-from stitch.columnar.runs import offsets, ranges
-from stitch.graph.placed import END, POINT, START
+from stitch.columnar.runs import offsets, ranges, tree_levels
+from stitch.graph.placed import END, POINT
 
 _REMOTE = (EventKind.SPAN_SERVER, EventKind.SPAN_CLIENT, EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER)
 _UNKNOWN = (EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_INTERNAL)
@@ -36,10 +36,8 @@ class SpanTrees:
     """int64[units]: number of the structure that the span or point belongs to, ascending."""
     node: I8
     """int64[units]: index in `nodes` of the span's start or of the point."""
-    start: I8
-    """int64[units]: node of the span's start or of the point, counted from 0 in each structure."""
-    end: I8
-    """int64[units]: node of the span's end, counted from 0 in each structure; for a point as `start`."""
+    end_node: I8
+    """int64[units]: index in `nodes` of the span's end; for a point as `node`."""
     parent: I8
     """int64[units]: index (unit) of the parent span; -1 for a root."""
     awaited: B1
@@ -47,37 +45,26 @@ class SpanTrees:
 
     @staticmethod
     def of(nodes: StructureNodes) -> SpanTrees:
-        """Find the units of structures of spans. O(nodes + edges log edges).
-
-        A structure counts as activity records, without units, if its root is a point, or if some node's
-        parent is not the start of a span at a smaller position.
-        """
-        at = np.flatnonzero(nodes.side != END)
+        """Find the units of structures of spans. O(nodes + edges log edges)."""
+        at = np.flatnonzero((nodes.side != END) & nodes.of_spans[nodes.structure])
         structure, above = nodes.structure[at], nodes.parent[at]
-        is_root = at == nodes.first[structure]
-        ill = (above < 0) != is_root
-        ill |= ~is_root & ((above >= at) | (nodes.side[above] != START))
-        ill |= is_root & (nodes.side[at] != START)
-        is_tree = np.bincount(structure, ill, nodes.n_structures) == 0
-        kept = is_tree[structure]
-        at, structure, above = at[kept], structure[kept], above[kept]
         unit = np.full(len(nodes.side) + 1, -1)  # the last entry is that of no node, -1
         unit[at] = np.arange(len(at))
         end = np.where(nodes.side[at] == POINT, at, nodes.mate[at])
         # Siblings are unordered in a stored structure: an awaited child has its own edge to its parent's end.
         n = len(nodes.side)
         joins = np.isin(end * n + nodes.mate[above], nodes.src * n + nodes.dst)
-        first = nodes.first[structure]
-        return SpanTrees(
-            nodes,
-            nodes.n_structures,
-            structure,
-            at,
-            at - first,
-            end - first,
-            unit[above],
-            joins | (above < 0),
-        )
+        return SpanTrees(nodes, nodes.n_structures, structure, at, end, unit[above], joins | (above < 0))
+
+    @cached_property
+    def start(self) -> I8:
+        """int64[units]: node of the span's start or of the point, counted from 0 in its structure."""
+        return self.nodes.column[self.node]
+
+    @cached_property
+    def end(self) -> I8:
+        """int64[units]: node of the span's end, counted from 0 in its structure; for a point as `start`."""
+        return self.nodes.column[self.end_node]
 
     @property
     def operation(self) -> I8:
@@ -92,7 +79,7 @@ class SpanTrees:
     @property
     def is_span(self) -> B1:
         """bool[units]: True for a span, False for a point."""
-        spans: B1 = self.start != self.end
+        spans: B1 = self.node != self.end_node
         return spans
 
     @cached_property
@@ -109,13 +96,7 @@ class SpanTrees:
     @cached_property
     def levels(self) -> tuple[I8, ...]:
         """Units (spans and points) by depth in their tree: [0] all roots, [1] all children of roots, …"""
-        by_parent = np.argsort(self.parent, kind="stable")
-        first = np.searchsorted(self.parent[by_parent], np.arange(-1, len(self.parent) + 1))
-        found, level = [], by_parent[: first[1]]
-        while len(level):
-            found.append(level)
-            level = by_parent[ranges(first[level + 1], first[level + 2] - first[level + 1])]
-        return tuple(found)
+        return tuple(tree_levels(self.parent))
 
     @cached_property
     def deferred(self) -> B1:
@@ -139,26 +120,23 @@ class SpanTrees:
         remote: B1 = (above >= 0) & self.awaited & self.is_span & calls
         return remote
 
-    def taken(self, structures: I8) -> tuple[SpanTrees, I8]:
-        """(copies of the trees of chosen structures, int64[units of the copies] original unit of each).
+    def taken(self, structures: I8) -> SpanTrees:
+        """Copies of the trees of chosen structures. Copy i, of `structures[i]`, has structure number i.
 
-        structures: int64[n] structure numbers, which may repeat. Copy i, of `structures[i]`, has structure
-        number i."""
+        structures: int64[n] structure numbers, which may repeat."""
         n = self.first[structures + 1] - self.first[structures]
         copied = ranges(self.first[structures], n)
         shift = np.repeat(np.cumsum(n) - n - self.first[structures], n)
         above = self.parent[copied]
-        taken = SpanTrees(
+        return SpanTrees(
             self.nodes,
             len(structures),
             np.repeat(np.arange(len(structures)), n),
             self.node[copied],
-            self.start[copied],
-            self.end[copied],
+            self.end_node[copied],
             np.where(above < 0, -1, above + shift),
             self.awaited[copied],
         )
-        return taken, copied
 
     def kept(self, keep: B1) -> SpanTrees:
         """Remove units where `keep` is False; their children become children of the nearest kept ancestor.
@@ -183,8 +161,7 @@ class SpanTrees:
             self,
             structure=self.structure[chosen],
             node=self.node[chosen],
-            start=self.start[chosen],
-            end=self.end[chosen],
+            end_node=self.end_node[chosen],
             parent=place[np.where(above < 0, -1, home[above])],
             awaited=waits[chosen],
         )
@@ -197,13 +174,13 @@ class SpanTrees:
         becomes a child of that parent. Unless `keep_ends` (for trees that keep deferred work), `behind[i]` is
         reduced to a point, its start, which is awaited.
         """
-        parent, end, awaited = self.parent.copy(), self.end.copy(), self.awaited & ~left
+        parent, end, awaited = self.parent.copy(), self.end_node.copy(), self.awaited & ~left
         parent[waited] = self.parent[behind]
         if not keep_ends:
-            end[behind] = self.start[behind]
+            end[behind] = self.node[behind]
             awaited[behind] = True
-        awaited &= ~((parent >= 0) & left[parent] & (end[parent] == self.start[parent]))
-        return replace(self, parent=parent, end=end, awaited=awaited)
+        awaited &= ~((parent >= 0) & left[parent] & (end[parent] == self.node[parent]))
+        return replace(self, parent=parent, end_node=end, awaited=awaited)
 
     def without_deferred(self) -> tuple[SpanTrees, I8]:
         """(trees without deferred units; int64[removed] topmost removed units, numbered as in `self`)."""

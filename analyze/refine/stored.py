@@ -19,10 +19,11 @@ from numpy.lib.stride_tricks import as_strided
 from analyze.cache_blocks import CACHE_CELLS, uneven_blocks
 from analyze.numbering import coded
 from analyze.population import NO_FAILURES, Codes, RecordedFailures
+from analyze.stats.sums import numbered
 from schemas.arrays import F8, I4, I8, U1
 from schemas.errors import LakeError
 from stitch.columnar.runs import inverse, list_lengths, offsets, run_starts, whole
-from stitch.graph.placed import END, START
+from stitch.graph.placed import START
 from stitch.graph.template import Template
 from stitch.readings import templates_of
 
@@ -78,6 +79,11 @@ class StoredCategory:
     None: `structure` is the stored structure itself."""
     shift: I8 | None = None
     """int64[nodes, requests]: ns that the skew correction added to `node_ns`; None: none."""
+    left_out: tuple[str, ...] = ()
+    """Operations, `component/point[/label]`, of deferred children that the refined graph leaves out."""
+    left_column: I8 | None = None
+    """int64[left_out, requests]: node at which the span starts that called the child. A view: do not write to
+    it. None: no child is left out."""
 
     @property
     def n_requests(self) -> int:
@@ -87,7 +93,7 @@ class StoredCategory:
     @property
     def has_spans(self) -> bool:
         """True if the nodes are starts and ends of spans, False if they are activity records."""
-        return START in self.structure.side or END in self.structure.side
+        return self.structure.side[0] == START
 
     def of_rows(self, chosen: I8) -> StoredCategory:
         """Copy with only the requests in the rows `chosen`, int64[chosen], ascending."""
@@ -107,11 +113,12 @@ class StoredCategory:
                 at[kept].astype(np.int32), failures.position[kept], failures.error[kept]
             ),
             shift=None if self.shift is None else self.shift[:, chosen],
+            left_column=None if self.left_column is None else self.left_column[:, chosen],
         )
 
-    def moved(self, came: Columns) -> tuple[StoredCategory, I8]:
-        """(copy in which interchangeable branches, equal subtrees of one parent, swap their times, hosts and
-        failures; int64[nodes, requests] node to which each node's content went).
+    def moved(self, came: Columns) -> StoredCategory:
+        """Copy in which interchangeable branches (equal subtrees of one parent) swap their times, hosts,
+        failures and left-out children.
 
         came: [nodes, requests] node from which the content of each cell comes; a permutation per request.
         """
@@ -119,16 +126,35 @@ class StoredCategory:
         np.put_along_axis(went, came, np.arange(len(came))[:, None], axis=0)
         failures = self.failures
         position = went[failures.position, failures.row].astype(np.int32)
-        return (
-            replace(
-                self,
-                node_ns=np.take_along_axis(self.node_ns, came, axis=0),
-                host=np.take_along_axis(self.host, came, axis=0),
-                failures=RecordedFailures(failures.row, position, failures.error),
-                shift=None if self.shift is None else np.take_along_axis(self.shift, came, axis=0),
-            ),
-            went,
+        return replace(
+            self,
+            node_ns=np.take_along_axis(self.node_ns, came, axis=0),
+            host=np.take_along_axis(self.host, came, axis=0),
+            failures=RecordedFailures(failures.row, position, failures.error),
+            shift=None if self.shift is None else np.take_along_axis(self.shift, came, axis=0),
+            left_column=None if self.left_column is None else went[self.left_column[:, 0]],
         )
+
+
+def own_columns(n_columns: int, n_rows: int) -> Columns:
+    """Unsigned integers [n_columns, n_rows]: each cell holds the number of its column. Sorted in the way that
+    times are sorted, they are the argument of `StoredCategory.moved`."""
+    numbers: Columns = np.arange(n_columns).astype(np.min_scalar_type(n_columns))
+    return np.repeat(numbers[:, None], n_rows, axis=1)
+
+
+def equal_rows(columns: npt.NDArray[np.signedinteger]) -> tuple[I8, I8]:
+    """Group equal rows of `columns`, an array [columns, rows] of numbers >= 0.
+
+    Returns (int64[groups] first row of each group, int64[rows] group of each row). Groups are numbered in
+    lexicographic order of their contents, so the numbering does not depend on the order of rows.
+    """
+    differing = columns[(columns != columns[:, :1]).any(axis=1)]
+    if not len(differing):
+        n_rows = columns.shape[1]
+        return np.zeros(min(n_rows, 1), dtype=np.int64), np.zeros(n_rows, dtype=np.int64)
+    group, first = numbered(differing)
+    return first, group
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,13 +293,13 @@ def _failures(flows: pa.Table) -> tuple[RecordedFailures, pa.StringArray]:
 
     Raises LakeError if `error_position` and `error_class` of a flow differ in length."""
     positions, classes = whole(flows["error_position"]), whole(flows["error_class"])
-    bounds = _bounds_of(positions)
-    if not np.array_equal(bounds, _bounds_of(classes)):
+    n_failing = list_lengths(positions)
+    if not np.array_equal(n_failing, list_lengths(classes)):
         raise LakeError(
             "Flows with unlike numbers of failing nodes and classes.", remedy="Run flowdiff fsck."
         )
     codes, words = coded(pa.chunked_array([classes.flatten()]))
-    row = np.repeat(np.arange(flows.num_rows, dtype=np.int32), np.diff(bounds))
+    row = np.repeat(np.arange(flows.num_rows, dtype=np.int32), n_failing)
     return RecordedFailures(row, positions.flatten().to_numpy(), codes), words
 
 
@@ -283,12 +309,6 @@ def _checked(failures: RecordedFailures, key: str, n_nodes: int) -> RecordedFail
             f"A flow of category {key} fails at a node it does not have.", remedy="Run flowdiff fsck."
         )
     return failures
-
-
-def _bounds_of(lists: pa.ListArray) -> I8:
-    bounds: I8 = lists.offsets.to_numpy().astype(np.int64)
-    bounds -= bounds[0]
-    return bounds
 
 
 def row_order(group: I8, start_ns: I8, request_id: pa.ChunkedArray | pa.StringArray) -> I8:

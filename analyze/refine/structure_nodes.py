@@ -12,6 +12,7 @@ from analyze.numbering import Numbering
 from analyze.refine.stored import Operation
 from schemas.arrays import B1, I8
 from stitch.columnar.runs import offsets
+from stitch.graph.placed import START
 from stitch.graph.template import Template
 
 
@@ -21,8 +22,14 @@ class StructureNodes:
 
     first: I8
     """int64[structures + 1]: index of each structure's first node; the last entry is the number of nodes."""
+    structure: I8
+    """int64[nodes]: number of the structure that the node belongs to."""
+    column: I8
+    """int64[nodes]: row of `StoredCategory.node_ns` with the node's times."""
     name: I8
     """int64[nodes]: index into `names` of the node's operation."""
+    host: I8
+    """int64[nodes]: index into `HostLabels.words` of the host in the node's label; 0 if it has none."""
     component: I8
     """int64[nodes]: index into `components` of the node's component."""
     side: I8
@@ -47,8 +54,10 @@ class StructureNodes:
     components: tuple[str, ...]
 
     @staticmethod
-    def of(templates: Sequence[Template]) -> StructureNodes:
-        """Concatenate the nodes and edges of templates; structure i is `templates[i]`. O(nodes + edges)."""
+    def of(templates: Sequence[Template], host: I8 | None = None) -> StructureNodes:
+        """Concatenate the nodes and edges of templates; structure i is `templates[i]`. O(nodes + edges).
+
+        host: int64[nodes], host in each node's label; None: in none."""
         first = offsets(np.array([one.n_nodes for one in templates], np.int64))
         n_nodes = int(first[-1])
 
@@ -79,7 +88,10 @@ class StructureNodes:
         response[at + np.repeat(first[:-1], n_responses)] = True
         return StructureNodes(
             first=first,
+            structure=np.repeat(np.arange(len(templates)), np.diff(first)),
+            column=np.arange(n_nodes) - of_node,
             name=name,
+            host=np.zeros(n_nodes, dtype=np.int64) if host is None else host,
             component=component_of[name],
             side=column(one.side for one in templates),
             kind=column(one.kind for one in templates),
@@ -95,11 +107,13 @@ class StructureNodes:
         )
 
     @property
+    def of_spans(self) -> B1:
+        """bool[structures]: True if the nodes are starts and ends of spans and points inside spans; False for
+        activity records, which are not nested."""
+        of_spans: B1 = self.side[self.first[:-1]] == START
+        return of_spans
+
+    @property
     def n_structures(self) -> int:
         """Number of structures."""
         return len(self.first) - 1
-
-    @property
-    def structure(self) -> I8:
-        """int64[nodes]: number of the structure that each node belongs to."""
-        return np.repeat(np.arange(self.n_structures), np.diff(self.first))

@@ -93,6 +93,17 @@ def group_stably(code: npt.NDArray[np.integer], n_groups: int) -> tuple[I8, I8]:
     return rows, first
 
 
+def tree_levels(parent: I8) -> Iterator[I8]:
+    """Yield the vertices of trees by depth: all roots, all children of roots, … O(vertices), however deep.
+
+    parent: [vertices] index of the parent; -1 for a root. The children of a parent are ascending."""
+    by_parent, first = group_stably(parent + 1, len(parent) + 1)
+    level = by_parent[: first[1]]
+    while len(level):
+        yield level
+        level = by_parent[ranges(first[level + 1], first[level + 2] - first[level + 1])]
+
+
 def distinct(values: I8) -> I8:
     """Distinct values, ascending. Sorts, because numpy's hash table is slow for keys that lie close
     together."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from analyze.refine.graphs import LeftOut
 from analyze.refine.stored import Operation
 from schemas.events import EventKind
 from stitch.graph.placed import END, POINT, START
@@ -74,7 +73,9 @@ class SpanTree:
 
 
 def span_tree(structure: Template) -> SpanTree | None:
-    """Tree of a span structure; None for records, or points with children. O(nodes)."""
+    """Tree of a span structure; None for records. O(nodes)."""
+    if structure.side[0] != START:
+        return None
     unit_of: dict[int, int] = {}
     start: list[int] = []
     end: list[int] = []
@@ -83,16 +84,10 @@ def span_tree(structure: Template) -> SpanTree | None:
         if side == END:
             continue
         above = structure.parent[position]
-        if (above < 0) != (position == 0) or (position > 0 and above not in unit_of):
-            return None
-        if position > 0 and structure.side[above] != START:
-            return None
         unit_of[position] = len(start)
         start.append(position)
         end.append(position if side == POINT else structure.mate[position])
         parent.append(-1 if position == 0 else unit_of[above])
-    if not start or structure.side[0] != START:
-        return None
     return SpanTree(
         start=tuple(start),
         end=tuple(end),
@@ -179,14 +174,15 @@ def leave_behind(
     )
 
 
-def without_deferred(tree: SpanTree) -> tuple[SpanTree, tuple[LeftOut, ...]]:
-    """Remove deferred units and all below them; returns (tree, children left out).
+def without_deferred(tree: SpanTree) -> tuple[SpanTree, tuple[tuple[int, str], ...]]:
+    """Remove deferred units and all below them; returns (tree, children left out: column of the start of the
+    parent, operation).
 
     Children left out are the topmost removed units, with a parent that remains. O(units).
     """
     deferred = tree.deferred
     left = [
-        LeftOut(tree.start[above], tree.operation[unit].text)
+        (tree.start[above], tree.operation[unit].text)
         for unit, above in enumerate(tree.parent)
         if deferred[unit] and not deferred[above]
     ]

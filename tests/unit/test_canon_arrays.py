@@ -1,11 +1,11 @@
-"""Array steps of the graph code: grouping by small integers, connected components."""
+"""Array steps of the graph code: grouping by small integers, connected components, levels of trees."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from stitch.columnar.runs import connected_components, group_stably
+from stitch.columnar.runs import connected_components, group_stably, tree_levels
 
 
 @pytest.mark.parametrize("n_groups", [1, 7, 1 << 16, (1 << 16) + 1, 200_000])
@@ -65,3 +65,15 @@ def test_no_vertex_no_component() -> None:
     count, number = connected_components(none, none, 0)
     assert count == 0
     assert number.tolist() == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_levels_are_the_depths_of_a_walk_up(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    above = np.array([int(rng.integers(-1, max(vertex // 2, 1))) for vertex in range(1, seed * 3 + 1)])
+    parent = np.minimum(above, np.arange(len(above)) - 1).astype(np.int64)
+    depth: list[int] = []
+    for vertex in range(len(parent)):
+        depth.append(0 if parent[vertex] < 0 else depth[parent[vertex]] + 1)
+    levels = [sorted(level.tolist()) for level in tree_levels(parent)]
+    assert levels == [[v for v, d in enumerate(depth) if d == at] for at in range(max(depth, default=-1) + 1)]
