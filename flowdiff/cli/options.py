@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -176,11 +175,10 @@ def set_values(model: type[S], given: Iterable[str] | None) -> S:
     return validated(model, found)
 
 
-def provisional_folder() -> Path:
-    """New folder for files of unsealed windows, removed when the process ends."""
+def provisional_folder(context: typer.Context) -> Path:
+    """New folder for files of unsealed windows, removed when the command of `context` ends."""
     from stitch.scratch import Scratch
 
     scratch = Scratch()
-    folder = scratch.folder
-    atexit.register(lambda: scratch)  # keeps the owner alive until exit, when it removes the folder
-    return folder
+    context.call_on_close(scratch.close)
+    return scratch.folder

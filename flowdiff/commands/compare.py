@@ -38,6 +38,7 @@ GB at 10⁴.
 @takes_settings
 def command(
     *,
+    context: typer.Context,
     periods: Annotated[ComparedPeriods, Together(PERIODS)],
     sample: Annotated[
         list[str] | None,
@@ -180,7 +181,7 @@ def command(
         refine,
         "Give each as --sample NAME=PERIOD.",
         history=history or (),
-        provisional=provisional_folder() if unsealed else None,
+        provisional=provisional_folder(context) if unsealed else None,
         use=use,
         workers=workers or min(cores(), room_for(WORKER_BYTES)),
         memory=None if memory is None else size_of(memory),

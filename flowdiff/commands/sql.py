@@ -46,6 +46,7 @@ Queries to copy: docs/internals/recipes.md"""
 
 
 def command(
+    context: typer.Context,
     lake: LakeOption,
     query: Annotated[
         str | None, typer.Option("-c", "--command", help="Query to run. Default: an interactive shell.")
@@ -84,7 +85,7 @@ def command(
     output = None if str(output) == "-" else output
     format_ = _form(format_, output)
     seconds, now_ns = _seconds(timeout), time.time_ns()
-    provisional = provisional_folder() if unsealed else None
+    provisional = provisional_folder(context) if unsealed else None
     started = SessionProcess(
         lake,
         period,

@@ -23,6 +23,7 @@ LISTED: Final = 288
 
 
 def command(
+    context: typer.Context,
     lake: LakeOption,
     period: Annotated[
         str | None,
@@ -50,7 +51,7 @@ def command(
     from flowdiff.cli.table_output import print_json
 
     at_most = LISTED if period is None else None
-    lakes = Lakes(lake, provisional=provisional_folder() if unsealed else None)
+    lakes = Lakes(lake, provisional=provisional_folder(context) if unsealed else None)
     found = lakes.counts(parse_period(lakes.dated(period or "all"), now_ns=time.time_ns()), at_most=at_most)
     warn_of_pending([found.found])
     if found.earlier:

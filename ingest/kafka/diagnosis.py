@@ -10,7 +10,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -49,6 +49,7 @@ def connected(settings: KafkaSettings, kind: Callable[..., Client], **arguments:
     # logging still gets the client's messages.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     make = partial(
+        _made,
         kind,
         bootstrap_servers=list(settings.bootstrap),
         client_id=settings.client_name,
@@ -72,6 +73,21 @@ def connected(settings: KafkaSettings, kind: Callable[..., Client], **arguments:
             f"No broker of {', '.join(settings.bootstrap)} answers in time.",
             remedy="Check the brokers, or raise kafka.connect_timeout.",
         ) from error
+
+
+def _made(kind: Callable[..., Client], **arguments: Any) -> Client:
+    """Call `kind`. If it raises an error, close the connections and the thread that it started, which it
+    leaves running."""
+    with ExitStack() as started:
+
+        def client(**how: Any) -> KafkaNetClient:
+            one = KafkaNetClient(**how)
+            started.callback(one.close)
+            return one
+
+        made = kind(kafka_client=client, **arguments)
+        started.pop_all()
+    return made
 
 
 def _wrong(sentence: str, *, passes: bool = False) -> InputError:

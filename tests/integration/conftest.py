@@ -20,6 +20,7 @@ from oracles.devtools import Tab, chromium
 from oracles.encoded_once import encoded_once
 
 from analyze.sql import session_process
+from stitch.lake import place
 
 # The client tells at length what tests do to it.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
@@ -85,13 +86,29 @@ def bucket_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketSe
 
 
 @pytest.fixture
+def iceberg_threads() -> Iterator[None]:
+    """The threads that pyiceberg keeps for the whole process end with the test."""
+    from pyiceberg.utils.concurrent import ExecutorFactory
+
+    yield
+    if ExecutorFactory._instance is not None:
+        ExecutorFactory._instance.shutdown()
+        ExecutorFactory._instance = None
+
+
+@pytest.fixture
 def bucket_environ(
     bucket_server: BucketServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, str]:
-    """The environment of a user of that server, with a cache of its own, also set for this process."""
+) -> Iterator[dict[str, str]]:
+    """The environment of a user of that server, with a cache of its own, also set for this process.
+
+    The stores that a process keeps, with their threads, end with the test.
+    """
     told = {**bucket_server.environ, "FLOWDIFF_CACHE": str(tmp_path / "cache"), "HOME": str(tmp_path)}
     for name, value in told.items():
         monkeypatch.setenv(name, value)
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3", "FLOWDIFF_CACHE_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    return told
+    yield told
+    place._copies.cache_clear()
+    place._opened.cache_clear()

@@ -419,6 +419,7 @@ def exit_code_of(words: list[str]) -> int:
     return int(ended.value.code or 0)
 
 
+@pytest.mark.usefixtures("iceberg_threads")
 @pytest.mark.parametrize("command", SCHEDULED)
 def test_what_is_scheduled_runs_and_is_the_same_everywhere(
     command: str, recent_lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

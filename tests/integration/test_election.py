@@ -63,12 +63,17 @@ class Candidate:
         self.process.communicate()
 
 
-@pytest.fixture(params=["folder", "bucket"])
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(scope="module", params=["folder", "bucket"])
+def server(request: pytest.FixtureRequest) -> BucketServer | None:
+    """Server of buckets; None where a lake is a folder."""
+    return None if request.param == "folder" else request.getfixturevalue("bucket_server")
+
+
+@pytest.fixture
+def lake(server: BucketServer | None, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Place of a lake, and the environment for it."""
-    if request.param == "folder":
+    if server is None:
         return str(tmp_path / "lake")
-    server: BucketServer = request.getfixturevalue("bucket_server")
     request.getfixturevalue("bucket_environ")
     return server.new_lake()
 

@@ -114,8 +114,8 @@ def test_a_worker_that_dies_at_every_step_of_every_task(
     """Worker 1 of two does all the work; records are named and groups dealt again by worker 0."""
     files = mixed(tmp_path / "in")
     if where == "folder":  # many groups take the bucket's server a minute
-        monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 80_000)
-        monkeypatch.setattr("stitch.drivers.import_settings._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 160_000)
+        monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 40_000)
+        monkeypatch.setattr("stitch.drivers.import_settings._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 80_000)
     put(tmp_path / "one", files, 1)
     lake = bucket_server.new_lake() if where == "bucket" else str(tmp_path / "two")
     deaths, done = Deaths(), set()

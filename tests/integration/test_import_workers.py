@@ -94,7 +94,7 @@ def test_two_write_the_bytes_of_one(tmp_path: Path, memory: int) -> None:
     files = mixed(tmp_path / "in")
     again = tmp_path / "again.ndjson"
     # The same requests in part: duplicates, late events.
-    again.write_text("\n".join(list(native_lines(360, seconds=3000))[10:2000:3]))
+    again.write_text("\n".join(list(native_lines(180, seconds=1500))[10:1000:3]))
     settings = ImportSettings(memory_bytes=memory, max_dead_letters_per_file=5)
     lakes = tmp_path / "1", tmp_path / "2"
     for given in (files, [again]):
@@ -108,8 +108,8 @@ def test_two_write_the_bytes_of_one(tmp_path: Path, memory: int) -> None:
 
 def test_large_groups_are_dealt_again_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many groups, some of them parts of a bucket; windows too large to wait."""
-    write_otlp(tmp_path / "a.pb", 50, seconds=200)
-    write_otlp(tmp_path / "b.pb", 50, seconds=200, seed=2)
+    write_otlp(tmp_path / "a.pb", 30, seconds=120)
+    write_otlp(tmp_path / "b.pb", 30, seconds=120, seed=2)
     monkeypatch.setattr("stitch.drivers.sharded.stitching._SMALL_PART_BYTES", 4_000)
     monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 20_000)
     monkeypatch.setattr("stitch.drivers.import_settings._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 40_000)
@@ -145,8 +145,9 @@ def test_a_cluster_writes_the_bytes_of_one(
     """Records are named and groups dealt again by the one that gathers, for all."""
     files = mixed(tmp_path / "in")
     monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 20_000)
-    # Eight groups are large enough to be dealt again.
-    monkeypatch.setattr("stitch.drivers.import_settings._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // 160_000)
+    # Of a folder's groups some are large enough to be dealt again, which makes many: no matter of the store.
+    most_bytes = {"folder": 80_000, "bucket": 160_000}[where]
+    monkeypatch.setattr("stitch.drivers.import_settings._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // most_bytes)
     settings = ImportSettings(memory_bytes=64 * 2**20)
     monkeypatch.chdir(tmp_path)
     folder = Path("lake-here")  # a name that means nothing on another machine
@@ -161,7 +162,7 @@ def test_a_cluster_writes_the_bytes_of_one(
         [file for table in WINDOW_TABLES for file in open_manifest(open_store(name)).files(table)]
         for name in (lake, str(folder))
     )
-    assert len(mine) > 32
+    assert len(mine) > 16
     assert mine == theirs  # by name, size and SHA-256
     letters = store.names("dead_letters")
     assert letters == [path.name for path in sorted((folder / "dead_letters").iterdir())]

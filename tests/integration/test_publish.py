@@ -69,7 +69,7 @@ def _metadata(base: Same[TableMetadata], updates: tuple[Same[TableUpdate], ...])
 
 
 @pytest.fixture(autouse=True)
-def _metadata_once() -> Iterator[None]:
+def _metadata_once(iceberg_threads: None) -> Iterator[None]:
     """pyiceberg copies all metadata whenever it looks at a transaction: here once for the same updates."""
     with patch("pyiceberg.table.update_table_metadata") as patched:
         patched.side_effect = lambda base, updates: _metadata(Same(base), tuple(map(Same, updates)))

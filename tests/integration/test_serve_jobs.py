@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,7 @@ from fixtures.served_site import PROBLEM, REFERENCE, Served, serving, simulated_
 from oracles.waiting import wait_until
 
 import flowdiff
+from stitch.scratch import Scratch
 
 DAYS = {"reference": REFERENCE, "problem": PROBLEM}
 
@@ -278,12 +280,18 @@ def test_a_job_is_bounded(lake: str, limit: str, told: str) -> None:
 
 
 def test_jobs_end_with_a_server_that_is_killed(lake: str) -> None:
+    before = {*Path(tempfile.gettempdir()).glob("flowdiff-scratch-*")}
     with serving(lake) as served:
         asked(served, **DAYS)
         job = running(served)
         served.process.kill()
         served.process.wait()
         wait_until(lambda: not Path(f"/proc/{job}").exists())
+    left = {*Path(tempfile.gettempdir()).glob("flowdiff-scratch-*")} - before
+    assert left
+    with Scratch() as scratch:  # of a process that begins later
+        assert scratch.folder.exists()
+    assert not any(folder.exists() for folder in left)
 
 
 def test_results_outlive_a_server_with_a_cache(lake: str, tmp_path: Path) -> None:

@@ -468,10 +468,10 @@ def test_a_select_is_explained(lake: Path, text: str) -> None:
     ids=" ".join,
 )
 def test_nothing_is_said_at_the_end_of_a_process(
-    small: Path, repository: Path, arguments: tuple[str, ...]
+    small: Path, repository: Path, arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
     """DuckDB complains of what outlives it: a thread, a connection, a cache."""
-    environment = {**os.environ, "FLOWDIFF_LAKE": str(small)}
+    environment = {**os.environ, "FLOWDIFF_LAKE": str(small), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-m", *arguments], cwd=repository, env=environment, capture_output=True, text=True
     )

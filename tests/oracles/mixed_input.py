@@ -24,8 +24,8 @@ def mixed(folder: Path) -> list[Path]:
     and broken archives; a clock ten years ahead."""
     folder.mkdir()
     spans, records = folder / "spans.pb", folder / "records.ndjson"
-    write_otlp(spans, 60)
-    lines = list(native_lines(360, seconds=3000))
+    write_otlp(spans, 30)
+    lines = list(native_lines(180, seconds=1500))
     records.write_text("\n".join(lines[: len(lines) // 2]) + "\nno record\n")
     rest = folder / "rest.ndjson"
     rest.write_text("\n".join(lines[len(lines) // 2 :]) + '\n{"ts": "late"}\n')

@@ -17,19 +17,19 @@ from schemas.config import DecodeConfig, StitchConfig
 from schemas.events import concat_events
 from stitch.kernel import stitch
 
-SEEDS = int(os.environ.get("FLOWDIFF_TEST_SEEDS", "7"))
+SEEDS = int(os.environ.get("FLOWDIFF_TEST_SEEDS", "4"))
 KINDS = ("spans", "loose", "mixed")
 
 
 def events_of(kind: str, rng: np.random.Generator) -> pa.Table:
-    """Some hundred events over ten minutes: spans, records that name no request, or half of each of those."""
+    """Some hundred events over five minutes: spans, records that name no request, or half of each of those."""
     seed = int(rng.integers(2**31))
     spans = codec_for("otlp-proto").decode(
-        [*otlp_messages(20, seed=seed, seconds=600, spans=12)], DecodeConfig()
+        [*otlp_messages(20, seed=seed, seconds=300, spans=12)], DecodeConfig()
     )
     if kind == "spans":
         return concat_events([spans.events])
-    lines = [line.encode() for line in native_lines(40, seed=seed, seconds=600)]
+    lines = [line.encode() for line in native_lines(40, seed=seed, seconds=300)]
     records = codec_for("native").decode(lines, DecodeConfig()).events
     nameless = np.ones(records.num_rows, bool) if kind == "loose" else rng.random(records.num_rows) < 0.5
     place = records.schema.get_field_index("request_id")
