@@ -42,7 +42,7 @@ class Selection:
             if not 0 <= index < len(population.categories):
                 raise ValueError(f"there is no category {index} of {len(population.categories)}")
             most = population.categories[index].n_requests
-            if len(rows) and not 0 <= int(np.min(rows)) <= int(np.max(rows)) < most:
+            if len(rows) and not 0 <= rows[0] <= rows[-1] < most:
                 raise ValueError(f"category {index} has rows 0 to {most - 1}")
 
 

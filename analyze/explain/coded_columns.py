@@ -53,6 +53,11 @@ class CodedColumns:
         """Word that `code` stands for in text column number `column`; `(missing)` for the last code."""
         return MISSING if code == self.width - 1 else self.levels[column][code]
 
+    @property
+    def n_codes(self) -> I8:
+        """int64[columns]: number of codes of each column, without the code for missing values."""
+        return np.array([max(len(low), len(words)) for low, words in zip(self.low, self.levels, strict=True)])
+
     def counts(self, rows: I8, *classes: F4) -> list[F4]:
         """Count requests with each code: a float32[columns, width, labellings] per class.
 
@@ -64,22 +69,15 @@ class CodedColumns:
         shape = len(self.columns), self.width
         return [np.asarray(incidence @ one).reshape(*shape, one.shape[1]) for one in classes]
 
-    def _incidence(self, rows: I8) -> sparse.csr_array:
+    def _incidence(self, rows: I8) -> sparse.csc_array:
         """Sparse matrix [columns * width, rows]: 1 if the request has the code in the column, else 0."""
         from scipy import sparse  # a tenth of a second, and only where something is to be explained
 
         n_columns, n = len(self.columns), len(rows)
-        place = self.codes[:, rows].astype(np.int64) + np.arange(n_columns)[:, None] * self.width
-        # One entry a column and request: the transposed matrix is in compressed form as it stands.
-        by_request = sparse.csr_array(
-            (
-                np.ones(n_columns * n, np.float32),
-                np.ascontiguousarray(place.T).ravel(),
-                np.arange(n + 1, dtype=np.int64) * n_columns,
-            ),
-            shape=(n, n_columns * self.width),
-        )
-        return by_request.T.tocsr()
+        place = self.codes.T[rows] + np.arange(n_columns, dtype=np.int32) * self.width
+        first = np.arange(n + 1, dtype=np.int32) * n_columns
+        ones = np.ones(n_columns * n, np.float32)
+        return sparse.csc_array((ones, place.ravel(), first), shape=(n_columns * self.width, n))
 
 
 def code_columns(columns: Sequence[AttributeColumn], n_requests: int, bins: int, levels: int) -> CodedColumns:

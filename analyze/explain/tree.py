@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from analyze.cache_blocks import blocks
 from analyze.explain.coded_columns import CodedColumns
 from analyze.explain.settings import SETTINGS
 from analyze.stats.rank import midranks
@@ -91,8 +92,7 @@ def best_splits(coded: CodedColumns, counts: Sequence[F4], weights: ClassWeights
         columns = np.flatnonzero(coded.numeric == numeric)
         if not len(columns):
             continue
-        codes = coded.codes[columns]
-        used = 1 + int(codes[codes < coded.width - 1].max(initial=0))
+        used = max(1, int(coded.n_codes[columns].max()))
         mine = [side[columns] for side in counts]
         found.gain[columns], found.cut[columns], found.missing_left[columns] = (
             _cuts_of_numbers(mine, used, weights, least_leaf)
@@ -142,16 +142,20 @@ def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
     """float32[requests, n + 1]: labels, 1 for affected requests, else 0. Column 0 has the true labels, all
     others a permutation of the labels within each block."""
     rows = np.argsort(block, kind="stable")
-    keys = rng.random((n, len(rows)), dtype=np.float32) + block[rows].astype(np.float32)
-    # Bits of positive floats are in the order of the numbers, and leave one free: the label goes along, as
-    # sorting is three times as fast as finding the order.
-    tagged = keys.view(np.uint32)
-    tagged <<= np.uint32(1)
-    tagged |= affected[rows].astype(np.uint32)
-    tagged.sort(axis=1)
+    first, label = block[rows].astype(np.float32), affected[rows].astype(np.uint32)
     labels = np.empty((len(rows), n + 1), np.float32)
     labels[:, 0] = affected
-    labels[rows, 1:] = (tagged & np.uint32(1)).T
+    for some in blocks(n, len(rows)):
+        keys = rng.random((some.stop - some.start, len(rows)), dtype=np.float32)
+        keys += first
+        # Bits of positive floats are in the order of the numbers, and leave one free: the label goes along,
+        # as sorting is three times as fast as finding the order.
+        tagged = keys.view(np.uint32)
+        tagged <<= np.uint32(1)
+        tagged |= label
+        tagged.sort(axis=1)
+        tagged &= np.uint32(1)
+        labels[rows, some.start + 1 : some.stop + 1] = tagged.T
     return labels
 
 

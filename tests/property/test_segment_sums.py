@@ -15,7 +15,7 @@ from oracles.refined import Call, call, population
 from oracles.segment_sums import plain_segments
 
 from analyze.methods.robust.segments.kept_history import KeptHistory
-from analyze.methods.robust.segments.segment_tests import SLOW, Outcome, counted
+from analyze.methods.robust.segments.segment_tests import SLOW, Cells, Outcome
 from analyze.population import PARAMS_AS_CODES, PARAMS_AS_TEXT, Population
 from analyze.profile.attribute_values import attribute_values
 from analyze.profile.build import profile_of
@@ -166,7 +166,7 @@ def test_a_history_counts_alike_as_requests_and_as_statistics(seed: int, sizes: 
         for outcome in outcomes:
             # Where no request of a block has the attribute, nothing is known of the block.
             known = np.array([_has(one, value.key) for one in kept])[:, None]
-            plain = [part * known for part in counted(mine, outcome, flat.sample, 2)]
+            plain = [part * known for part in Cells(outcome, flat.sample, 2).counts(mine)]
             found = history.counts(value.key, value.value, outcome.component)
             if found is None:
                 assert not plain[2].any()

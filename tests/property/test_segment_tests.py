@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from oracles.segment_counts import plain_counts
 
 from analyze.methods.robust.segments.segment_tests import (
+    Cells,
     Outcome,
     alike_weight,
     chance_p,
     compared,
     compared_each,
-    counted,
     dispersion,
     widened,
 )
@@ -48,7 +48,9 @@ def test_counts_are_those_of_a_loop(seed: int, n: int, hit: float, n_blocks: int
     rows = [np.flatnonzero(rng.random(n) < share) for share in (0.0, 0.2, 1.0)]
     block = rng.integers(-1, n_blocks, n)
     for found, plain in zip(
-        counted(rows, outcome, block, n_blocks), plain_counts(rows, outcome, block, n_blocks), strict=True
+        Cells(outcome, block, n_blocks).counts(rows),
+        plain_counts(rows, outcome, block, n_blocks),
+        strict=True,
     ):
         assert found.tolist() == plain.tolist()
 
@@ -97,7 +99,7 @@ def two_periods(rng: np.random.Generator, share: float, usual: float, now: float
     rows = np.flatnonzero(mine)
     alone = chance_p(compared([rows], outcome, period, ALIKE), OWN)[0]
     blocks = [np.where(period == side, np.arange(n) * 8 // n, -1) for side in (0, 1)]
-    phi = dispersion([counted([rows], outcome, block, 8) for block in blocks], OWN)
+    phi = dispersion([Cells(outcome, block, 8).counts([rows]) for block in blocks], OWN)
     wide = widened(np.nan_to_num(alone, nan=1.0), np.array([phi]))[0]
     return float(np.nan_to_num(alone[0], nan=1.0)), float(wide[0])
 

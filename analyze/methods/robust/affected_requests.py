@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.methods.robust.changes import NO_PATTERN, Change
-from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
+from analyze.methods.robust.roles import Roles
 from analyze.population import Population
 from analyze.profile.call_sites import GraphSites, RequestGroup
 from analyze.profile.profile import OWN_TIME, Profile
@@ -191,14 +191,10 @@ def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[
             keep = keep & (at.hit == hit)
         if keep.any():
             chosen.setdefault(at.category, []).append(at.rows[keep])
-    return {category: np.sort(np.concatenate(rows)) for category, rows in chosen.items()}
-
-
-def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
-    """Number of requests that show the change, in (reference, problem)."""
-    return tuple(  # type: ignore[return-value]
-        int(sum((at.hit & (at.sample == sample)).sum() for at in found)) for sample in (REFERENCE, PROBLEM)
-    )
+    return {
+        category: rows[0] if len(rows) == 1 else np.sort(np.concatenate(rows))
+        for category, rows in chosen.items()
+    }
 
 
 def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:

@@ -13,7 +13,6 @@ from analyze.methods.robust.affected_requests import (
     AffectedRequests,
     AtSite,
     affected_by_statistics,
-    affected_counts,
     affected_rows,
     own_times_of,
     requests_at,
@@ -144,8 +143,9 @@ def _finding(
 ) -> Finding:
     lead, names = cause.lead, run.profile.names
     requests = [round(run.profile.responded("n", of)) for of in (run.roles.reference, run.roles.problem)]
+    counts = _counts(at)
     affected = (
-        affected_counts(at)
+        [sum(both[of] for (_, hit), both in counts.items() if hit) for of in (REFERENCE, PROBLEM)]
         if run.profiled.groups
         else affected_by_statistics(run.profile, run.roles, cause.alike)
     )
@@ -166,7 +166,7 @@ def _finding(
     site = site_of(lead.site, names).model_copy(
         update={"callers": max(len(callers), 1), "depth": run.context.order.depth[cause.operation]}
     )
-    members = _members(run, at)
+    members = _members(run, counts)
     suspect = cause.suspect or (cause.component if cause.component != site.component else "")
     return Finding(
         rank=rank,
@@ -196,7 +196,7 @@ def _finding(
         members=tuple(members[: limits.members]),
         members_total=len(members),
         histogram=histogram_of(at, lead, names, limits),
-        account=step_account(run, at, cause),
+        account=step_account(run, counts, cause),
         explanation=None,
         first_window_ns=_first_window(run, at, lead),
         when=when_of(run.population, at)
@@ -243,16 +243,17 @@ def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Exam
     categories = run.population.categories
     problem = _by_response(run, selected(at, PROBLEM, hit=True) or selected(at, PROBLEM, hit=None))
     reference = _by_response(run, selected(at, REFERENCE, hit=False) or selected(at, REFERENCE, hit=None))
-    if problem:
+    if len(problem):
         root = categories[_at_quantile(problem, 0.5)[1]].graph.root
-        reference = [one for one in reference if categories[one[1]].graph.root == root] or reference
+        alike = np.array([category.graph.root == root for category in categories])[reference[:, 1]]
+        reference = reference[alike] if alike.any() else reference
     examples: list[Example] = []
     for sample, flat, place in (
         (REFERENCE, reference, 0.5),
         (PROBLEM, problem, 0.5),
         (PROBLEM, problem, 0.95),
     ):
-        if not flat:
+        if not len(flat):
             continue
         response, category, row = _at_quantile(flat, place)
         source = categories[category]
@@ -269,22 +270,28 @@ def _examples(run: RobustRun, at: Sequence[AtSite], *, drawn: bool) -> list[Exam
     return examples[:_MOST_EXAMPLES]
 
 
-_Timed = tuple[int, int, int]
-"""Sort key of a request: (response time in ns, index of its category, index of its row)."""
-
-
-def _by_response(run: RobustRun, rows: Mapping[int, I8]) -> list[_Timed]:
-    """Requests sorted by response time; at most `_MOST_LOOKED_AT` per category, evenly spaced. rows: index of
-    a category -> row indices of its requests."""
-    return sorted(
-        (int(run.population.categories[category].response_ns[row]), category, int(row))
+def _by_response(run: RobustRun, rows: Mapping[int, I8]) -> I8:
+    """int64[requests, 3]: (response time in ns, index of the category, index of the row), ascending; at most
+    `_MOST_LOOKED_AT` per category, evenly spaced. rows: index of a category -> row indices of its
+    requests."""
+    looked = {
+        category: mine[np.linspace(0, len(mine) - 1, _MOST_LOOKED_AT).astype(np.int64)]
+        if len(mine) > _MOST_LOOKED_AT
+        else mine
         for category, mine in rows.items()
-        for row in mine[np.linspace(0, len(mine) - 1, min(len(mine), _MOST_LOOKED_AT)).astype(np.int64)]
+    }
+    none = np.zeros(0, dtype=np.int64)
+    columns = (
+        np.concatenate([none, *(run.population.categories[n].response_ns[of] for n, of in looked.items())]),
+        np.repeat(np.array([*looked], dtype=np.int64), [len(mine) for mine in looked.values()]),
+        np.concatenate([none, *looked.values()]),
     )
+    return np.stack(columns, axis=1)[np.lexsort(columns[::-1])]
 
 
-def _at_quantile(flat: Sequence[_Timed], place: float) -> _Timed:
-    return flat[min(int(place * len(flat)), len(flat) - 1)]
+def _at_quantile(flat: I8, place: float) -> tuple[int, int, int]:
+    response, category, row = flat[min(int(place * len(flat)), len(flat) - 1)].tolist()
+    return response, category, row
 
 
 def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
@@ -301,7 +308,7 @@ def _schedule(run: RobustRun, category: int, row: int) -> TrainSchedule:
     )
 
 
-def _members(run: RobustRun, at: Sequence[AtSite]) -> list[Member]:
+def _members(run: RobustRun, counts: _Counts) -> list[Member]:
     rows = [
         Member(
             category=run.population.categories[category].graph.key,
@@ -309,21 +316,26 @@ def _members(run: RobustRun, at: Sequence[AtSite]) -> list[Member]:
             requests0=both[0],
             requests1=both[1],
         )
-        for (category, hit), both in _counts(at).items()
+        for (category, hit), both in counts.items()
         if hit and any(both)
     ]
     return sorted(rows, key=lambda row: (-row.requests1, -row.requests0, row.category))
 
 
-def _counts(at: Sequence[AtSite]) -> dict[tuple[int, bool], list[int]]:
-    """Number of requests: (index of the category, True for requests that show the change) -> [in the
-    reference, in the problem]."""
+_Counts = Mapping[tuple[int, bool], list[int]]
+"""Number of requests: (index of the category, True for requests that show the change) -> [in the reference,
+in the problem]."""
+
+
+def _counts(at: Sequence[AtSite]) -> _Counts:
+    """Count requests by category and period, and by whether they show the change."""
     counts: dict[tuple[int, bool], list[int]] = {}
     for found in at:
-        for hit in (False, True):
+        cells = np.bincount(found.hit * 2 + found.sample, minlength=4).reshape(2, 2).tolist()
+        for hit, more in zip((False, True), cells, strict=True):
             both = counts.setdefault((found.category, hit), [0, 0])
             for sample in (REFERENCE, PROBLEM):
-                both[sample] += int(((found.hit == hit) & (found.sample == sample)).sum())
+                both[sample] += more[sample]
     return counts
 
 
@@ -413,12 +425,11 @@ def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: Repor
     return log_histogram(f"{name.component}/{name.point}", before, after, limits.bins)
 
 
-def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAccount | None:
+def step_account(run: RobustRun, counts: _Counts, cause: Cause) -> StepAccount | None:
     """Comparison of the steps of two paths: for a path change, the new path and the one that it replaced;
     otherwise the path with most affected requests, before and after. None without requests."""
-    if not at:
+    if not counts:
         return None
-    counts = _counts(at)
     categories = run.population.categories
     if cause.lead.kind in PATH_KINDS:
         after = max(counts, key=lambda key: (counts[key][PROBLEM] * (key[1] == cause.lead.ups), -key[0]))

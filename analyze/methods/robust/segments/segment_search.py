@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Final
 
@@ -19,6 +20,7 @@ from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.segments.kept_history import KeptHistory
 from analyze.methods.robust.segments.segment_tests import (
     SLOW,
+    Cells,
     Compared,
     Counts,
     Outcome,
@@ -27,7 +29,6 @@ from analyze.methods.robust.segments.segment_tests import (
     compared,
     compared_counts,
     compared_each,
-    counted,
     dispersion,
     widened,
 )
@@ -293,8 +294,24 @@ class SegmentSearch:
     def _passing(self, tests: Sequence[_Test]) -> list[Found]:
         tests = sorted(tests, key=lambda t: t.p)[: self.own.most_candidates]
         known = self._in_history([value for test in tests for value in test.values])
-        judged = [self._judged(test, known) for test in tests]
-        return [f for f in judged if f.q <= self.settings.q and f.z >= self.settings.min_z]
+        judged: dict[int, Found] = {}
+        for outcome in dict.fromkeys(test.outcome for test in tests):
+            ordinary = [Cells(outcome, *block) for block in self._ordinary]
+            mine = [at for at, test in enumerate(tests) if test.outcome is outcome]
+            judged |= {at: self._judged(tests[at], known, ordinary) for at in mine}
+        found = [judged[at] for at in range(len(tests))]
+        return [f for f in found if f.q <= self.settings.q and f.z >= self.settings.min_z]
+
+    @cached_property
+    def _ordinary(self) -> list[tuple[I8, int]]:
+        """Time blocks between which a segment's share of the hits varies ordinarily: (int64[requests] block
+        of each request, -1 for none; number of blocks), of the baseline with its history or, without one, of
+        each period."""
+        flat, n = self.flat, self.own.blocks
+        if self.history is None:
+            return [(_time_blocks(flat, sample, n), n) for sample in (REFERENCE, PROBLEM)]
+        block = np.where(flat.sample == PROBLEM, -1, np.maximum(flat.sample - PROBLEM, 0))
+        return [(block, int(block.max()) + 1)]
 
     def _pairs(
         self,
@@ -343,11 +360,12 @@ class SegmentSearch:
             found.append(few.rows[marked[many.key, many.value][few.rows]])
         return found
 
-    def _judged(self, test: _Test, known: Mapping[tuple[str, str], I8]) -> Found:
+    def _judged(self, test: _Test, known: Mapping[tuple[str, str], I8], ordinary: Sequence[Cells]) -> Found:
         """Repeat a test with the history added to the baseline. Its q is corrected by Bonferroni, since only
         the most significant of many tests are repeated.
 
-        known: (attribute, value) -> indices of the history's requests with that value.
+        known: (attribute, value) -> indices of the history's requests with that value. ordinary: cells of
+        the outcome's requests by `_ordinary` blocks.
         """
         has_all = np.ones(len(self.flat.row), dtype=np.bool_)
         for value in test.values:
@@ -356,7 +374,7 @@ class SegmentSearch:
             has_all &= has
         rows = np.flatnonzero(has_all)
         c = test.c.one(test.at)
-        z, p, phi = self._with_history(rows, test, c.alike)
+        z, p, phi = self._with_history(rows, test, c.alike, ordinary)
         alike = tuple(other for value in test.values for other in self.same.get((value.key, value.value), ()))
         q = min(p * test.n_tests, 1.0)
         return Found(test.values, alike, test.outcome, rows, c, p, z, q, phi)
@@ -393,28 +411,27 @@ class SegmentSearch:
             self.read |= {(v.key, v.value): v.rows[old[v.rows]] for v in found}
         return self.read
 
-    def _with_history(self, rows: I8, test: _Test, alike: F8) -> tuple[float, float, float]:
+    def _with_history(
+        self, rows: I8, test: _Test, alike: F8, ordinary: Sequence[Cells]
+    ) -> tuple[float, float, float]:
         """Test if a segment's hit rate (share of failing or slow requests) rose in the problem, compared with
         reference and history together: (z, p, over-dispersion).
 
         rows: indices of the segment's requests. alike: float64[1] weight, as a number of hits, of the prior
-        that the segment had the hit rate of the other requests before.
+        that the segment had the hit rate of the other requests before. ordinary: see `_judged`.
         """
-        flat, outcome, p = self.flat, test.outcome, test.p
+        outcome, p = test.outcome, test.p
         kept = self._kept_counts(test)
         if kept is not None:
-            here = counted([rows], self._by_root(outcome), self._periods(), 2)
-            before, ordinary = _with_blocks(here, kept)
+            here = Cells(self._by_root(outcome), self._periods(), 2).counts([rows])
+            before, blocks = _with_blocks(here, kept)
             p = self._chance(compared_counts(before, alike), test)
-            periods = [ordinary]
-        elif self.history is not None:
-            everything = np.where(flat.sample == PROBLEM, 1, 0)
-            p = self._chance(compared([rows], outcome, everything, alike), test)
-            block = np.where(flat.sample == PROBLEM, -1, np.maximum(flat.sample - PROBLEM, 0))
-            periods = [counted([rows], outcome, block, int(block.max()) + 1)]
+            periods = [blocks]
         else:
-            blocks = [_time_blocks(flat, sample, self.own.blocks) for sample in (REFERENCE, PROBLEM)]
-            periods = [counted([rows], outcome, block, self.own.blocks) for block in blocks]
+            periods = [cells.counts([rows]) for cells in ordinary]
+        if kept is None and self.history is not None:
+            everything = np.where(self.flat.sample == PROBLEM, 1, 0)
+            p = self._chance(compared([rows], outcome, everything, alike), test)
         phi = dispersion(periods, self.own)
         wide, z = widened(np.array([p]), np.array([phi]))
         return float(z[0]), float(wide[0]), phi

@@ -26,7 +26,7 @@ SLOW = -1
 """Value of `Outcome.component` for the outcome "slow", which no component has."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Outcome:
     """Outcome of requests to test: failing at one component, or being slow. Requests that have it are
     hits."""
@@ -66,6 +66,33 @@ class Counts(NamedTuple):
     def of_strata(self, strata: I8) -> Counts:
         """Counts of some strata only."""
         return Counts(*(np.take(part, strata, axis=-1) for part in self))
+
+
+class Cells:
+    """Cells (time block, stratum) of the requests of one outcome, to count any number of attribute
+    segments."""
+
+    def __init__(self, outcome: Outcome, block: I8, n_blocks: int) -> None:
+        """Count all requests. block: int64[requests], from 0 to n_blocks - 1, -1 for requests left out.
+        O(requests)."""
+        self.shape, self.hit = (n_blocks, outcome.n_strata), outcome.hit
+        counts = outcome.inside & (block >= 0)
+        self.cell = np.where(counts, block * outcome.n_strata + outcome.stratum, n_blocks * outcome.n_strata)
+        self.n_all, self.x_all = (self._sums(of, 1)[0] for of in (self.cell, self.cell[self.hit]))
+
+    def counts(self, rows: Sequence[I8]) -> Counts:
+        """Number of requests and hits of attribute segments. rows: indices of each value's requests."""
+        request = np.concatenate([np.zeros(0, np.int64), *rows])
+        cell = self.cell[request]
+        n_cells = self.shape[0] * self.shape[1] + 1
+        cell += np.repeat(np.arange(len(rows)) * n_cells, [len(mine) for mine in rows])
+        n, x = (self._sums(of, len(rows)) for of in (cell, cell[self.hit[request]]))
+        return Counts(n, x, self.n_all, self.x_all)
+
+    def _sums(self, cell: I8, n: int) -> F8:
+        n_cells = self.shape[0] * self.shape[1] + 1  # the last one of requests left out
+        found = np.bincount(cell, minlength=n * n_cells).reshape(n, n_cells)[:, :-1]
+        return found.astype(np.float64).reshape(n, *self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +163,9 @@ def compared_each(rows: Sequence[I8], outcomes: Sequence[Outcome], block: I8) ->
     most = max(FEW_CELLS, 4 * len(block))
     width = np.array([len(mine) for mine in rows], np.int64) + 2 * outcome.n_strata * most // FEW_CELLS
     parts: list[list[tuple[F8, ...]]] = [[(np.zeros((0, 2)),) * 5] for _ in outcomes]
+    cells = Cells(outcome, block, 2)
     for some in uneven_blocks(width, most):
-        counts = counted(rows[some], outcome, block, 2)
+        counts = cells.counts(rows[some])
         parts[0].append(_exposed(counts))
         for part, of_root in zip(parts[1:], of_roots, strict=True):
             assert of_root.strata is not None
@@ -183,26 +211,6 @@ def alike_weight(c: Compared, key: I8, settings: SegmentSettings) -> F8:
     every = (max(beyond.sum(), 0.0) + weight * settings.spread) / (known.sum() + weight)
     spread = (np.maximum(beyond, 0.0) + weight * every) / (known + weight)
     return np.asarray(1 / np.maximum(spread, settings.least_spread)[key])
-
-
-def counted(rows: Sequence[I8], outcome: Outcome, block: I8, n_blocks: int) -> Counts:
-    """Number of requests and hits of attribute segments by block and stratum.
-
-    rows: indices of each value's requests; block: int64[requests], from 0 to n_blocks - 1, -1 for requests
-    left out.
-    """
-    cells = n_blocks * outcome.n_strata
-    code = np.where(outcome.inside & (block >= 0), block * outcome.n_strata + outcome.stratum, cells)
-    request = np.concatenate([np.zeros(0, np.int64), *rows])
-    cell = code[request]
-    cell += np.repeat(np.arange(len(rows)) * (cells + 1), [len(mine) for mine in rows])
-
-    def sums(of: I8, n: int) -> F8:
-        found = np.bincount(of, minlength=n * (cells + 1)).reshape(n, cells + 1)[:, :cells]
-        return found.astype(np.float64).reshape(n, n_blocks, outcome.n_strata)
-
-    n, x = sums(cell, len(rows)), sums(cell[outcome.hit[request]], len(rows))
-    return Counts(n, x, sums(code, 1)[0], sums(code[outcome.hit], 1)[0])
 
 
 def chance_p(c: Compared, settings: SegmentSettings) -> tuple[F8, F8]:
