@@ -121,6 +121,8 @@ class RunNames:
     """(pattern, operation, calls, awaited) of the children of patterns."""
     _root_words: list[pa.StringArray] = field(default_factory=list)
     _error_words: list[pa.StringArray] = field(default_factory=list)
+    _columns: NameColumns | None = None
+    """All names as columns; None if names were added since."""
 
     @property
     def _kinds(self) -> tuple[Keys, ...]:
@@ -138,7 +140,7 @@ class RunNames:
         """Add the names of a file; returns the mapping from the file's numbers to the run's numbers.
 
         keys: keys of the names; None: computed from them."""
-        keys = name_keys(names) if keys is None else keys
+        keys, self._columns = name_keys(names) if keys is None else keys, None
         operation, new = self.operations.numbers(keys.operation)
         if len(new):
             words = (names.component, names.point, names.callee)
@@ -173,6 +175,8 @@ class RunNames:
 
     def columns(self) -> NameColumns:
         """All names of the run so far, as columns."""
+        if self._columns is not None:
+            return self._columns
         none = pa.array([], pa.string())
         words = (
             pa.concat_arrays([none, *(part[at] for part in self._words)]).dictionary_encode()
@@ -180,7 +184,7 @@ class RunNames:
         )
         of_child = self._of_child.columns
         order = np.lexsort(of_child[::-1])
-        return NameColumns.of(
+        self._columns = NameColumns.of(
             words,
             self._of_site.columns,
             self._of_path.columns,
@@ -188,3 +192,4 @@ class RunNames:
             (column[order] for column in of_child),
             (pa.concat_arrays([none, *texts]) for texts in (self._root_words, self._error_words)),
         )
+        return self._columns

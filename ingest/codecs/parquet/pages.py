@@ -160,7 +160,8 @@ class _Reader:
     def _unsigned(self) -> int:
         value = shift = 0
         while True:
-            byte = self._byte()
+            byte = self._data[self.at]  # a call of `_byte` would be half of the time
+            self.at += 1
             value |= (byte & 127) << shift
             if byte < 128:
                 return value
