@@ -160,8 +160,7 @@ class _Reader:
     def _unsigned(self) -> int:
         value = shift = 0
         while True:
-            byte = self._data[self.at]  # a call of `_byte` would be half of the time
-            self.at += 1
+            byte = self._byte()
             value |= (byte & 127) << shift
             if byte < 128:
                 return value
