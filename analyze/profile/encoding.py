@@ -35,6 +35,7 @@ from analyze.profile.profile import (
     table_of,
 )
 from analyze.profile.segment_sums import NO_SEGMENTS, SegmentSums, are_sound
+from analyze.profile.shards import site_parts
 from analyze.profile.votes import Votes, joined_votes, summed_votes
 from analyze.stats.histograms import N_BINS
 from ingest.codecs.parquet.pages import PageError
@@ -161,11 +162,13 @@ def _row_of(rows: pa.StructArray) -> pa.ListArray:
 def relations_of(stored: Stored) -> dict[str, pa.StructArray]:
     """Relation name -> its rows, for all relations of a statistics file."""
     keys = stored.keys
-    is_total = stored.votes.keys[0] == TOTAL_TIME
+    # By part: a reader that puts them into shards needs no other order.
+    votes = stored.votes.ordered(site_parts(stored.all_names)[stored.votes.keys[1]])
+    is_total = votes.keys[0] == TOTAL_TIME
     found = {
         **_name_relations(stored.all_names, keys),
-        "votes": _vote_rows("votes", stored.votes.where(~is_total), keys),
-        "totals": _vote_rows("totals", stored.votes.where(is_total), keys),
+        "votes": _vote_rows("votes", votes.where(~is_total), keys),
+        "totals": _vote_rows("totals", votes.where(is_total), keys),
         **{
             name: _relation(name, [_array(column) for column in rows.columns])
             for name, rows in stored.segments._asdict().items()
