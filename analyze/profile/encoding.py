@@ -35,6 +35,7 @@ from analyze.profile.profile import (
     table_of,
 )
 from analyze.profile.segment_sums import NO_SEGMENTS, SegmentSums, are_sound
+from analyze.profile.shards import site_parts
 from analyze.profile.votes import Votes, joined_votes, summed_votes
 from analyze.stats.histograms import N_BINS
 from ingest.codecs.parquet.pages import PageError
@@ -161,11 +162,13 @@ def _row_of(rows: pa.StructArray) -> pa.ListArray:
 def relations_of(stored: Stored) -> dict[str, pa.StructArray]:
     """Relation name -> its rows, for all relations of a statistics file."""
     keys = stored.keys
-    is_total = stored.votes.keys[0] == TOTAL_TIME
+    # By part: a reader that puts them into shards needs no other order.
+    votes = stored.votes.ordered(site_parts(stored.all_names)[stored.votes.keys[1]])
+    is_total = votes.keys[0] == TOTAL_TIME
     found = {
         **_name_relations(stored.all_names, keys),
-        "votes": _vote_rows("votes", stored.votes.where(~is_total), keys),
-        "totals": _vote_rows("totals", stored.votes.where(is_total), keys),
+        "votes": _vote_rows("votes", votes.where(~is_total), keys),
+        "totals": _vote_rows("totals", votes.where(is_total), keys),
         **{
             name: _relation(name, [_array(column) for column in rows.columns])
             for name, rows in stored.segments._asdict().items()
@@ -309,11 +312,9 @@ def stored_tables(
         parts = [_votes(file, name, read[name], keys) for name in votes_of]
         votes = joined_votes(parts) if len(parts) > 1 else parts[0]
         # In few bytes, and not in those of the file: a block holds many windows until they are added up.
+        rows = file.relations(SegmentSums._fields)
         segments = SegmentSums(
-            *(
-                pa.table(rows, schema=columns_of_relation(name))
-                for name, rows in file.relations(SegmentSums._fields).items()
-            )
+            *(pa.table(rows[name].flatten(), schema=columns_of_relation(name)) for name in rows)
         )
         if not are_sound(segments, of_names.root):
             return None
@@ -329,27 +330,26 @@ _UNREADABLE: Final = (
 """Exceptions that reading bytes that are not a valid statistics file may raise."""
 
 
+def _metadata(data: pa.Buffer | bytes) -> Mapping[bytes, bytes]:
+    """Metadata in the footer of a statistics file; empty for other files."""
+    try:
+        return pq.read_metadata(pa.BufferReader(data)).metadata or {}
+    except _UNREADABLE:
+        return {}
+
+
 def is_of_other_version(data: pa.Buffer | bytes) -> bool:
     """True if a file holds statistics of another version; False for files that are not statistics."""
-    try:
-        metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
-        return bool(metadata.get(META_VERSION, version().encode()) != version().encode())
-    except _UNREADABLE:
-        return False
+    return _metadata(data).get(META_VERSION, version().encode()) != version().encode()
 
 
 def votes_kept(data: pa.Buffer | bytes) -> int:
     """Number of rows of `votes` in a statistics file, from the file's footer; 0 for files that are not
     statistics."""
     try:
-        metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
-        return int(json.loads(metadata[META_COUNTS])["vote"])
+        return int(json.loads(_metadata(data)[META_COUNTS])["vote"])
     except _UNREADABLE:
         return 0
-
-
-Rows = Mapping[str, pa.Array]
-"""Rows of one relation: column name -> array."""
 
 
 class StatisticsFile:
@@ -395,14 +395,10 @@ class StatisticsFile:
             if component is None or isinstance(component, str)
         )
 
-    def relations(self, names: Sequence[str]) -> dict[str, Rows]:
-        """Relation name -> its rows, for each of `names`. Raises KeyError if the file lacks a relation."""
+    def relations(self, names: Sequence[str]) -> dict[str, pa.StructArray]:
+        """Relation name -> its rows, one struct each. Raises KeyError if the file lacks a relation."""
         row = self._file.read([*names], use_threads=False)
-        found: dict[str, Rows] = {}
-        for name in names:
-            rows = _array(row[name]).flatten()
-            found[name] = {field.name: rows.field(field.name) for field in columns_of_relation(name)}
-        return found
+        return {name: _array(row[name]).flatten() for name in names}
 
     def numbers(self, wanted: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Column]]:
         """Relation name -> column name -> its numbers, for the relations and columns in `wanted`. Raises
@@ -430,11 +426,6 @@ class StatisticsFile:
         lists = (field.name for field in columns_of_relation(name) if pa.types.is_list(field.type))
         paths = {column: f"{name}.list.element.{column}.list.element" for column in lists}
         return {column: leaf_numbers(self._data, self._chunks[path]) for column, path in paths.items()}
-
-    def relation(self, name: str) -> pa.StructArray:
-        """Rows of the relation called `name`, one struct each."""
-        rows: pa.StructArray = _array(self._file.read([name], use_threads=False)[name]).flatten()
-        return rows
 
     def words(self, name: str, column: str) -> pa.Array:
         """Texts in a column of relation `name`."""
@@ -523,31 +514,33 @@ def _finite(column: Column) -> Column:
     return column
 
 
-def _names(rows: Mapping[str, Rows], keys: Mapping[str, _Keys]) -> NameColumns:
+def _names(rows: Mapping[str, pa.StructArray], keys: Mapping[str, _Keys]) -> NameColumns:
     """Names of a file. rows: relation name -> rows; keys: kind of name -> row numbers.
 
     Raises ValueError or pyarrow errors for damaged data."""
-    none = pa.array([], pa.int64())
-    operations, sites, children = rows["operations"], rows["sites"], rows["patterns"]["children"]
-    paths = rows.get("paths", {"above": none, "site": none})
+    operations, sites, operation = rows["operations"], rows["sites"], keys["operation"]
+    children = rows["patterns"].field("children")
     if children.null_count:
         raise ValueError("children are missing")
     child = children.flatten()
-    words = (_texts(operations[column]).dictionary_encode() for column in ("component", "point", "callee"))
-    operation, pattern = keys["operation"], np.arange(len(children))
+    words = ("component", "point", "callee")
+    of_operation = (_texts(operations.field(word)).dictionary_encode() for word in words)
     of_site = (
-        operation.numbers_or_none(sites["caller"]),
-        operation.numbers(_plain(sites["operation"])),
-        _word_numbers(sites["kind"], SITE_KINDS),
+        operation.numbers_or_none(sites.field("caller")),
+        operation.numbers(_plain(sites.field("operation"))),
+        _word_numbers(sites.field("kind"), SITE_KINDS),
     )
     of_child = (
-        np.repeat(pattern, np.diff(children.offsets.to_numpy())),
+        np.repeat(np.arange(len(children)), np.diff(children.offsets.to_numpy())),
         operation.numbers(_plain(child.field("operation"))),
         *(_plain(child.field(column)).astype(np.int64) for column in ("calls", "awaited")),
     )
-    of_path = keys["path"].numbers_or_none(paths["above"]), keys["site"].numbers(_plain(paths["site"]))
-    texts = (_texts(rows[relation]["name"]) for relation in ("roots", "errors"))
-    names = NameColumns.of(words, of_site, of_path, len(children), of_child, texts)
+    of_path: tuple[I8, I8] = (np.zeros(0, np.int64),) * 2
+    if "paths" in rows:
+        above, site = rows["paths"].field("above"), rows["paths"].field("site")
+        of_path = keys["path"].numbers_or_none(above), keys["site"].numbers(_plain(site))
+    texts = (_texts(rows[relation].field("name")) for relation in ("roots", "errors"))
+    names = NameColumns.of(of_operation, of_site, of_path, len(children), of_child, texts)
     if names.calls.min(initial=1) < 1 or not (names.above < np.arange(len(names.above))).all():
         raise ValueError("a call that is made less than once, or a path before that of its caller")
     return names

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
+from operator import attrgetter
 
 from analyze.population import FoldedNames
 from analyze.profile.names import Names, OperationName
@@ -20,7 +22,7 @@ def folding_of(names: Sequence[Names], before: Sequence[FoldedNames], most: int 
     before: foldings that were applied to the names already. most: as `RefineSettings.max_names`; None: no
     limit, the levels are those in `before`.
     """
-    components = Counter(operation.component for one in names for operation in one.operations)
+    components = Counter(map(attrgetter("component"), chain.from_iterable(one.operations for one in names)))
     if not before and (most is None or max((len(components), *components.values())) <= most):
         return Folding()
     folder = NameFolder(sum(len(one.operations) for one in names) + 1 if most is None else most, before)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby, islice, pairwise
 from typing import Final, Literal, NamedTuple
 
@@ -249,29 +250,21 @@ def read_samples(
     over, over_with_history = _too_large(compared, history, most_bytes)
     if not large and (over or (over_with_history and use == "never")) and use != "all":
         raise _does_not_fit(compared, history if use == "never" else (), most_bytes or 0, can_use=can_use)
+    kept = partial(_statistics, refine=refine, workers=workers, most_bytes=most_bytes)
     if use == "all" or (large and (over or n_flows(compared) > MOST_REQUESTS)):
         how = (
             "compared from the statistics of their windows: there are no examples, no explanations, and no "
             "breakdown of slow requests"
         )
-        run = RunNames()
-        n_blocks = (
-            reference_blocks(sample_of(*compared[0]), [sample_of(*one) for one in history])
-            if history
-            else None
-        )
-        a_slot = _windows_a_slot(compared, history)
-        both = _statistics(
-            compared, refine, run, a_slot=a_slot, n_blocks=n_blocks, workers=workers, most_bytes=most_bytes
-        )
-        past = (
-            _statistics(history, refine, run, a_slot=None, workers=workers, most_bytes=most_bytes)
-            if history
-            else None
-        )
+        run, past, n_blocks = RunNames(), None, None
+        if history:
+            n_blocks = reference_blocks(sample_of(*compared[0]), [sample_of(*one) for one in history])
+        both = kept(compared, run=run, a_slot=_windows_a_slot(compared, history), n_blocks=n_blocks)
+        if history:
+            past = kept(history, run=run, a_slot=None)
         return Read(both.noted(after=[f"The samples were {how}."]), past)
     if history and (use == "history" or (large and (over_with_history or n_flows(history) > MOST_HISTORY))):
-        past = _statistics(history, refine, RunNames(), a_slot=None, workers=workers, most_bytes=most_bytes)
+        past = kept(history, run=RunNames(), a_slot=None)
         population = load_population(compared, refine, folded=past.population.folded).population
         return Read(ComparedSamples(population).noted(after=past.population.notes), past)
     loaded = load_population(compared, refine, history=history)
@@ -329,13 +322,13 @@ def n_flows(samples: NamedSamples) -> int:
 
 def _statistics(
     samples: NamedSamples,
+    *,
     refine: RefineSettings,
     run: RunNames,
-    *,
     a_slot: int | None,
     n_blocks: int | None = None,
     workers: int,
-    most_bytes: int | None = None,
+    most_bytes: int | None,
 ) -> ComparedSamples:
     """Read samples as statistics. a_slot: windows per slot; None: one slot per sample, for a history."""
     tally = ProfileTally()

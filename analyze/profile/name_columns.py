@@ -8,7 +8,7 @@ it is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -71,6 +71,29 @@ class NameColumns:
         """Names from their columns, kind by kind, in the order of the attributes; texts: roots and errors."""
         columns: tuple[Any, ...] = (*operations, *sites, *paths, n_patterns, *children, *texts)
         return NameColumns(*columns)
+
+
+def one_after_the_other(parts: Sequence[NameColumns]) -> NameColumns:
+    """Names of all parts. Numbers in them refer to the names of all parts already. O(names)."""
+
+    def numbers(*names: str) -> list[I8]:
+        none = np.zeros(0, np.int64)
+        return [np.concatenate([none, *(getattr(part, name) for part in parts)]) for name in names]
+
+    def texts(*names: str) -> list[pa.StringArray]:
+        none = pa.array([], pa.string())
+        return [
+            pa.concat_arrays([none, *(getattr(p, name).cast(none.type) for p in parts)]) for name in names
+        ]
+
+    return NameColumns.of(
+        (words.dictionary_encode() for words in texts("component", "point", "callee")),
+        numbers("caller", "operation", "kind"),
+        numbers("above", "path_site"),
+        sum(part.n_patterns for part in parts),
+        numbers("pattern", "child", "calls", "awaited"),
+        texts("roots", "errors"),
+    )
 
 
 def name_columns(names: Names) -> NameColumns:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from analyze.profile.name_columns import NameColumns, NameKeys, name_keys, names_of
+from analyze.profile.name_columns import NameColumns, NameKeys, name_keys, names_of, one_after_the_other
 from analyze.profile.names import NO_CALLER, Names, Recoding
 from schemas.arrays import I8
 
@@ -88,20 +88,6 @@ class Keys:
 
 
 @dataclass(slots=True)
-class _Rows:
-    """Columns of names of one kind, [numbers], to which new names are appended."""
-
-    columns: tuple[I8, ...]
-
-    def append(self, *columns: I8) -> None:
-        self.columns = tuple(map(np.append, self.columns, columns))
-
-
-def _none(n: int) -> _Rows:
-    return _Rows((np.zeros(0, dtype=np.int64),) * n)
-
-
-@dataclass(slots=True)
 class RunNames:
     """Numbering of the names in all statistics files that are read in one run."""
 
@@ -111,16 +97,8 @@ class RunNames:
     paths: Keys = field(default_factory=Keys)
     roots: Keys = field(default_factory=Keys)
     errors: Keys = field(default_factory=Keys)
-    _words: list[tuple[pa.StringArray, ...]] = field(default_factory=list)
-    """(component, point, callee) of operations."""
-    _of_site: _Rows = field(default_factory=lambda: _none(3))
-    """(caller, operation, kind) of sites."""
-    _of_path: _Rows = field(default_factory=lambda: _none(2))
-    """(path of the caller, site) of paths."""
-    _of_child: _Rows = field(default_factory=lambda: _none(4))
-    """(pattern, operation, calls, awaited) of the children of patterns."""
-    _root_words: list[pa.StringArray] = field(default_factory=list)
-    _error_words: list[pa.StringArray] = field(default_factory=list)
+    _parts: list[NameColumns] = field(default_factory=list)
+    """All names in the order of their numbers."""
 
     @property
     def _kinds(self) -> tuple[Keys, ...]:
@@ -139,28 +117,30 @@ class RunNames:
 
         keys: keys of the names; None: computed from them."""
         keys = name_keys(names) if keys is None else keys
-        operation, new = self.operations.numbers(keys.operation)
-        if len(new):
-            words = (names.component, names.point, names.callee)
-            self._words.append(tuple(column.take(pa.array(new)).cast(pa.string()) for column in words))
-        site, new = self.sites.numbers(keys.site)
-        if len(new):
-            caller = np.append(operation, NO_CALLER)[names.caller[new]]
-            self._of_site.append(caller, operation[names.operation[new]], names.kind[new])
-        path, new = self.paths.numbers(keys.path)
-        if len(new):
-            self._of_path.append(np.append(path, NO_CALLER)[names.above[new]], site[names.path_site[new]])
-        pattern, new = self.patterns.numbers(keys.pattern)
-        if len(new):
-            mine = np.flatnonzero(np.isin(names.pattern, new))
-            child = operation[names.child[mine]]
-            self._of_child.append(pattern[names.pattern[mine]], child, names.calls[mine], names.awaited[mine])
-        root, new = self.roots.numbers(keys.root)
-        if len(new):
-            self._root_words.append(names.roots.take(pa.array(new)))
-        error, new = self.errors.numbers(keys.error)
-        if len(new):
-            self._error_words.append(names.errors.take(pa.array(new)))
+        found = [kind.numbers(of) for kind, of in zip(self._kinds, keys, strict=True)]
+        operation, site, pattern, path, root, error = (numbers for numbers, _ in found)
+        if not any(len(new) for _, new in found):
+            return Recoding(site=site, path=path, pattern=pattern, root=root, error=error)
+        operations, sites, patterns, paths, roots, errors = (new for _, new in found)
+        mine = np.flatnonzero(np.isin(names.pattern, patterns))
+        of_child = (
+            pattern[names.pattern[mine]],
+            operation[names.child[mine]],
+            names.calls[mine],
+            names.awaited[mine],
+        )
+        order = np.lexsort(of_child[::-1])
+        caller, above = (np.append(of, NO_CALLER) for of in (operation, path))
+        self._parts.append(
+            NameColumns.of(
+                (of.take(pa.array(operations)) for of in (names.component, names.point, names.callee)),
+                (caller[names.caller[sites]], operation[names.operation[sites]], names.kind[sites]),
+                (above[names.above[paths]], site[names.path_site[paths]]),
+                len(patterns),
+                (column[order] for column in of_child),
+                (names.roots.take(pa.array(roots)), names.errors.take(pa.array(errors))),
+            )
+        )
         return Recoding(site=site, path=path, pattern=pattern, root=root, error=error)
 
     def names(self) -> Names:
@@ -173,18 +153,6 @@ class RunNames:
 
     def columns(self) -> NameColumns:
         """All names of the run so far, as columns."""
-        none = pa.array([], pa.string())
-        words = (
-            pa.concat_arrays([none, *(part[at] for part in self._words)]).dictionary_encode()
-            for at in range(3)
-        )
-        of_child = self._of_child.columns
-        order = np.lexsort(of_child[::-1])
-        return NameColumns.of(
-            words,
-            self._of_site.columns,
-            self._of_path.columns,
-            len(self.patterns),
-            (column[order] for column in of_child),
-            (pa.concat_arrays([none, *texts]) for texts in (self._root_words, self._error_words)),
-        )
+        if len(self._parts) != 1:
+            self._parts = [one_after_the_other(self._parts)]
+        return self._parts[0]

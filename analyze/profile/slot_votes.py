@@ -61,9 +61,7 @@ class OneSlotVotes:
         """Take over `votes`, as slot 0; more than MOST_HELD rows are sorted by shard and written to a file in
         `folder()`. shard: [sites], shard of each site."""
         held = len(votes.bin) <= MOST_HELD
-        of = shard[votes.keys[1]]
-        if not held and (of[1:] < of[:-1]).any():
-            votes = votes.in_order(np.argsort(of, kind="stable"))
+        votes = votes if held else votes.ordered(shard[votes.keys[1]])
         columns = (votes.bin, *votes.sums)
         kept = columns if held else _written(columns, folder())
         return OneSlotVotes(0, votes.keys[:3], votes.n_rows, _first(votes.n_rows), kept)

@@ -96,6 +96,12 @@ class Votes:
         keys = tuple(key[runs] for key in self.keys)
         return Votes(keys, n_rows, self.bin[rows], tuple(column[rows] for column in self.sums))
 
+    def ordered(self, code: Column) -> Votes:
+        """The votes with runs ascending by `code`, [runs], those of equal code in the order they have."""
+        if (code[1:] >= code[:-1]).all():
+            return self
+        return self.in_order(np.argsort(code, kind="stable"))
+
     def moved(self, bins: I8) -> Votes:
         """Add `bins`, int64[runs], to the bins of each run; results are clipped to [0, N_BINS)."""
         there = np.clip(self.bin + np.repeat(bins.astype(np.int32), self.n_rows), 0, N_BINS - 1)
@@ -139,7 +145,9 @@ def rows_of(first: I8, n_rows: Column) -> I8:
     row; n_rows: [runs], number of rows."""
     length = n_rows.astype(np.int64)
     before = np.cumsum(length) - length
-    return np.repeat(first - before, length) + np.arange(int(length.sum()))
+    rows = np.repeat(first - before, length)
+    rows += np.arange(len(rows))
+    return rows
 
 
 def summed_votes(parts: Sequence[Votes], shard: Column | None = None) -> Votes:

@@ -63,7 +63,7 @@ class WindowStatistics:
                 data = kept_of_window(here, self._settings)
                 file = None if data is None else StatisticsFile.of(data)
                 if file is not None and file.version == version():
-                    yield here.windows[0].start_ns, file.relation(relation)
+                    yield here.windows[0].start_ns, file.relations([relation])[relation]
                     continue
                 self._made[at] = self._make(here)
             if self._made[at]:

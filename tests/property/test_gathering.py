@@ -115,6 +115,30 @@ def test_windows_added_up_are_their_sum(
         assert len(mine) == len(there) or name == "votes"
 
 
+@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(SHAPES)), min_size=1, max_size=6))
+@examples(25)
+def test_a_run_that_knows_the_names_numbers_a_file_as_if_it_took_them_in(
+    told: list[tuple[int, tuple[int, int]]],
+) -> None:
+    run = RunNames()
+    for seed, kind in told:
+        data = encode(window(seed, 0, kind, weighted=seed > 5))
+        plain = stored_tables(data)
+        assert plain is not None
+        expected = plain.renumbered(run.taken_in(plain.all_names, plain.keys))
+        found = stored_tables(data, run=run)
+        assert found is not None
+        assert found.names is None
+        for name, columns in expected.tables.items():
+            for column, values in columns.items():
+                assert found.tables[name][column].tolist() == values.tolist()
+        mine, theirs = found.votes, expected.votes
+        for one, other in zip(
+            (*mine.keys, mine.bin, *mine.sums), (*theirs.keys, theirs.bin, *theirs.sums), strict=True
+        ):
+            assert one.tolist() == other.tolist()
+
+
 def test_values_of_a_reference_are_held_by_block() -> None:
     windows = [window(seed, 60 * seed, SHAPES[seed % 4], weighted=seed == 3) for seed in range(7)]
 

@@ -24,16 +24,19 @@ from analyze.profile.encoding import (
     WRITTEN,
     encode,
     stored_of,
+    stored_tables,
     version,
     votes_kept,
 )
 from analyze.profile.name_columns import name_columns, name_keys
 from analyze.profile.names import Child, Names, OperationName, PathName, SiteKind, SiteName
+from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, Profile, Slot
 
 SMALL = Service(n_roots=2, n_sites=3)
 SLOTS = (Slot(0, 0, 300),)
 TEXT = st.text(max_size=6)
+SUMS = ("visits", "responses", "account", "votes")
 KEYS = [
     [2979117423879725076, -3610247536669124170],
     [-8627171206480374711, -1816363624629211937],
@@ -203,9 +206,23 @@ def test_no_column_fills_the_memory(profile: Profile, monkeypatch: pytest.Monkey
     ],
 )
 def test_rows_of_a_file_are_verified(
-    profile: Profile, relation: str, column: str, change: Callable[[Any], Any]
+    profile: Profile,
+    relation: str,
+    column: str,
+    change: Callable[[Any], Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert decode(rewritten(profile, changed(relation, column, change))) is None
+    data, known = rewritten(profile, changed(relation, column, change)), RunNames()
+    known.taken_in(name_columns(profile.names))
+    for most_by_arrow in (1, 1 << 13):
+        monkeypatch.setattr(encoding, "_MOST_BY_ARROW", most_by_arrow)
+        assert decode(data) is None
+        assert relation not in SUMS or stored_tables(data, run=known) is None
+
+
+def test_columns_are_read_from_pages_as_by_arrow(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_MOST_BY_ARROW", 1)
+    assert decode(encode(profile)) == profile
 
 
 def test_a_name_has_one_key_in_every_window(profile: Profile) -> None:
