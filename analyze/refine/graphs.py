@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.cache_blocks import blocks
@@ -36,7 +35,7 @@ from analyze.refine.stored import StoredCategory, equal_rows, own_columns, row_o
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I4, I8, U8
 from stitch.columnar.hashing import hash_word
-from stitch.columnar.runs import inverse, offsets, ranges
+from stitch.columnar.runs import inverse, joined_arrays, offsets, ranges
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
@@ -333,10 +332,10 @@ class _Made:
         times, responses, changed = zip(*map(self._settled, numbers), strict=True)
         columns = [self.column[self._ranges(number)[0]] for number in numbers]
         start_ns, sample, weight, status = (
-            _joined([getattr(one, name) for one in members])
+            joined_arrays([getattr(one, name) for one in members])
             for name in ("start_ns", "sample", "weight", "status")
         )
-        node_ns, response_ns = _joined(times, axis=1), _joined(responses)
+        node_ns, response_ns = joined_arrays(times, axis=1), joined_arrays(responses)
         ids = [one.request_id for one in members]
         request_id = ids[0] if len(ids) == 1 else pa.concat_arrays(ids)
         order: I8 | slice = slice(None)
@@ -366,11 +365,6 @@ class _Made:
         )
 
 
-def _joined(parts: Sequence[npt.NDArray[Any]], axis: int = 0) -> npt.NDArray[Any]:
-    """Concatenation of arrays; a single one without a copy."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
-
-
 def _template(labels: Sequence[GraphNode], edges: I4, responses: I4, mate: I4, deferred: B1) -> Template:
     return Template.of_graph(
         [(n.where, n.point, n.label) for n in labels],
@@ -392,7 +386,7 @@ def _hosts(members: Sequence[StoredCategory], columns: Sequence[I8], order: I8 |
     first = parts[0][:, :1].copy()
     if all((part == first).all() for part in parts):
         return np.broadcast_to(first, (len(first), sum(part.shape[1] for part in parts)))
-    return np.ascontiguousarray(_joined(parts, axis=1)[:, order])
+    return np.ascontiguousarray(joined_arrays(parts, axis=1)[:, order])
 
 
 def _failures(
