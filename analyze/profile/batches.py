@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.cache_blocks import uneven_blocks
 from analyze.population import Category, Codes, Population
 from analyze.profile.call_sites import RequestGroup
 from analyze.ragged import Ragged
 from schemas.arrays import B1, F8, I8
+from stitch.columnar.runs import joined_arrays
 
 _NONE: Final = np.zeros(0, dtype=np.int64)
 
@@ -203,9 +203,9 @@ def _batch(
     first_node, first_unit = (np.cumsum(n) - n for n in (n_nodes, n_units))
     n_edges = [len(graph.edges) for graph in graphs]
     node, unit_group = Ragged.of(np.repeat(n_of, n_nodes)), np.repeat(np.arange(len(groups)), n_units)
-    edges = _joined([graph.edges for graph in graphs]) + np.repeat(first_node, n_edges)[:, None]
+    edges = joined_arrays([graph.edges for graph in graphs]) + np.repeat(first_node, n_edges)[:, None]
     in_units = first_unit[unit_group]
-    above = _joined([one.above for one in sites])
+    above = joined_arrays([one.above for one in sites])
     n_responses = np.array([len(graph.responses) for graph in graphs])
     are_calls = np.array([one.are_calls for one in sites])
     n_patterned = [len(one.pattern_of) for one in sites]
@@ -221,31 +221,28 @@ def _batch(
         times=np.concatenate([_times(*part).ravel() for part in parts]),
         root=first_node,
         responses=Ragged.of(n_responses),
-        response_node=_joined([graph.responses for graph in graphs]) + np.repeat(first_node, n_responses),
+        response_node=joined_arrays([graph.responses for graph in graphs])
+        + np.repeat(first_node, n_responses),
         unit_group=unit_group,
         unit=Ragged.of(n_of[unit_group]),
-        start=_joined([one.start for one in sites]) + first_node[unit_group],
-        end=_joined([one.end for one in sites]) + first_node[unit_group],
+        start=joined_arrays([one.start for one in sites]) + first_node[unit_group],
+        end=joined_arrays([one.end for one in sites]) + first_node[unit_group],
         above=np.where(above < 0, -1, above + in_units),
-        site=_joined([one.site for one in sites]),
-        path=_joined([one.path for one in sites]),
-        pattern=_joined([one.pattern for one in sites]),
+        site=joined_arrays([one.site for one in sites]),
+        path=joined_arrays([one.path for one in sites]),
+        pattern=joined_arrays([one.pattern for one in sites]),
         src=edges[:, 0],
         dst=edges[:, 1],
-        owner=_joined([one.owner for one in sites]) + np.repeat(first_unit, n_edges),
+        owner=joined_arrays([one.owner for one in sites]) + np.repeat(first_unit, n_edges),
         patterned=Patterned(
             place_group,
-            _joined([one.pattern_site for one in sites]),
-            _joined([one.pattern_of for one in sites]),
-            _joined([one.enters for one in sites]),
+            joined_arrays([one.pattern_site for one in sites]),
+            joined_arrays([one.pattern_of for one in sites]),
+            joined_arrays([one.enters for one in sites]),
             # The places of calls are their units.
             np.where(are_calls[place_group], Ragged.of(np.array(n_patterned)).at(first_unit), -1),
         ),
     )
-
-
-def _joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _times(category: Category, rows: I8) -> I8:

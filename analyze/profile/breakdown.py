@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from analyze.profile.profile import Profile
-from analyze.stats.sums import numbered, totals, totals_by_side
+from analyze.stats.sums import numbered, row_totals, totals, totals_by_side
 from schemas.arrays import B1, F8, I8
 
 TOLERANCE: Final = 1e-9
@@ -108,7 +108,7 @@ def exact_account(rows: MeasuredRows, requests: F8) -> ExactAccount:
     if not requests.sum(axis=0).all():
         raise ValueError("an account needs requests in both periods")
     shares = requests / requests.sum(axis=0)
-    sums = np.stack([totals(rows.root, rows.value[:, t], n_roots) for t in (0, 1)], axis=1)
+    sums = row_totals(rows.value, rows.root, n_roots)
     with np.errstate(divide="ignore", invalid="ignore"):
         means = sums / requests
     # A root type that one period has alone takes the other's mean: all of it is mix, for any value.
@@ -128,10 +128,9 @@ def _parts(rows: MeasuredRows, requests: F8, shares: F8) -> Parts:
     both = in_both[rows.root]
     root, place = rows.root[both], rows.place[both]
     calls, value = rows.calls[both], rows.value[both]
-    found, code = np.unique((root << 32) + place, return_inverse=True)
-    at_root, at_place = found >> 32, found & 0xFFFFFFFF
-    site_calls = np.stack([totals(code, calls[:, t], len(found)) for t in (0, 1)], axis=1)
-    site_value = np.stack([totals(code, value[:, t], len(found)) for t in (0, 1)], axis=1)
+    code, first = numbered([root, place])
+    at_root, at_place = root[first], place[first]
+    site_calls, site_value = (row_totals(of, code, len(first)) for of in (calls, value))
     kappa = site_calls / requests[at_root]
     with np.errstate(divide="ignore", invalid="ignore"):
         time = site_value / site_calls  # t
@@ -151,8 +150,8 @@ def _parts(rows: MeasuredRows, requests: F8, shares: F8) -> Parts:
         at_root,
         at_place,
         part_calls,
-        scale * totals(code, shifted, len(found)),
-        scale * totals(code, slowed, len(found)),
+        scale * totals(code, shifted, len(first)),
+        scale * totals(code, slowed, len(first)),
     )
 
 

@@ -15,7 +15,6 @@ from analyze.profile.attribute_values import RequestIds, request_ids
 from schemas.arrays import B1, I8
 from schemas.lake import SPANS
 from stitch.columnar.runs import run_starts
-from stitch.graph.placed import POINT
 
 NOWHERE = -1
 """Component number that stands for none, for requests without a failure."""
@@ -130,8 +129,7 @@ def _first_failure(category: Category) -> I8:
     failures = category.failures
     found = np.full(category.n_requests, -1, dtype=np.int64)
     if len(failures.row):
-        records = all(node.side == POINT for node in category.graph.nodes)
         position = failures.position.astype(np.int64)
-        order = np.lexsort((-position if records else position, failures.row))
+        order = np.lexsort((position if category.graph.kind == SPANS else -position, failures.row))
         found[failures.row[order]] = position[order]  # the last one of a row stays
     return found

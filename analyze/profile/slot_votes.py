@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.profile.profile import SCHEMAS, Column
-from analyze.profile.votes import Votes, joined_votes, rows_of, summed_votes
+from analyze.profile.votes import Votes, joined_votes, summed_votes
 from schemas.arrays import B1, I8
+from stitch.columnar.runs import ranges
 from stitch.scratch import Scratch
 
 MOST_HELD: Final = 100_000
@@ -105,7 +106,8 @@ def _rows(columns: Iterable[Column | _FileColumn], first: Column, n_rows: Column
     ends = first.astype(np.int64) + n_rows
     past = int(ends.max(initial=0))
     begin = int(first.min(initial=past))
-    numbers = None if (first[1:] == ends[:-1]).all() else rows_of(first - begin, n_rows)
+    contiguous = (first[1:] == ends[:-1]).all()
+    numbers = None if contiguous else ranges(ends - n_rows - begin, n_rows.astype(np.int64))
     for column in columns:
         rows = column.rows(begin, past) if isinstance(column, _FileColumn) else column[begin:past]
         yield rows if numbers is None else rows[numbers]

@@ -16,6 +16,7 @@ from analyze.profile.profile import SCHEMAS, Column
 from analyze.stats.histograms import N_BINS, Histograms
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I8
+from stitch.columnar.runs import offsets, ranges, run_starts
 
 _WEIGHTS = ("n", "w", "w2")
 _AT_ONCE = 1 << 11
@@ -42,16 +43,11 @@ class Votes:
     def of(columns: Mapping[str, Column]) -> Votes:
         """Runs of a table `votes`. columns: column name -> array; rows with equal keys must be adjacent."""
         keys = [columns[name] for name in ("measure", "site", "pattern", "slot")]
-        n = len(keys[0])
-        new = np.zeros(n, dtype=np.bool_)
-        new[:1] = True
-        for key in keys:
-            new[1:] |= key[1:] != key[:-1]
-        starts = np.flatnonzero(new)
+        starts = np.flatnonzero(run_starts(*keys))
         weighted = any(not np.array_equal(columns["n"], columns[name]) for name in ("w", "w2"))
         return Votes(
             tuple(key[starts] for key in keys),
-            np.diff(starts, append=n),
+            np.diff(starts, append=len(keys[0])),
             columns["bin"],
             tuple(columns[name] for name in (_WEIGHTS if weighted else ("n",))),
         )
@@ -92,7 +88,7 @@ class Votes:
     def in_order(self, runs: I8) -> Votes:
         """Copy with the runs in another order. runs: int64[runs], index of each."""
         n_rows = self.n_rows[runs]
-        rows = rows_of((np.cumsum(self.n_rows, dtype=np.int64) - self.n_rows)[runs], n_rows)
+        rows = ranges(offsets(self.n_rows)[runs], n_rows.astype(np.int64))
         keys = tuple(key[runs] for key in self.keys)
         return Votes(keys, n_rows, self.bin[rows], tuple(column[rows] for column in self.sums))
 
@@ -138,16 +134,6 @@ def joined_votes(parts: Sequence[Votes]) -> Votes:
         np.concatenate([part.bin for part in parts]),
         tuple(map(np.concatenate, zip(*(part.weights[:weighted] for part in parts), strict=True))),
     )
-
-
-def rows_of(first: I8, n_rows: Column) -> I8:
-    """int64[rows]: indices of all rows of runs, run after run. first: int64[runs], index of each run's first
-    row; n_rows: [runs], number of rows."""
-    length = n_rows.astype(np.int64)
-    before = np.cumsum(length) - length
-    rows = np.repeat(first - before, length)
-    rows += np.arange(len(rows))
-    return rows
 
 
 def summed_votes(parts: Sequence[Votes], shard: Column | None = None) -> Votes:

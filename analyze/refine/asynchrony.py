@@ -21,14 +21,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyze.cache_blocks import FEW_CELLS, uneven_blocks
+from analyze.cache_blocks import FEW_CELLS
 from analyze.refine.consensus import Answer, Answers, Asked, FlowBatch, ask
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I8
-from stitch.columnar.runs import ranges, run_starts
+from stitch.columnar.runs import group_stably
 from stitch.graph.placed import is_made_up
 
 Calls = tuple[Operation, ...]
@@ -102,7 +102,7 @@ def find_asynchronous(
     early, behind = _below(trees, left)
     calls = operation[np.stack((trees.parent[behind], behind, early), axis=1)]
     waits = Asked(trees.structure[early], calls)
-    waiting, at = _asked_once(categories, waits, n_apart, _early(trees, early, behind, cells), cells)
+    waiting, at = _asked_once(categories, waits, n_apart, _early(trees, early, behind), cells)
     stays_there = waiting.agreed(settings.sequential_share)[0] & waiting.enough(settings)
     stays = _outermost(trees, early, stays_there[at])
     names = trees.nodes.names
@@ -170,31 +170,25 @@ def _outliving(trees: SpanTrees, called: I8, settings: RefineSettings) -> Answer
     return is_late
 
 
-def _early(trees: SpanTrees, early: I8, behind: I8, cells: int) -> Answer:
+def _early(trees: SpanTrees, early: I8, behind: I8) -> Answer:
     """Answer function for `ask`: True if span `early[entry]` ends before its waiting ancestor's next event.
 
     The ancestor is the parent of the asynchronous unit `behind[entry]`. Its next event is the first start of
     another child at or after the start of `behind[entry]`, else the ancestor's end. Computed once per
-    asynchronous unit, for about `cells` cells of siblings at a time.
+    asynchronous unit, for one other child at a time.
     """
-    by_above = np.argsort(trees.parent, kind="stable")
+    by_above, first = group_stably(trees.parent + 1, len(trees.parent) + 1)
 
     def next_event_ns(batch: FlowBatch, child: I8) -> I8:
-        of, waiting = trees.structure[child], trees.parent[child]
-        first, past = (
-            np.searchsorted(trees.parent[by_above], waiting, side=side) for side in ("left", "right")
-        )
-        n_others, next_ns = past - first, batch.at(of, trees.end[waiting])
-        for part in uneven_blocks(n_others * next_ns.shape[1], cells):
-            row = np.repeat(np.arange(part.start, part.stop), n_others[part])
-            other = by_above[ranges(first[part], n_others[part])]
-            row, other = (column[other != child[row]] for column in (row, other))
+        of, above = trees.structure[child], trees.parent[child]
+        begin, next_ns = batch.at(of, trees.start[child]), batch.at(of, trees.end[above])
+        place, past = first[above + 1], first[above + 2]
+        for nth in range(int((past - place).max(initial=0))):
+            row = np.flatnonzero(place + nth < past)
+            other = by_above[place[row] + nth]
             start = batch.at(of[row], trees.start[other])
-            start[start < batch.at(of[row], trees.start[child[row]])] = _NEVER
-            starts = np.flatnonzero(run_starts(row))
-            if len(starts):
-                at = row[starts]
-                next_ns[at] = np.minimum(next_ns[at], np.minimum.reduceat(start, starts))
+            start[(start < begin[row]) | (other == child[row])[:, None]] = _NEVER
+            next_ns[row] = np.minimum(next_ns[row], start)
         return next_ns
 
     def is_early(batch: FlowBatch, entries: I8) -> tuple[B1]:

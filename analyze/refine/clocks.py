@@ -114,10 +114,14 @@ def estimate_clocks(
     suspect: B1 = np.logical_or.reduce(contradicted.reshape(-1, n_pairs), axis=0)
     if not suspect.any():
         return Clocks()
-    parts = [part[suspect[part["pair"]]] for part in _bounds(flows, trees, host_code, n_hosts)]
+    suspected = np.concatenate(
+        [part[suspect[part["pair"]]] for part in _bounds(flows, trees, host_code, n_hosts)]
+    )
+    suspected = suspected[np.argsort(suspected["pair"], kind="stable")]
+    pairs, first = np.unique(suspected["pair"], return_index=True)
     fitted = {
         divmod(pair, n_hosts): fit_clock(calls_of_pair, settings.min_traces)
-        for pair, calls_of_pair in _by_pair(np.concatenate(parts))
+        for pair, calls_of_pair in zip(pairs.tolist(), np.split(suspected, first[1:]), strict=True)
     }
     n_calls = calls.reshape(-1, n_hosts, n_hosts).sum(axis=0)
     hosts = {int(code): name for code, name in zip(host_code[:-1], flows.hosts, strict=True) if code >= 0}
@@ -201,13 +205,6 @@ def _bounds(flows: FlowMatrices, trees: SpanTrees, host_code: I8, n_hosts: int) 
                 np.where(swap, -upper, lower),
                 np.where(swap, -lower, upper),
             )
-
-
-def _by_pair(bounds: Bounds) -> Iterator[tuple[int, Bounds]]:
-    bounds = bounds[np.argsort(bounds["pair"], kind="stable")]
-    pairs, first = np.unique(bounds["pair"], return_index=True)
-    for pair, begin, end in zip(pairs.tolist(), first, [*first[1:], len(bounds)], strict=True):
-        yield pair, bounds[begin:end]
 
 
 def _notes(fitted: dict[_Pair, PairClock], names: dict[int, str]) -> tuple[str, ...]:

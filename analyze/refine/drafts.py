@@ -9,7 +9,7 @@ differ in what they call run in either order, or if siblings are too rare for a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -32,54 +32,36 @@ class Edges(NamedTuple):
     draft: I8
     """int64[edges]: number of the draft."""
     src: I8
-    """int64[edges]: index in `RefinedNodes.stored` of the node at which the edge begins."""
+    """int64[edges]: index in `StructureNodes` of the node at which the edge begins."""
     dst: I8
     """int64[edges]: index of the node at which the edge ends; an edge may be implied by a path of others."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefinedNodes:
-    """Nodes of the stored structures as they are in the refined graphs; arrays are [stored nodes]."""
+def refined_nodes(trees: SpanTrees, settings: RefineSettings) -> StructureNodes:
+    """Nodes of the stored structures as they are in the refined graphs. trees: pruned, of the structures of
+    spans.
 
-    stored: StructureNodes
-    kept: B1
-    """True if the node is in the graph."""
-    side: I8
-    """POINT, START or END (of a span)."""
-    deferred: B1
-    """True if the response does not wait for the node."""
-    below: I8
-    """Node at which the parent starts, the lower bound of the node's time; -1: the bound is the request's
-    start."""
-    above: I8
-    """Node at which the parent ends, the upper bound of the node's time; -1: the bound is the request's
-    response, because there is no parent or it does not wait for the node."""
-
-    @staticmethod
-    def of(trees: SpanTrees, settings: RefineSettings) -> RefinedNodes:
-        """Refine the nodes of all structures. trees: pruned, of the structures of spans.
-
-        Of activity records deferred nodes are dropped (unless `keep_deferred`), and at level L3 nodes without
-        an edge to another component. Roots and responses always stay."""
-        nodes = trees.nodes
-        always = nodes.response.copy()
-        always[nodes.first[:-1]] = True
-        kept = always | (~nodes.deferred | settings.keep_deferred)
-        if settings.level == "L3":
-            between = nodes.component[nodes.src] != nodes.component[nodes.dst]
-            always[nodes.src[between]] = always[nodes.dst[between]] = True
-            kept &= always
-        kept &= ~nodes.of_spans[nodes.structure]
-        side, deferred = nodes.side.copy(), nodes.deferred.copy()
-        below, above = np.full((2, len(side)), -1)
-        side[trees.node[~trees.is_span]] = POINT
-        held = trees.awaited & (trees.parent >= 0)
-        for at in (trees.node, trees.end_node):
-            kept[at], deferred[at] = True, trees.deferred
-            below[at] = np.where(trees.parent < 0, -1, trees.node[trees.parent])
-            # Nothing holds the end of work that nobody waits for.
-            above[at] = np.where(held, trees.end_node[trees.parent], -1)
-        return RefinedNodes(nodes, kept, side, deferred, below, above)
+    Of activity records deferred nodes are dropped (unless `keep_deferred`), and at level L3 nodes without an
+    edge to another component. Roots and responses always stay."""
+    nodes = trees.nodes
+    always = nodes.response.copy()
+    always[nodes.first[:-1]] = True
+    kept = always | (~nodes.deferred | settings.keep_deferred)
+    if settings.level == "L3":
+        between = nodes.component[nodes.src] != nodes.component[nodes.dst]
+        always[nodes.src[between]] = always[nodes.dst[between]] = True
+        kept &= always
+    kept &= ~nodes.of_spans[nodes.structure]
+    side, deferred, parent = nodes.side.copy(), nodes.deferred.copy(), nodes.parent.copy()
+    side[trees.node[~trees.is_span]] = POINT
+    parent_end = np.full(len(side), -1)
+    held = trees.awaited & (trees.parent >= 0)
+    for at in (trees.node, trees.end_node):
+        kept[at], deferred[at] = True, trees.deferred
+        parent[at] = np.where(trees.parent < 0, -1, trees.node[trees.parent])
+        # Nothing holds the end of work that nobody waits for.
+        parent_end[at] = np.where(held, trees.end_node[trees.parent], -1)
+    return replace(nodes, side=side, deferred=deferred, parent=parent, parent_end=parent_end, kept=kept)
 
 
 class Drafts(NamedTuple):
@@ -98,13 +80,13 @@ def draft_graphs(
     categories: Sequence[StoredCategory],
     kin: Families,
     relation: I1,
-    nodes: RefinedNodes,
+    nodes: StructureNodes,
     settings: RefineSettings,
 ) -> Drafts:
     """Draft the graphs of all structures; every request is in exactly one draft.
 
     kin: parents with their awaited children, of the pruned trees. relation: int8[pairs of `kin`], decided
-    `SiblingRelation`.
+    `SiblingRelation`. nodes: as returned by `refined_nodes`.
     """
     shapes = _shapes(kin.trees)
     unsorted = _unsorted(kin.trees, shapes, categories)
@@ -297,26 +279,26 @@ def _shortened(earlier: I8, later: I8, n_units: int) -> tuple[I8, I8]:
     return earlier[kept], later[kept]
 
 
-def _record_edges(nodes: RefinedNodes, structure: I8) -> Edges:
+def _record_edges(nodes: StructureNodes, structure: I8) -> Edges:
     """Edges of the drafts of structures of activity records; a path through dropped nodes becomes one edge.
 
     structure: int64[drafts], in which each structure of records occurs once."""
-    stored, kept = nodes.stored, nodes.kept
-    draft = np.zeros(stored.n_structures, dtype=np.int64)
+    kept = nodes.kept
+    draft = np.zeros(nodes.n_structures, dtype=np.int64)
     draft[structure] = np.arange(len(structure))
-    of_edge = stored.structure[stored.src]
-    shortened = np.bincount(stored.structure, ~kept, stored.n_structures) > 0
-    whole = np.flatnonzero(~(stored.of_spans | shortened)[of_edge])
-    src, dst = [stored.src[whole]], [stored.dst[whole]]
-    for number in np.flatnonzero(~stored.of_spans & shortened).tolist():
-        mine = slice(*stored.first_edge[number : number + 2].tolist())
+    of_edge = nodes.structure[nodes.src]
+    shortened = np.bincount(nodes.structure, ~kept, nodes.n_structures) > 0
+    whole = np.flatnonzero(~(nodes.of_spans | shortened)[of_edge])
+    src, dst = [nodes.src[whole]], [nodes.dst[whole]]
+    for number in np.flatnonzero(~nodes.of_spans & shortened).tolist():
+        mine = slice(*nodes.first_edge[number : number + 2].tolist())
         # The kept nodes nearest before each node, looking through the dropped ones.
         before: dict[int, set[int]] = {}
-        for one, other in zip(stored.src[mine].tolist(), stored.dst[mine].tolist(), strict=True):
+        for one, other in zip(nodes.src[mine].tolist(), nodes.dst[mine].tolist(), strict=True):
             before.setdefault(other, set()).update({one} if kept[one] else before.get(one, ()))
         found = [(one, other) for other, ones in before.items() if kept[other] for one in ones]
         edges = np.array(found, dtype=np.int64).reshape(-1, 2)
         src.append(edges[:, 0])
         dst.append(edges[:, 1])
     begins = np.concatenate(src)
-    return Edges(draft[stored.structure[begins]], begins, np.concatenate(dst))
+    return Edges(draft[nodes.structure[begins]], begins, np.concatenate(dst))

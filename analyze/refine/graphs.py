@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.cache_blocks import blocks
@@ -31,12 +30,13 @@ from analyze.population import (
     Source,
 )
 from analyze.refine.consensus import disordered
-from analyze.refine.drafts import Drafts, RefinedNodes
+from analyze.refine.drafts import Drafts
 from analyze.refine.stored import StoredCategory, equal_rows, own_columns, row_order
+from analyze.refine.structure_nodes import StructureNodes
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I4, I8, U8
 from stitch.columnar.hashing import hash_word
-from stitch.columnar.runs import inverse, offsets, ranges
+from stitch.columnar.runs import inverse, joined_arrays, offsets, ranges
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
@@ -49,10 +49,10 @@ class NodeLinks(NamedTuple):
 
     mate: I8
     """int64[nodes]: for a span's start, the node of its end, and vice versa; -1 for a point."""
-    below: I8
-    """int64[nodes]: node at which the parent starts, as in `RefinedNodes.below`."""
-    above: I8
-    """int64[nodes]: node at which the parent ends, as in `RefinedNodes.above`."""
+    parent: I8
+    """int64[nodes]: node at which the parent starts, as `StructureNodes.parent`."""
+    parent_end: I8
+    """int64[nodes]: node at which the parent ends, as `StructureNodes.parent_end`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class DraftGraphs:
     """Labelled DAGs of many drafts, with one numbering of all nodes; the nodes of a DAG are in the order of
     the stored structure, and then, by `_canonical`, in canonical order."""
 
-    refined: RefinedNodes
+    nodes: StructureNodes
     first: I8
     """int64[drafts + 1]: index of each draft's first node; the last entry is the number of nodes."""
     node: I8
-    """int64[nodes]: index in `refined` of the node."""
+    """int64[nodes]: index in `nodes` of the node."""
     links: NodeLinks
     first_edge: I8
     """int64[drafts + 1]: index of each draft's first edge; the last entry is the number of edges."""
@@ -74,22 +74,22 @@ class DraftGraphs:
     """int64[edges]: node at which the edge ends; an edge may be implied by a path of other edges."""
 
     @staticmethod
-    def of(refined: RefinedNodes, drafts: Drafts) -> DraftGraphs:
+    def of(nodes: StructureNodes, drafts: Drafts) -> DraftGraphs:
         """Graphs with the nodes of each draft's structure. O(nodes + edges log edges)."""
         structure, edges = drafts.structure, drafts.edges
-        kept = np.flatnonzero(refined.kept)
-        first_kept = kept.searchsorted(refined.stored.first)
+        kept = np.flatnonzero(nodes.kept)
+        first_kept = kept.searchsorted(nodes.first)
         n_nodes = np.diff(first_kept)[structure]
         first, node = offsets(n_nodes), kept[ranges(first_kept[structure], n_nodes)]
         # A node of the structure is, in the draft, `place + shift`.
-        place, shift = np.full(len(refined.kept) + 1, -1), first[:-1] - first_kept[structure]
+        place, shift = np.full(len(nodes.kept) + 1, -1), first[:-1] - first_kept[structure]
         place[kept] = np.arange(len(kept))
         draft = np.repeat(np.arange(len(structure)), n_nodes)
-        links = (place[of[node]] for of in (refined.stored.mate, refined.below, refined.above))
+        links = (place[of[node]] for of in (nodes.mate, nodes.parent, nodes.parent_end))
         by_draft = np.argsort(edges.draft, kind="stable")
         src, dst = (place[side] + shift[edges.draft] for side in (edges.src, edges.dst))
         return DraftGraphs(
-            refined,
+            nodes,
             first,
             node,
             NodeLinks._make(np.where(link < 0, -1, link + shift[draft]) for link in links),
@@ -106,19 +106,19 @@ class DraftGraphs:
     @property
     def column(self) -> I8:
         """int64[nodes]: row of `StoredCategory.node_ns` (of the draft) with the node's time."""
-        return self.refined.stored.column[self.node]
+        return self.nodes.column[self.node]
 
     @property
     def response(self) -> B1:
         """bool[nodes]: True if the request's response may be sent at this node."""
-        return self.refined.stored.response[self.node]
+        return self.nodes.response[self.node]
 
     def of_draft(self, number: int) -> DraftGraphs:
         """The graph of draft `number` alone, with its nodes numbered from 0."""
         begin, end = self.first[number : number + 2].tolist()
         edges = slice(*self.first_edge[number : number + 2].tolist())
         return DraftGraphs(
-            self.refined,
+            self.nodes,
             np.array([0, end - begin]),
             self.node[begin:end],
             NodeLinks._make(np.maximum(link[begin:end] - begin, -1) for link in self.links),
@@ -128,14 +128,14 @@ class DraftGraphs:
         )
 
 
-def assemble(refined: RefinedNodes, drafts: Drafts, words: Sequence[str]) -> tuple[Category, ...]:
+def assemble(nodes: StructureNodes, drafts: Drafts, words: Sequence[str]) -> tuple[Category, ...]:
     """Categories of all drafts, sorted by (root, key); drafts with equal graphs are merged.
 
     words: hosts or roles, indexed by `StructureNodes.host`. O(nodes · requests).
     """
     if not drafts.categories:
         return ()
-    graphs = DraftGraphs.of(refined, drafts)
+    graphs = DraftGraphs.of(nodes, drafts)
     graphs, labels, categories = _canonical(drafts, graphs, _Labels.of(graphs, words))
     made = _Made(categories, graphs, labels)
     groups: dict[tuple[str, str], list[int]] = {}
@@ -160,8 +160,8 @@ class _Labels(NamedTuple):
     @staticmethod
     def of(graphs: DraftGraphs, words: Sequence[str]) -> _Labels:
         """Find the distinct labels of nodes. O(nodes log nodes)."""
-        nodes = graphs.refined.stored
-        columns = nodes.name[graphs.node], nodes.host[graphs.node], graphs.refined.side[graphs.node]
+        nodes = graphs.nodes
+        columns = nodes.name[graphs.node], nodes.host[graphs.node], nodes.side[graphs.node]
         code, first = numbered(columns)
         parts = zip(*(column[first].tolist() for column in columns), strict=True)
         label = tuple(
@@ -205,14 +205,14 @@ def _canonical(
     # Columns of interchangeable branches stand in order of start, so their number serves as time.
     result = canonical_order(dags, np.arange(len(dags.label), dtype=np.int64))
     categories = [*drafts.categories]
-    shortened = np.diff(graphs.first) < np.diff(graphs.refined.stored.first)[drafts.structure]
-    for number in np.flatnonzero(shortened & ~graphs.refined.stored.of_spans[drafts.structure]).tolist():
+    shortened = np.diff(graphs.first) < np.diff(graphs.nodes.first)[drafts.structure]
+    for number in np.flatnonzero(shortened & ~graphs.nodes.of_spans[drafts.structure]).tolist():
         categories[number] = _by_row(categories[number], number, graphs, labels, result.order)
     order = result.order + np.repeat(graphs.first[:-1], np.diff(graphs.first))
     place = np.append(inverse(order), -1)  # the last entry is that of no node, -1
     first_of_edge = np.repeat(graphs.first[:-1], np.diff(result.first_edge))
     ordered = DraftGraphs(
-        graphs.refined,
+        graphs.nodes,
         graphs.first,
         graphs.node[order],
         NodeLinks._make(place[link[order]] for link in graphs.links),
@@ -253,7 +253,7 @@ class _Made:
 
     def __init__(self, drafts: Sequence[StoredCategory], graphs: DraftGraphs, labels: _Labels) -> None:
         self.drafts, self.graphs, self.labels = drafts, graphs, labels
-        self.column, links, refined = graphs.column, graphs.links, graphs.refined
+        self.column, links, nodes = graphs.column, graphs.links, graphs.nodes
         # The response waits for every node that is not deferred, by a path of edges: these tell all.
         draft, src, dst = graphs.draft[graphs.src], self.column[graphs.src], self.column[graphs.dst]
         wrong = draft[disordered(drafts, draft, src, dst)]
@@ -264,12 +264,12 @@ class _Made:
         edges = np.stack((graphs.src, graphs.dst), axis=1)
         self.edges: I4 = (edges - base[edges]).astype(np.int32)
         local = np.arange(len(base)) - base
-        self.owner: I4 = np.where(refined.side[graphs.node] == END, links.mate - base, local).astype(np.int32)
-        self.parent: I4 = np.where(links.below < 0, -1, links.below - base).astype(np.int32)
+        self.owner: I4 = np.where(nodes.side[graphs.node] == END, links.mate - base, local).astype(np.int32)
+        self.parent: I4 = np.where(links.parent < 0, -1, links.parent - base).astype(np.int32)
         self.mate: I4 = np.where(links.mate < 0, -1, links.mate - base).astype(np.int32)
-        self.kind = refined.stored.kind[graphs.node].astype(np.uint8)
-        self.deferred = refined.deferred[graphs.node]
-        self.nested = refined.stored.of_spans[refined.stored.structure[graphs.node[graphs.first[:-1]]]]
+        self.kind = nodes.kind[graphs.node].astype(np.uint8)
+        self.deferred = nodes.deferred[graphs.node]
+        self.nested = nodes.of_spans[nodes.structure[graphs.node[graphs.first[:-1]]]]
         answering = np.flatnonzero(graphs.response)
         self.first_response = np.searchsorted(answering, graphs.first).tolist()
         self.responses: I4 = local[answering].astype(np.int32)
@@ -333,10 +333,10 @@ class _Made:
         times, responses, changed = zip(*map(self._settled, numbers), strict=True)
         columns = [self.column[self._ranges(number)[0]] for number in numbers]
         start_ns, sample, weight, status = (
-            _joined([getattr(one, name) for one in members])
+            joined_arrays([getattr(one, name) for one in members])
             for name in ("start_ns", "sample", "weight", "status")
         )
-        node_ns, response_ns = _joined(times, axis=1), _joined(responses)
+        node_ns, response_ns = joined_arrays(times, axis=1), joined_arrays(responses)
         ids = [one.request_id for one in members]
         request_id = ids[0] if len(ids) == 1 else pa.concat_arrays(ids)
         order: I8 | slice = slice(None)
@@ -366,11 +366,6 @@ class _Made:
         )
 
 
-def _joined(parts: Sequence[npt.NDArray[Any]], axis: int = 0) -> npt.NDArray[Any]:
-    """Concatenation of arrays; a single one without a copy."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
-
-
 def _template(labels: Sequence[GraphNode], edges: I4, responses: I4, mate: I4, deferred: B1) -> Template:
     return Template.of_graph(
         [(n.where, n.point, n.label) for n in labels],
@@ -392,7 +387,7 @@ def _hosts(members: Sequence[StoredCategory], columns: Sequence[I8], order: I8 |
     first = parts[0][:, :1].copy()
     if all((part == first).all() for part in parts):
         return np.broadcast_to(first, (len(first), sum(part.shape[1] for part in parts)))
-    return np.ascontiguousarray(_joined(parts, axis=1)[:, order])
+    return np.ascontiguousarray(joined_arrays(parts, axis=1)[:, order])
 
 
 def _failures(
@@ -472,8 +467,8 @@ def _settled(raw: I8, latest: I8, graph: DraftGraphs) -> I8:
     """
     n_nodes, n_requests = raw.shape
     out = np.empty((n_nodes, n_requests), dtype=np.int64)
-    starts, ends = graph.links.below, graph.links.above
-    in_request = (ends < 0) & ~graph.refined.deferred[graph.node]
+    starts, ends = graph.links.parent, graph.links.parent_end
+    in_request = (ends < 0) & ~graph.nodes.deferred[graph.node]
     before, behind = np.flatnonzero(starts >= 0).tolist(), np.flatnonzero(ends >= 0)[::-1].tolist()
     sources, targets = graph.src, graph.dst
     for rows in blocks(n_requests, n_nodes):

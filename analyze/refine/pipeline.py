@@ -17,7 +17,7 @@ import pyarrow as pa
 from analyze.population import DEFAULT_WINDOW_NS, PAIR, Population, Sample
 from analyze.refine.asynchrony import DEFERRED, find_asynchronous
 from analyze.refine.clocks import corrected, estimate_clocks
-from analyze.refine.drafts import RefinedNodes, draft_graphs
+from analyze.refine.drafts import draft_graphs, refined_nodes
 from analyze.refine.graphs import assemble
 from analyze.refine.hosts import decide_host_labels, split_by_hosts
 from analyze.refine.messages import with_messages
@@ -61,10 +61,10 @@ def refine(
     matrices = corrected(matrices, trees, clocks)
     matrices, trees, async_notes = _pruned(matrices, trees, settings, names)
     kin, relation, order_notes = _ordered(matrices, trees, settings, names)
-    refined = RefinedNodes.of(trees, settings)
-    drafts = draft_graphs(matrices.categories, kin, relation, refined, settings)
+    nodes = refined_nodes(trees, settings)
+    drafts = draft_graphs(matrices.categories, kin, relation, nodes, settings)
     return Population(
-        categories=assemble(refined, drafts, labels.words),
+        categories=assemble(nodes, drafts, labels.words),
         notes=(*message_notes, *clocks.notes, *async_notes, *order_notes, *labels.notes),
         samples=samples,
         statuses=matrices.statuses,

@@ -39,7 +39,13 @@ class StructureNodes:
     mate: I8
     """int64[nodes]: for a span's start, the node of its end, and vice versa; -1 for a point."""
     parent: I8
-    """int64[nodes]: node at which the parent span starts; -1 if there is no parent."""
+    """int64[nodes]: node at which the parent span starts, the lower bound of the node's time; -1 if there is
+    no parent."""
+    parent_end: I8
+    """int64[nodes]: node at which the parent span ends, the upper bound of the node's time; -1 if there is no
+    parent, or it does not wait for the node: the bound is the request's response."""
+    kept: B1
+    """bool[nodes]: True if the node is in the refined graph."""
     deferred: B1
     """bool[nodes]: True if the response does not wait for the node."""
     first_edge: I8
@@ -86,6 +92,9 @@ class StructureNodes:
         response = np.zeros(n_nodes, dtype=np.bool_)
         at = column((one.responses for one in templates), int(n_responses.sum()))
         response[at + np.repeat(first[:-1], n_responses)] = True
+        mate, parent = (
+            node(column(getattr(one, of) for one in templates), of_node) for of in ("mate", "parent")
+        )
         return StructureNodes(
             first=first,
             structure=np.repeat(np.arange(len(templates)), np.diff(first)),
@@ -95,8 +104,10 @@ class StructureNodes:
             component=component_of[name],
             side=column(one.side for one in templates),
             kind=column(one.kind for one in templates),
-            mate=node(column(one.mate for one in templates), of_node),
-            parent=node(column(one.parent for one in templates), of_node),
+            mate=mate,
+            parent=parent,
+            parent_end=np.where(parent < 0, -1, mate[parent]),
+            kept=np.ones(n_nodes, dtype=np.bool_),
             deferred=column(one.deferred for one in templates) > 0,
             first_edge=first_edge,
             src=ends[:, 0] + of_edge,

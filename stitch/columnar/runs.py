@@ -3,9 +3,10 @@ components."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U8
+
+Value = TypeVar("Value", bound=np.generic)
 
 
 def no_rows() -> I8:
@@ -65,13 +68,17 @@ _LOOKED_AT = 1 << 14
 
 def ranges(first: I8, count: I8) -> I8:
     """Concatenate the ranges `first[i], …, first[i] + count[i] - 1`. O(result)."""
-    ends = np.cumsum(count)
-    total = int(ends[-1]) if len(ends) else 0
-    steps: I8 = np.repeat(first - (ends - count), count) + np.arange(total, dtype=np.int64)
-    return steps
+    found: I8 = np.repeat(first + count - np.cumsum(count), count)
+    found += np.arange(len(found))
+    return found
 
 
-def offsets(count: I8) -> I8:
+def joined_arrays(parts: Sequence[npt.NDArray[Value]], axis: int = 0) -> npt.NDArray[Value]:
+    """Concatenate arrays; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
+
+
+def offsets(count: npt.NDArray[np.integer]) -> I8:
     """[groups + 1] start of each group when groups are concatenated, from the sizes `count`; last, the
     total."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(count, dtype=np.int64)))
