@@ -20,6 +20,7 @@ from oracles.devtools import Tab, chromium
 from oracles.encoded_once import encoded_once
 
 from analyze.sql import session_process
+from stitch.drivers.sharded import tasks
 from stitch.lake import place
 
 # The client tells at length what tests do to it.
@@ -110,5 +111,5 @@ def bucket_environ(
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3", "FLOWDIFF_CACHE_SIZE"):
         monkeypatch.delenv(name, raising=False)
     yield told
-    place._copies.cache_clear()
-    place._opened.cache_clear()
+    for kept in (place._copies, place._opened, tasks._opened):
+        kept.cache_clear()

@@ -24,7 +24,7 @@ import yaml
 from fixtures.deploy_tools import (
     DEPLOY,
     REPOSITORY,
-    dashboard_check,
+    dashboard_faults,
     deploy_check,
     ensure,
     kustomize,
@@ -686,12 +686,14 @@ def test_the_runbook_has_a_section_for_every_alert() -> None:
 DASHBOARDS = ("dashboard.json", "lake/dashboard.json")
 
 
-@pytest.mark.parametrize("name", DASHBOARDS)
-def test_grafana_knows_every_field_of_the_dashboard(name: str) -> None:
-    text = (DEPLOY / "grafana" / name).read_text()
-    done = dashboard_check(text)
-    assert done.returncode == 0, done.stdout
-    assert "graphTooltips" in dashboard_check(text.replace('"graphTooltip"', '"graphTooltips"')).stdout
+def test_grafana_knows_every_field_of_the_dashboards() -> None:
+    """In one run: to read the types takes seconds."""
+    texts = [(DEPLOY / "grafana" / name).read_text() for name in DASHBOARDS]
+    wrong = [text.replace('"graphTooltip"', '"graphTooltips"') for text in texts]
+    *faults, of_one, of_other = dashboard_faults([*texts, *wrong])
+    assert faults == [[], []]
+    assert "graphTooltips" in " ".join(of_one)
+    assert "graphTooltips" in " ".join(of_other)
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)

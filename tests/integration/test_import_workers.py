@@ -146,7 +146,7 @@ def test_a_cluster_writes_the_bytes_of_one(
     files = mixed(tmp_path / "in")
     monkeypatch.setattr("stitch.drivers.spill._SMALL_BYTES", 20_000)
     # Of a folder's groups some are large enough to be dealt again, which makes many: no matter of the store.
-    most_bytes = {"folder": 80_000, "bucket": 160_000}[where]
+    most_bytes = {"folder": 140_000, "bucket": 160_000}[where]
     monkeypatch.setattr("stitch.drivers.import_settings._BUDGET_PER_PAYLOAD_BYTE", 64 * 2**20 // most_bytes)
     settings = ImportSettings(memory_bytes=64 * 2**20)
     monkeypatch.chdir(tmp_path)

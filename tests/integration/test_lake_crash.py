@@ -135,7 +135,7 @@ def test_a_crash_at_any_operation_loses_and_doubles_nothing(ending: str) -> None
 
 def test_two_crashes_in_a_row_lose_and_double_nothing() -> None:
     rng, recoveries = random.Random(7), Recoveries(MemoryDisk)
-    for _ in range(400):
+    for _ in range(200):
         first, second = rng.choice([*ENDINGS.values()]), rng.choice([*ENDINGS.values()])
         recoveries.crash_twice(rng.randint(1, STEPS), rng.randint(1, 40), first, second)
 

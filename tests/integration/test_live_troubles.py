@@ -17,7 +17,7 @@ from stitch.scratch import Scratch
 
 pytestmark = pytest.mark.usefixtures("encoded_once")
 
-FIRST, LIVES = (int(n) for n in os.environ.get("FLOWDIFF_LIVES", "1:16").split(":"))
+FIRST, LIVES = (int(n) for n in os.environ.get("FLOWDIFF_LIVES", "1:12").split(":"))
 """Seeds: from which, and how many."""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import re
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -19,6 +19,7 @@ from fixtures.served_site import Served, serving, simulated_lake
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from oracles.forked_command import forked_command
 from oracles.quiet_import import Quiet
 
 import flowdiff
@@ -82,8 +83,9 @@ async def what_changed(agent: Agent) -> None:
 
 def test_an_agent_finds_the_cause_over_standard_streams(lake: str, tmp_path: Path) -> None:
     async def run() -> None:
-        server = StdioServerParameters(command=sys.executable, args=["-m", "flowdiff", "mcp", lake])
-        with (tmp_path / "errors").open("w") as errors:
+        with (tmp_path / "errors").open("w") as errors, forked_command(tmp_path) as place:
+            program = str(place / "flowdiff")
+            server = StdioServerParameters(command=program, args=["mcp", lake], env={**os.environ})
             async with Client(stdio_client(server, errlog=errors)) as client:
                 await what_changed(Agent(client))
 

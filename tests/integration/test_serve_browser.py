@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,8 +61,13 @@ LAYOUT = """(() => {
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(watched_lake(tmp_path_factory.mktemp("shop"))) as served:
+def watched(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return watched_lake(tmp_path_factory.mktemp("shop"))
+
+
+@pytest.fixture(scope="module")
+def shop(watched: str) -> Iterator[Served]:
+    with serving(watched) as served:
         yield served
 
 
@@ -185,8 +191,8 @@ def test_a_question_is_asked_by_its_form(tab: Tab, storage: Served) -> None:
     assert tab.complaints == []
 
 
-def test_an_incident_is_accepted(tab: Tab, tmp_path: Path) -> None:
-    with serving(watched_lake(tmp_path)) as served:
+def test_an_incident_is_accepted(tab: Tab, watched: str, tmp_path: Path) -> None:
+    with serving(str(shutil.copytree(watched, tmp_path / "lake"))) as served:
         incident = served.get("/incidents?format=json").json["incidents"][0]
         tab.open(f"{served.address}/incidents/{incident['id']}")
         tab.run(

@@ -67,11 +67,11 @@ def result_of(served: Served, query: str) -> Got:
 
 
 def test_readers_that_take_nothing_are_cut_off_and_hold_no_memory(lake: str) -> None:
-    big = "SELECT repeat('x', 1000) || i AS text FROM range(60000) AS r(i)"
+    big = "SELECT repeat('x', 1000) || i AS text FROM range(40000) AS r(i)"
     with serving(lake, "--set", "send_seconds=2", "--set", "results_sent=2") as served:
         assert len(result_of(served, "SELECT 1 AS one").body) == len("one\r\n1\r\n") - 2
         for _ in range(2):  # what making it takes is not given back
-            assert len(result_of(served, big).body) > 60_000_000
+            assert len(result_of(served, big).body) > 40_000_000
         before = memory_mb(served, "VmHWM")
         slow = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(2)]
         try:
@@ -79,14 +79,14 @@ def test_readers_that_take_nothing_are_cut_off_and_hold_no_memory(lake: str) -> 
                 request = f"GET {of_sql(big, format='csv')} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
                 one.sendall(request.encode())
                 assert one.recv(12) == b"HTTP/1.1 200"
-            assert memory_mb(served, "VmRSS") - before < 40  # of twice 60 MB
+            assert memory_mb(served, "VmRSS") - before < 40  # of twice 40 MB
             refused = served.get(of_sql("SELECT 1 AS one", format="csv"))
             assert refused.status in (200, 503)  # 200: they are cut off by now
             assert result_of(served, "SELECT 1 AS one").status == 200
         finally:
             for one in slow:
                 one.close()
-        assert len(result_of(served, big).body) > 60_000_000  # a reader that reads gets all
+        assert len(result_of(served, big).body) > 40_000_000  # a reader that reads gets all
 
 
 def memory_mb(served: Served, field: str) -> float:

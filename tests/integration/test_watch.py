@@ -75,14 +75,31 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def begun(files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake that a watch has learned from, and in which more was sealed since."""
-    lake = tmp_path_factory.mktemp("begun") / "lake"
+def before(files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of what came before the fault, which nobody has watched."""
+    lake = tmp_path_factory.mktemp("before") / "lake"
     imported(lake, files[0])
+    return lake
+
+
+@pytest.fixture(scope="module")
+def begun(before: Path, files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that a watch has learned from, and in which more was sealed since."""
+    lake = Path(shutil.copytree(before, tmp_path_factory.mktemp("begun") / "lake"))
     told: list[IncidentEvent] = []
     assert list(watch_of(lake, told).poll()) == []
     assert told == []
     imported(lake, files[1])
+    return lake
+
+
+def in_bucket(folder: Path, server: BucketServer) -> str:
+    """Name of a lake of the server that has the files of a folder's."""
+    lake = server.new_lake()
+    store = open_store(lake)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            store.put_if_absent(path.relative_to(folder).as_posix(), path.read_bytes(), "stage")
     return lake
 
 
@@ -288,10 +305,10 @@ def watching(lake: Path | str, log: Path, **environ: str) -> Iterator[subprocess
 
 
 def test_another_process_takes_over_when_the_one_that_works_is_killed(
-    files: tuple[Path, Path], whole: tuple[Path, list[IncidentEvent]], tmp_path: Path
+    before: Path, files: tuple[Path, Path], whole: tuple[Path, list[IncidentEvent]], tmp_path: Path
 ) -> None:
     lake, one, other = tmp_path / "shop", tmp_path / "one", tmp_path / "other"
-    imported(lake, files[0])
+    shutil.copytree(before, lake)
     with watching(lake, one) as first:
         wait_until(lambda: last_commit(open_store(str(lake))) is not None)
         with watching(lake, other):
@@ -312,14 +329,14 @@ def through(lake: Path | str) -> int:
 
 
 def test_of_two_processes_at_a_bucket_one_stands_by_until_the_bucket_fails_the_other(
+    before: Path,
     files: tuple[Path, Path],
     whole: tuple[Path, list[IncidentEvent]],
     bucket_server: BucketServer,
     bucket_environ: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    lake, one, other = bucket_server.new_lake(), tmp_path / "one", tmp_path / "other"
-    imported(lake, files[0])
+    lake, one, other = in_bucket(before, bucket_server), tmp_path / "one", tmp_path / "other"
     with cutting_proxy(bucket_server.host_port) as mine, cutting_proxy(bucket_server.host_port) as theirs:
         environ = {"FLOWDIFF_WATCH_LEASE": "10s", "AWS_ENDPOINT_URL": mine.endpoint}
         with watching(lake, one, **environ):
@@ -346,15 +363,12 @@ def test_of_two_processes_at_a_bucket_one_stands_by_until_the_bucket_fails_the_o
 
 
 def test_of_two_watches_of_a_bucket_one_decides_and_the_other_takes_over(
-    files: tuple[Path, Path],
+    begun: Path,
     whole: tuple[Path, list[IncidentEvent]],
     bucket_server: BucketServer,
     bucket_environ: dict[str, str],
 ) -> None:
-    lake = bucket_server.new_lake()
-    imported(lake, files[0])
-    assert list(watch_of(lake, []).poll()) == []
-    imported(lake, files[1])
+    lake = in_bucket(begun, bucket_server)
     one_told, other_told = list[IncidentEvent](), list[IncidentEvent]()
     one, other = watch_of(lake, one_told), watch_of(lake, other_told)
     first = one.poll()
@@ -402,9 +416,9 @@ def test_a_clock_that_jumps_makes_no_silence(whole: tuple[Path, list[IncidentEve
     assert shown.suspended == SILENT
 
 
-def test_an_accepted_incident_is_the_new_normal(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_accepted_incident_is_the_new_normal(before: Path, tmp_path: Path) -> None:
     lake, told = tmp_path / "lake", list[IncidentEvent]()
-    imported(lake, files[0])
+    shutil.copytree(before, lake)
     list(watch_of(lake, told).poll())
     slow = tmp_path / "slow.otlp.jsonl"
     write_minutes(slow, 36, 42, slow=range(38, 200))

@@ -22,7 +22,7 @@ KINDS = ("spans", "loose", "mixed")
 
 
 def events_of(kind: str, rng: np.random.Generator) -> pa.Table:
-    """Some hundred events over five minutes: spans, records that name no request, or half of each of those."""
+    """Some hundred events of five minutes: spans, records that name no request, or half of each."""
     seed = int(rng.integers(2**31))
     spans = codec_for("otlp-proto").decode(
         [*otlp_messages(20, seed=seed, seconds=300, spans=12)], DecodeConfig()
