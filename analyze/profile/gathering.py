@@ -85,7 +85,7 @@ class Adding:
         """Add the statistics of a window."""
         if window.names is not None:
             window = window.renumbered(self.run.taken_in(window.names, window.keys))
-        self._votes.append(window.votes.compact())
+        self._votes.append(window.votes)
         for name, parts in self._tables.items():
             parts.append(window.tables[name])
         if len(self._votes) > 1 and sum(len(votes.bin) + A_WINDOW for votes in self._votes) > MOST_APART:
