@@ -24,7 +24,7 @@ from analyze.explain.columns import (
     RequestHosts,
     request_columns,
 )
-from analyze.explain.parameters import ReadParameters, parameter_columns
+from analyze.explain.parameters import ReadParameters, parameter_columns, request_structures
 from analyze.explain.settings import IDENTIFIER_NAMES, SETTINGS
 from analyze.population import Population
 from analyze.stats.rank import rank_scores
@@ -250,32 +250,33 @@ def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator
 
     Parameters of several sets are read together, at most about `most_read` requests in one pass.
     """
+    if not any(len(chosen) for chosen in asked):
+        yield from (Observations(chosen, ()) for chosen in asked)
+        return
+    together, places = asked[0].union(*asked[1:])
+    structures, hosts = request_structures(population, together), RequestHosts.read(population, together)
     for part in _passes(asked):
-        together, places = part[0].union(*part[1:])
-        if len(together) == 0:
-            yield from (Observations(chosen, ()) for chosen in part)
-            continue
-        read, hosts = ReadParameters.read(population, together), RequestHosts.read(population, together)
-        for chosen, mine in zip(part, places, strict=True):
+        of_part = np.unique(np.concatenate(places[part]))
+        read = ReadParameters.read(population, together.take(of_part), structures.of(of_part))
+        for chosen, mine in zip(asked[part], places[part], strict=True):
             # Parameters first: of equivalent columns the first is named, and a host often follows from one.
             columns = [
-                *_distinct(parameter_columns(read.of(mine))),
+                *_distinct(parameter_columns(read.of(np.searchsorted(of_part, mine)))),
                 *request_columns(population, chosen, hosts.columns(mine)),
             ]
             yield Observations(chosen, (*columns, *_changes(columns, SETTINGS.most_changes)))
 
 
-def _passes(asked: Sequence[ChosenRequests]) -> Iterator[Sequence[ChosenRequests]]:
-    """Yield runs of consecutive sets to be read in one pass: at most `most_read` requests, but at least one
+def _passes(asked: Sequence[ChosenRequests]) -> Iterator[slice]:
+    """Yield ranges of consecutive sets to be read in one pass: at most `most_read` requests, but at least one
     set."""
     first, n = 0, 0
     for number, chosen in enumerate(asked):
-        if number > first and n + len(chosen) > SETTINGS.most_read:
-            yield asked[first:number]
+        if n and n + len(chosen) > SETTINGS.most_read:
+            yield slice(first, number)
             first, n = number, 0
         n += len(chosen)
-    if first < len(asked):
-        yield asked[first:]
+    yield slice(first, len(asked))
 
 
 def _background(population: Population, groups: Sequence[Selection], most: int) -> Selection:
