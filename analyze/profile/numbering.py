@@ -117,9 +117,11 @@ class RunNames:
         )
         order = np.lexsort(of_child[::-1])
         caller, above = (np.append(of, NO_CALLER) for of in (operation, path))
+        words = (of.take(pa.array(operations)) for of in (names.component, names.point, names.callee))
         self._parts.append(
             NameColumns.of(
-                (of.take(pa.array(operations)) for of in (names.component, names.point, names.callee)),
+                # With words of their own: those of the whole file would stay in memory for one new name.
+                (of.cast(pa.string()).dictionary_encode() for of in words),
                 (caller[names.caller[sites]], operation[names.operation[sites]], names.kind[sites]),
                 (above[names.above[paths]], site[names.path_site[paths]]),
                 len(patterns),

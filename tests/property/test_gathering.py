@@ -17,6 +17,8 @@ from oracles.stored_profile import decode
 from analyze.profile import gathering as adding_up
 from analyze.profile.encoding import encode, stored_of, stored_tables
 from analyze.profile.gathering import Adding, Gathering
+from analyze.profile.name_columns import name_columns
+from analyze.profile.names import Child, Names, OperationName
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, TABLES, Profile, Slot, joined, summed
 from analyze.profile.segment_sums import NO_SEGMENTS
@@ -155,6 +157,20 @@ def test_no_window_loses_its_attribute_values(most: int, monkeypatch: pytest.Mon
         found = adding.stored()
         assert found is not None
         assert found.segments.segments["value"].to_pylist() == list(range(n))
+
+
+def test_a_file_with_a_new_name_is_not_held_with_all_its_words() -> None:
+    """A year of files may each have a pattern that no other has, beside names that all have."""
+    run, operations = RunNames(), tuple(OperationName(f"component {at}", "point") for at in range(1000))
+    held = [pa.total_allocated_bytes()]
+    for n_calls in range(1, 20):
+        names = Names(operations=operations, patterns=((Child(0, n_calls, awaited=True),),))
+        run.taken_in(name_columns(names))
+        held.append(pa.total_allocated_bytes())
+    assert held[-1] - held[1] < held[1] - held[0]
+    assert run.names() == Names(
+        operations, patterns=tuple((Child(0, n, awaited=True),) for n in range(1, 20))
+    )
 
 
 def test_values_of_a_reference_are_held_by_block() -> None:
