@@ -40,10 +40,11 @@ from analyze.profile.votes import Votes, summed_votes
 from schemas.arrays import I8
 from stitch.scratch import Scratch
 
-MOST_APART: Final = 1 << 24
-"""Maximum number of rows of `votes` that `Adding` holds separately, 4 bytes each; with more, it sums them."""
-A_WINDOW: Final = 1 << 16
-"""Number of rows of `votes` that take as much memory as the other tables of a small window."""
+MOST_APART: Final = 1 << 26
+"""Maximum size of the rows of `votes` that `Adding` holds separately, bytes: 4 a row, up to 26 if requests
+have weights; with more, it sums them."""
+A_WINDOW: Final = 1 << 18
+"""Size of the other tables of a small window, bytes."""
 MOST_ROWS: Final = 200_000
 """Maximum number of rows of a table to sort by key; a larger table stays unsorted, as no reader needs an
 order."""
@@ -89,7 +90,8 @@ class Adding:
         for name, parts in self._tables.items():
             parts.append(window.tables[name])
         self._segments.append(window.segments)
-        if len(self._votes) > 1 and sum(len(votes.bin) + A_WINDOW for votes in self._votes) > MOST_APART:
+        sizes = (one.nbytes for votes in self._votes for one in (votes.bin, *votes.sums))
+        if len(self._votes) > 1 and sum(sizes) + len(self._votes) * A_WINDOW > MOST_APART:
             self._add_up()
         for slot in window.slots:
             self._watched += slot.watched

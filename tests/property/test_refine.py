@@ -17,18 +17,23 @@ from oracles.refine import Key, relations
 from oracles.refined import T0, Call, call, population, request_events, stored, table
 from oracles.span_tree import SpanTree, boundaries, leave_behind, span_tree, without_deferred
 from oracles.stored_flows import random_program, stored_records, stored_spans
+from oracles.strategies import Row, record_batches, span_batches, table_of
 
 from analyze.cache_blocks import FEW_CELLS
 from analyze.paths.critical_path import attribute, critical_path, edge_latency_ns
 from analyze.population import Population, Sample
 from analyze.refine.asynchrony import find_asynchronous
+from analyze.refine.messages import with_messages
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.refine.sibling_order import decide_order, families, order_evidence
 from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import FlowMatrices, group_flows
 from analyze.refine.structure_nodes import StructureNodes
+from schemas.config import StitchConfig
+from stitch.graph.placed import POINT, START
 from stitch.graph.template import Template
+from stitch.kernel import stitch
 
 SMALL = RefineSettings(min_traces=6, min_unanimous=3, slack_ns=10_000, host_policy="none")
 
@@ -172,6 +177,31 @@ def test_trees_of_all_structures_are_those_of_each(requests: list[Call], seed: i
     assert [
         (int(later.start[later.parent[u]]), later.nodes.names[later.operation[u]].text) for u in removed
     ] == [tuple(out) for one in expected if one for out in one[1]]
+
+
+@examples(60)
+@given(span_batches(), record_batches())
+def test_what_refinement_takes_for_granted_of_structures(spans: list[Row], records: list[Row]) -> None:
+    """Spans form trees, records have no parents; a response waits, by edges, for all that is not deferred."""
+    stitched = stitch(table_of(spans + records), StitchConfig())
+    sample = pa.array(np.zeros(stitched.flows.num_rows, np.uint8))
+    flows = group_flows(stitched.flows.append_column("sample", sample), stitched.structures, 1)
+    for category in with_messages(flows, 1)[0].categories:
+        one = category.structure
+        roots = (0, one.mate[0]) if category.has_spans else range(one.n_nodes)
+        assert [at for at, above in enumerate(one.parent) if above < 0] == sorted(roots)
+        assert all(
+            above < at and one.side[above] == START for at, above in enumerate(one.parent) if above >= 0
+        )
+        assert [at for at, mate in enumerate(one.mate) if mate < 0] == [
+            at for at, side in enumerate(one.side) if side == POINT
+        ]
+        waited_for = set(one.responses)
+        for src, dst in reversed(one.edges):
+            waited_for |= {src} if dst in waited_for else set()
+        assert [at not in waited_for for at in range(one.n_nodes)] == [*one.deferred]
+        assert 0 in waited_for
+        assert not category.node_ns[0].any()
 
 
 def test_memory_of_what_outlives_its_caller_does_not_grow_with_its_siblings() -> None:
