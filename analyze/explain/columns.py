@@ -188,9 +188,8 @@ def request_columns(
     """Yield columns of properties of the request as a whole: root type, hosts (`RequestHosts.columns`), hour,
     sampling probability.
     """
-    roots = np.array([category.graph.root for category in population.categories])[chosen.category]
-    names, codes = np.unique(roots, return_inverse=True)
-    yield text_column(REQUEST, TYPE, codes.astype(np.int32), tuple(str(name) for name in names))
+    roots, of_category = population.root_types()
+    yield text_column(REQUEST, TYPE, of_category[chosen.category], roots)
     yield from hosts
     hour = (chosen.start_ns // _NS_PER_HOUR) % 24
     yield AttributeColumn(REQUEST, _HOUR, hour.astype(np.float64))

@@ -31,7 +31,7 @@ _NUMBER = r"^[+-]?(\d{1,300}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?$"
 
 
 @dataclass(frozen=True, slots=True)
-class _Structures:
+class RequestStructures:
     """Stored structures of the chosen requests, with the nodes of all structures in one array."""
 
     of_request: I4
@@ -46,6 +46,10 @@ class _Structures:
     passes: B1
     """bool[structures, operations]: True if the structure contains the operation."""
 
+    def of(self, places: I8) -> RequestStructures:
+        """Structures of some requests only, in the order of `places`, int64[n]."""
+        return replace(self, of_request=self.of_request[places])
+
 
 @dataclass(frozen=True, slots=True)
 class _Values:
@@ -54,7 +58,7 @@ class _Values:
     request: I8
     """int64[values]: index of the request among the chosen requests."""
     operation: I4
-    """int32[values]: index into `_Structures.operations`."""
+    """int32[values]: index into `RequestStructures.operations`."""
     key: I4
     """int32[values]: index into `keys`."""
     number: F8
@@ -88,14 +92,15 @@ class ReadParameters:
     """Parameters (recorded attribute values) of the chosen requests, encoded as integers; read once and used
     in several comparisons of two sets of requests."""
 
-    structures: _Structures
+    structures: RequestStructures
     values: _Values | None
     """Values of the parameters; None if the requests have none."""
 
     @classmethod
-    def read(cls, population: Population, chosen: ChosenRequests) -> ReadParameters:
+    def read(
+        cls, population: Population, chosen: ChosenRequests, structures: RequestStructures
+    ) -> ReadParameters:
         """Read all parameters of the chosen requests. Raises LakeError if they cannot be read."""
-        structures = _structures(population, chosen)
         return cls(structures, _read(population, chosen, structures))
 
     def of(self, places: I8) -> ReadParameters:
@@ -103,11 +108,10 @@ class ReadParameters:
 
         places: int64[n], distinct indices of requests.
         """
-        of_request = self.structures.of_request
-        structures = replace(self.structures, of_request=of_request[places])
+        structures = self.structures.of(places)
         if self.values is None:
             return ReadParameters(structures, None)
-        number = np.full(len(of_request), -1, np.int64)
+        number = np.full(len(self.structures.of_request), -1, np.int64)
         number[places] = np.arange(len(places))
         return ReadParameters(structures, self.values.renumbered(number))
 
@@ -193,7 +197,7 @@ def parameter_words(
     population: Population, chosen: ChosenRequests, keys: Sequence[str]
 ) -> Iterator[ParameterWord]:
     """Yield every text value that the chosen requests have for one of `keys`, one per call."""
-    structures = _structures(population, chosen)
+    structures = request_structures(population, chosen)
     values = _read(population, chosen, structures, keys)
     if values is None:
         return
@@ -227,7 +231,7 @@ class Readings:
 
 def parameter_readings(population: Population, chosen: ChosenRequests) -> Readings:
     """Read every finite number among the chosen requests' parameters, including numbers recorded as text."""
-    structures = _structures(population, chosen)
+    structures = request_structures(population, chosen)
     values = _read(population, chosen, structures)
     if values is None:
         none = np.zeros(0, np.int64)
@@ -329,7 +333,7 @@ def _as_words(number: F8, text: I4, words: pa.StringArray) -> tuple[I4, tuple[st
     return codes, tuple(shown(word) for word in said)
 
 
-def _structures(population: Population, chosen: ChosenRequests) -> _Structures:
+def request_structures(population: Population, chosen: ChosenRequests) -> RequestStructures:
     """Find the operations of the nodes of every stored structure that a chosen request has."""
     of_request = np.zeros(len(chosen), np.int32)
     sources = Numbering[Source]()
@@ -362,7 +366,7 @@ def _structures(population: Population, chosen: ChosenRequests) -> _Structures:
     passes = np.zeros((len(nodes), len(operations)), dtype=np.bool_)
     structure = np.repeat(np.arange(len(nodes)), np.diff(first))
     passes[structure[flat >= 0], flat[flat >= 0]] = True
-    return _Structures(of_request, first, flat, operations, passes)
+    return RequestStructures(of_request, first, flat, operations, passes)
 
 
 def _holds(positions: Sequence[int], n: int) -> B1:
@@ -375,7 +379,7 @@ def _holds(positions: Sequence[int], n: int) -> B1:
 def _read(
     population: Population,
     chosen: ChosenRequests,
-    structures: _Structures,
+    structures: RequestStructures,
     keys: Sequence[str] | None = None,
 ) -> _Values | None:
     """Read the parameter values of the chosen requests, sorted by (operation, key, request, node); None if

@@ -7,8 +7,8 @@ explain a difference within a period.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
@@ -24,7 +24,7 @@ from analyze.explain.columns import (
     RequestHosts,
     request_columns,
 )
-from analyze.explain.parameters import ReadParameters, parameter_columns
+from analyze.explain.parameters import ReadParameters, parameter_columns, request_structures
 from analyze.explain.settings import IDENTIFIER_NAMES, SETTINGS
 from analyze.population import Population
 from analyze.stats.rank import rank_scores
@@ -51,13 +51,13 @@ def _changed_identifiers(
         if column.aggregate in _ONE_VALUE:
             fields.setdefault((column.where, column.key), []).append(column)
     found: dict[tuple[str, str], ChangedIdentifier] = {}
-    for field, of_field in fields.items():
-        if field == (REQUEST, TYPE) or field[1].startswith(REACHES):
+    for (where, key), of_field in fields.items():
+        if (where, key) == (REQUEST, TYPE) or key.startswith(REACHES):
             continue
         pairs = [_values(column, chosen) for column in of_field]
         if all(pair is not None for pair in pairs) and pairs[0] is not None:
             before, after = (_values_text(of_field[0], values) for values in pairs[0])
-            found[field] = ChangedIdentifier(where=field[0], key=field[1], before=before, after=after)
+            found[where, key] = ChangedIdentifier(where=where, key=key, before=before, after=after)
     return found
 
 
@@ -147,6 +147,8 @@ class Observations:
     chosen: ChosenRequests
     columns: tuple[AttributeColumn, ...]
     """Attributes of all requests in `chosen`."""
+    identifiers: Mapping[tuple[str, str], ChangedIdentifier] = field(default_factory=dict)
+    """Identifiers that changed with the period, in the requests of all groups: (where, key) -> identifier."""
 
     def contrast(
         self,
@@ -158,7 +160,7 @@ class Observations:
     ) -> FeatureTable:
         """Table of two classes: group number `affected`, and the groups with numbers `others` together.
 
-        Identifiers are searched for in all groups. words: descriptions of the two classes. control: (groups
+        words: descriptions of the two classes. control: (groups
         of the problem, groups of the reference, group of the reference with the symptom) for `Controls`;
         None: no controls.
         """
@@ -171,12 +173,11 @@ class Observations:
         block = time_blocks(time, label, SETTINGS.blocks, apart=apart)
         fold = time_blocks(time, label, SETTINGS.folds, apart=True)
         columns = self.columns
-        found = _changed_identifiers(columns, chosen)
         if apart:
             columns = tuple(
                 column
                 for column in columns
-                if (column.where, column.key) not in found
+                if (column.where, column.key) not in self.identifiers
                 and (column.where != REQUEST or column.key not in OF_PERIODS)
             )
         pairs = [(column, column.at(rows)) for column in columns]
@@ -204,7 +205,7 @@ class Observations:
             block=block,
             fold=fold,
             columns=tuple(part for _, part in pairs),
-            identifiers=tuple(found.values()),
+            identifiers=tuple(self.identifiers.values()),
             had_columns=any(c.where != REQUEST for c in self.columns),
             controls=controls,
         )
@@ -250,32 +251,34 @@ def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator
 
     Parameters of several sets are read together, at most about `most_read` requests in one pass.
     """
+    if not any(len(chosen) for chosen in asked):
+        yield from (Observations(chosen, ()) for chosen in asked)
+        return
+    together, places = asked[0].union(*asked[1:])
+    structures, hosts = request_structures(population, together), RequestHosts.read(population, together)
     for part in _passes(asked):
-        together, places = part[0].union(*part[1:])
-        if len(together) == 0:
-            yield from (Observations(chosen, ()) for chosen in part)
-            continue
-        read, hosts = ReadParameters.read(population, together), RequestHosts.read(population, together)
-        for chosen, mine in zip(part, places, strict=True):
+        of_part = np.unique(np.concatenate(places[part]))
+        read = ReadParameters.read(population, together.take(of_part), structures.of(of_part))
+        for chosen, mine in zip(asked[part], places[part], strict=True):
             # Parameters first: of equivalent columns the first is named, and a host often follows from one.
-            columns = [
-                *_distinct(parameter_columns(read.of(mine))),
+            columns: list[AttributeColumn] = [
+                *_distinct(parameter_columns(read.of(np.searchsorted(of_part, mine)))),
                 *request_columns(population, chosen, hosts.columns(mine)),
             ]
-            yield Observations(chosen, (*columns, *_changes(columns, SETTINGS.most_changes)))
+            columns += _changes(columns, SETTINGS.most_changes)
+            yield Observations(chosen, tuple(columns), _changed_identifiers(columns, chosen))
 
 
-def _passes(asked: Sequence[ChosenRequests]) -> Iterator[Sequence[ChosenRequests]]:
-    """Yield runs of consecutive sets to be read in one pass: at most `most_read` requests, but at least one
+def _passes(asked: Sequence[ChosenRequests]) -> Iterator[slice]:
+    """Yield ranges of consecutive sets to be read in one pass: at most `most_read` requests, but at least one
     set."""
     first, n = 0, 0
     for number, chosen in enumerate(asked):
-        if number > first and n + len(chosen) > SETTINGS.most_read:
-            yield asked[first:number]
+        if n and n + len(chosen) > SETTINGS.most_read:
+            yield slice(first, number)
             first, n = number, 0
         n += len(chosen)
-    if first < len(asked):
-        yield asked[first:]
+    yield slice(first, len(asked))
 
 
 def _background(population: Population, groups: Sequence[Selection], most: int) -> Selection:

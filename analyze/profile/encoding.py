@@ -115,7 +115,7 @@ class Stored(NamedTuple):
     def renumbered(self, codes: Recoding) -> Stored:
         """Copy without names, with numbers of a `RunNames`. codes: its numbers of the names."""
         tables = {name: renumbered(columns, codes._asdict()) for name, columns in self.tables.items()}
-        votes = self.votes.renumbered(codes.site, codes.pattern)
+        votes = self.votes.renumbered(codes.site, codes.pattern).compact()
         return self._replace(names=None, votes=votes, tables=tables)
 
     def without_totals(self) -> Stored:

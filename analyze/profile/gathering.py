@@ -85,15 +85,15 @@ class Adding:
         """Add the statistics of a window."""
         if window.names is not None:
             window = window.renumbered(self.run.taken_in(window.names, window.keys))
-        self._votes.append(window.votes.compact())
+        self._votes.append(window.votes)
         for name, parts in self._tables.items():
             parts.append(window.tables[name])
+        self._segments.append(window.segments)
         if len(self._votes) > 1 and sum(len(votes.bin) + A_WINDOW for votes in self._votes) > MOST_APART:
             self._add_up()
         for slot in window.slots:
             self._watched += slot.watched
         self._folded.update(window.folded)
-        self._segments.append(window.segments)
 
     def _add_up(self, shard: Column | None = None) -> None:
         self._votes = [summed_votes(self._votes, shard).compact()]

@@ -62,28 +62,21 @@ class Keys:
     def __init__(self) -> None:
         self.table = KeyTable(np.zeros(0, dtype=np.int64))
 
-    def __len__(self) -> int:
-        return len(self.keys)
-
     @property
     def keys(self) -> I8:
         """int64[numbers]: key by number."""
         return self.table.keys
 
-    def find(self, keys: I8) -> I8:
-        """int64[keys]: number of each key; -1 for unknown keys. O(keys)."""
-        return self.table.find(keys)
-
     def numbers(self, keys: I8) -> tuple[I8, I8]:
         """(int64[keys] number of each key; int64[new] index of the first appearance of each key that was
         unknown before and is added, ascending). O(keys), and O(known keys) if one is new."""
-        found = self.find(keys)
+        found = self.table.find(keys)
         unknown = np.flatnonzero(found < 0)
         if not len(unknown):
             return found, unknown
         new = unknown[np.sort(np.unique(keys[unknown], return_index=True)[1])]
         self.table = KeyTable(np.append(self.keys, keys[new]))
-        found[unknown] = self.find(keys[unknown])
+        found[unknown] = self.table.find(keys[unknown])
         return found, new
 
 
@@ -91,24 +84,16 @@ class Keys:
 class RunNames:
     """Numbering of the names in all statistics files that are read in one run."""
 
-    operations: Keys = field(default_factory=Keys)
-    sites: Keys = field(default_factory=Keys)
-    patterns: Keys = field(default_factory=Keys)
-    paths: Keys = field(default_factory=Keys)
-    roots: Keys = field(default_factory=Keys)
-    errors: Keys = field(default_factory=Keys)
+    _kinds: tuple[Keys, ...] = field(default_factory=lambda: tuple(Keys() for _ in NameKeys._fields))
+    """Numbers of each kind of name, in the order of `NameKeys`."""
     _parts: list[NameColumns] = field(default_factory=list)
     """All names in the order of their numbers."""
-
-    @property
-    def _kinds(self) -> tuple[Keys, ...]:
-        return self.operations, self.sites, self.patterns, self.paths, self.roots, self.errors
 
     def numbers(self, keys: NameKeys) -> list[tuple[KeyTable, I8]] | None:
         """(numbers by key, number of each of `keys`) by kind of name; None if a name is not known.
 
         Another thread may add names meanwhile."""
-        tables = [kind.table for kind in self._kinds]
+        tables = (kind.table for kind in self._kinds)
         found = [(table, table.find(of)) for table, of in zip(tables, keys, strict=True)]
         return found if all(of.min(initial=0) >= 0 for _, of in found) else None
 
@@ -119,8 +104,9 @@ class RunNames:
         keys = name_keys(names) if keys is None else keys
         found = [kind.numbers(of) for kind, of in zip(self._kinds, keys, strict=True)]
         operation, site, pattern, path, root, error = (numbers for numbers, _ in found)
+        codes = Recoding(site=site, path=path, pattern=pattern, root=root, error=error)
         if not any(len(new) for _, new in found):
-            return Recoding(site=site, path=path, pattern=pattern, root=root, error=error)
+            return codes
         operations, sites, patterns, paths, roots, errors = (new for _, new in found)
         mine = np.flatnonzero(np.isin(names.pattern, patterns))
         of_child = (
@@ -143,7 +129,7 @@ class RunNames:
                 (names.roots.take(pa.array(roots)), names.errors.take(pa.array(errors))),
             )
         )
-        return Recoding(site=site, path=path, pattern=pattern, root=root, error=error)
+        return codes
 
     def names(self) -> Names:
         """All names of the run so far, as tuples. O(names)."""

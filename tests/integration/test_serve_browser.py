@@ -119,7 +119,7 @@ def paths(shop: Served) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("width", "dark"), [(390, False), (1400, True), (1400, False), (2560, False)])
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (1400, False), (2560, True)])
 def test_every_page_fits(tab: Tab, shop: Served, width: int, dark: bool) -> None:
     filled(shop)
     for name, path in paths(shop).items():

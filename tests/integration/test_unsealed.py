@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -136,6 +137,7 @@ def test_queries_take_them_and_say_so(lake: Path, capsys: pytest.CaptureFixture[
         assert json.loads(told.out) == [{"n": n, "ids": n, "p": n}]
         assert ("provisional" in told.err) == bool(option)
     assert run("windows", "--lake", str(lake), "--unsealed") == 0
+    assert [*Path(tempfile.gettempdir()).glob("flowdiff-scratch-*")] == []
     assert len([line for line in capsys.readouterr().out.splitlines() if ":" in line and "-" in line]) >= 2
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 SIZE: Final = 4 * 2**20
-READ_ONE_BY_ONE: Final = SIZE // 32
+READ_ONE_BY_ONE: Final = SIZE // 24
 """Bombs of a format whose messages are read one by one, 20 µs each, are smaller."""
 
 

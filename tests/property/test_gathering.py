@@ -14,12 +14,14 @@ from oracles.examples import examples
 from oracles.made_profiles import Service
 from oracles.stored_profile import decode
 
+from analyze.profile import gathering as adding_up
 from analyze.profile.encoding import encode, stored_of, stored_tables
 from analyze.profile.gathering import Adding, Gathering
 from analyze.profile.name_columns import name_columns
 from analyze.profile.names import Child, Names, OperationName
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, TABLES, Profile, Slot, joined, summed
+from analyze.profile.segment_sums import NO_SEGMENTS
 
 SHAPES = ((0, 1), (0, 2), (1, 1), (2, 3))
 KEYS = ("site", "path", "pattern", "root", "error")
@@ -153,6 +155,22 @@ def test_a_file_with_a_new_name_is_not_held_with_all_its_words() -> None:
     assert run.names() == Names(
         operations, patterns=tuple((Child(0, n, awaited=True),) for n in range(1, 20))
     )
+
+
+@pytest.mark.parametrize("most", [0, 3 * adding_up.A_WINDOW, adding_up.MOST_APART])
+def test_no_window_loses_its_attribute_values(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the last one makes them too many to hold."""
+    monkeypatch.setattr(adding_up, "MOST_APART", most)
+    schema = NO_SEGMENTS.segments.schema
+    for n in range(1, 9):
+        adding = Adding()
+        for at in range(n):
+            row = dict.fromkeys(schema.names, 1) | {"value": at}
+            segments = NO_SEGMENTS._replace(segments=pa.Table.from_pylist([row], schema=schema))
+            adding.add(stored_of(window(0, 60 * at, (0, 1), weighted=False), segments))
+        found = adding.stored()
+        assert found is not None
+        assert found.segments.segments["value"].to_pylist() == list(range(n))
 
 
 def test_values_of_a_reference_are_held_by_block() -> None:

@@ -70,9 +70,11 @@ def test_a_folder_that_was_cleaned_away_is_made_again(
 
 _KILLED = """
 import os, signal
+from types import SimpleNamespace
 from flowdiff.cli.options import provisional_folder
 from stitch.drivers.sharded.exchange import RemoteStage
-provisional = provisional_folder()
+at_end = []
+provisional = provisional_folder(SimpleNamespace(call_on_close=at_end.append))
 with RemoteStage("s3://lakes/lake", "stage").folder() as task:
     for folder in (provisional, task):
         (folder / "file").write_text("x")
