@@ -141,9 +141,10 @@ def _ordered(
     votes = order_evidence(matrices.categories, kin, settings, len(samples))
     consensus = decide_order(votes, kin.children, settings, samples)
     n_children = np.bincount(trees.parent[trees.awaited & (trees.parent >= 0)], minlength=len(trees.parent))
-    crowded = np.unique(trees.structure[n_children > most]).tolist()
-    n_crowded = sum(bool((matrices.categories[number].sample < len(samples)).any()) for number in crowded)
-    if n_crowded:
-        crowd = f"{n_crowded} structures have spans with over {most} children, left unordered."
+    crowded = (matrices.categories[at] for at in np.unique(trees.structure[n_children > most]).tolist())
+    # Parts of one structure, which differ in hosts, count once.
+    names = {(one.key, one.positions) for one in crowded if (one.sample < len(samples)).any()}
+    if names:
+        crowd = f"{len(names)} structures have spans with over {most} children, left unordered."
         return kin, consensus.relation, (*consensus.notes, crowd)
     return kin, consensus.relation, consensus.notes

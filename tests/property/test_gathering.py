@@ -143,20 +143,6 @@ def test_a_run_that_knows_the_names_numbers_a_file_as_if_it_took_them_in(
             assert one.tolist() == other.tolist()
 
 
-def test_a_file_with_a_new_name_is_not_held_with_all_its_words() -> None:
-    """A year of files may each have a pattern that no other has, beside names that all have."""
-    run, operations = RunNames(), tuple(OperationName(f"component {at}", "point") for at in range(1000))
-    held = [pa.total_allocated_bytes()]
-    for n_calls in range(1, 20):
-        names = Names(operations=operations, patterns=((Child(0, n_calls, awaited=True),),))
-        run.taken_in(name_columns(names))
-        held.append(pa.total_allocated_bytes())
-    assert held[-1] - held[1] < held[1] - held[0]
-    assert run.names() == Names(
-        operations, patterns=tuple((Child(0, n, awaited=True),) for n in range(1, 20))
-    )
-
-
 @pytest.mark.parametrize("most", [0, 3 * adding_up.A_WINDOW, adding_up.MOST_APART])
 def test_no_window_loses_its_attribute_values(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the last one makes them too many to hold."""
@@ -171,6 +157,20 @@ def test_no_window_loses_its_attribute_values(most: int, monkeypatch: pytest.Mon
         found = adding.stored()
         assert found is not None
         assert found.segments.segments["value"].to_pylist() == list(range(n))
+
+
+def test_a_file_with_a_new_name_is_not_held_with_all_its_words() -> None:
+    """A year of files may each have a pattern that no other has, beside names that all have."""
+    run, operations = RunNames(), tuple(OperationName(f"component {at}", "point") for at in range(1000))
+    held = [pa.total_allocated_bytes()]
+    for n_calls in range(1, 20):
+        names = Names(operations=operations, patterns=((Child(0, n_calls, awaited=True),),))
+        run.taken_in(name_columns(names))
+        held.append(pa.total_allocated_bytes())
+    assert held[-1] - held[1] < held[1] - held[0]
+    assert run.names() == Names(
+        operations, patterns=tuple((Child(0, n, awaited=True),) for n in range(1, 20))
+    )
 
 
 def test_values_of_a_reference_are_held_by_block() -> None:

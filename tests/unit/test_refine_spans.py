@@ -238,6 +238,14 @@ def test_too_many_siblings_stay_unordered_and_that_is_said() -> None:
     assert ("web/get>", "web/c4>") in edge_labels(only(found))
 
 
+def test_a_structure_of_several_hosts_counts_once_among_the_unordered() -> None:
+    calls = [call(f"web/c{at}", 10 * at + 1, 10 * at + 5) for at in range(5)]
+    requests = [call("web/get", 0, 100, *calls, host=host) for host in ("h1", "h2", "h3")]
+    found = population(requests, settings=RefineSettings(max_siblings=4, host_policy="full"))
+    assert len(found.categories) == 3
+    assert found.notes[0].startswith("1 structures have spans with over 4 children")
+
+
 def test_weights_count_in_the_consensus() -> None:
     """Thirty sampled requests in order stand for 1,200, ten unsampled ones overlap: 99 %, unweighted 75 %."""
     rng = np.random.default_rng(1)
