@@ -271,10 +271,10 @@ def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator
 
 def _passes(asked: Sequence[ChosenRequests]) -> Iterator[slice]:
     """Yield ranges of consecutive sets to be read in one pass: at most `most_read` requests, but at least one
-    set."""
+    set that has some."""
     first, n = 0, 0
     for number, chosen in enumerate(asked):
-        if n and n + len(chosen) > SETTINGS.most_read:
+        if n and len(chosen) and n + len(chosen) > SETTINGS.most_read:
             yield slice(first, number)
             first, n = number, 0
         n += len(chosen)

@@ -9,11 +9,12 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.examples import examples
 from oracles.plain_attributes import hosts_of, parameters_of
-from oracles.populations import category, graph, population
+from oracles.populations import category, constant_chain, graph, population
 
 from analyze.explain import table
 from analyze.explain.chosen_requests import Selection
@@ -113,6 +114,15 @@ def test_choices_read_together_have_the_attributes_of_each_alone(of: Population,
         with patch.object(table, "SETTINGS", replace(table.SETTINGS, most_read=most)):
             together = [*observe(of, asked)]
         assert all(same(a, b) for a, b in zip(alone, together, strict=True))
+
+
+@pytest.mark.parametrize("most", [0, 10**6])
+def test_a_choice_of_no_requests_needs_no_pass_of_its_own(most: int) -> None:
+    of = population(constant_chain(OPERATIONS, 3, 3, 5, 9))
+    none, some = (sampled(of, [Selection({0: np.arange(n)})]) for n in (0, 3))
+    with patch.object(table, "SETTINGS", replace(table.SETTINGS, most_read=most)):
+        found = [*observe(of, [none, some, none, none])]
+    assert [len(one.chosen) for one in found] == [0, len(some), 0, 0]
 
 
 @examples(60)
