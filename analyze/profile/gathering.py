@@ -41,8 +41,8 @@ from schemas.arrays import I8
 from stitch.scratch import Scratch
 
 MOST_APART: Final = 1 << 26
-"""Maximum size of the rows of `votes` that `Adding` holds separately, bytes: 4 a row, up to 26 if requests
-have weights; with more, it sums them."""
+"""Maximum size of the rows of `votes` that `Adding` holds beside those of the first window or of a sum,
+bytes: 4 a row, up to 26 if requests have weights; with more, it sums them."""
 A_WINDOW: Final = 1 << 18
 """Size of the other tables of a small window, bytes."""
 MOST_ROWS: Final = 200_000
@@ -90,8 +90,9 @@ class Adding:
         for name, parts in self._tables.items():
             parts.append(window.tables[name])
         self._segments.append(window.segments)
-        sizes = (one.nbytes for votes in self._votes for one in (votes.bin, *votes.sums))
-        if len(self._votes) > 1 and sum(sizes) + len(self._votes) * A_WINDOW > MOST_APART:
+        # Without those of the first, which may be a sum: a large one is not added up again for each window.
+        sizes = [one.nbytes for votes in self._votes[1:] for one in (votes.bin, *votes.sums)]
+        if sizes and sum(sizes) + len(self._votes) * A_WINDOW > MOST_APART:
             self._add_up()
         for slot in window.slots:
             self._watched += slot.watched

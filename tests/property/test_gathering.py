@@ -173,6 +173,19 @@ def test_a_file_with_a_new_name_is_not_held_with_all_its_words() -> None:
     )
 
 
+def test_a_large_sum_is_not_added_up_again_for_each_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    large, small = (stored_of(window(0, 60 * at, (0, n), weighted=False)) for at, n in enumerate((40, 1)))
+    monkeypatch.setattr(adding_up, "A_WINDOW", 0)
+    monkeypatch.setattr(adding_up, "MOST_APART", 2 * len(large.votes.bin))
+    assert len(small.votes.bin) * 10 < len(large.votes.bin)
+    adding, sums = Adding(), []
+    summed = Adding._add_up
+    monkeypatch.setattr(Adding, "_add_up", lambda *given: (sums.append(1), summed(*given)))
+    for one in (large, *[small] * 5):
+        adding.add(one)
+    assert len(sums) <= 1
+
+
 def test_values_of_a_reference_are_held_by_block() -> None:
     windows = [window(seed, 60 * seed, SHAPES[seed % 4], weighted=seed == 3) for seed in range(7)]
 
