@@ -9,6 +9,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
+from threading import Lock
 from typing import Final, Self
 from uuid import uuid4
 
@@ -27,16 +28,18 @@ class Scratch:
         """above: parent folder; TMPDIR by default."""
         self._above = above
         self._folder: Path | None = None
+        self._asked = Lock()
 
     @property
     def folder(self) -> Path:
         """Path of the folder; created on first use, when folders of dead owners are removed, and again if
         somebody cleaned it away. Raises OSError.
         """
-        if self._folder is None or not self._folder.is_dir():
-            self.close()
-            self._folder = self._made()
-        return self._folder
+        with self._asked:
+            if self._folder is None or not self._folder.is_dir():
+                self.close()
+                self._folder = self._made()
+            return self._folder
 
     def _made(self) -> Path:
         made = Path(mkdtemp(prefix="flowdiff-", dir=self._above))

@@ -63,7 +63,7 @@ def silent_connection(**settings: str | int | bool) -> duckdb.DuckDBPyConnection
     connection = duckdb.connect(":memory:", config=dict[str, str | bool | int | float | list[str]](settings))
     if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
         connection.execute("SET enable_progress_bar = false")
-    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
     return connection
 
 
