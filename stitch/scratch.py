@@ -28,20 +28,21 @@ class Scratch:
         """above: parent folder; TMPDIR by default."""
         self._above = above
         self._folder: Path | None = None
-        self._asked = Lock()
+        self._lock = Lock()
 
     @property
     def folder(self) -> Path:
         """Path of the folder; created on first use, when folders of dead owners are removed, and again if
         somebody cleaned it away. Raises OSError.
         """
-        with self._asked:
+        with self._lock:
             if self._folder is None or not self._folder.is_dir():
                 self.close()
                 self._folder = self._made()
             return self._folder
 
     def _made(self) -> Path:
+        """Create a folder and lock it, then remove those whose owners are dead."""
         made = Path(mkdtemp(prefix="flowdiff-", dir=self._above))
         held = os.open(made, os.O_RDONLY)
         with suppress(OSError):  # where locking fails it keeps a name that no process removes

@@ -160,9 +160,8 @@ class Observations:
     ) -> FeatureTable:
         """Table of two classes: group number `affected`, and the groups with numbers `others` together.
 
-        words: descriptions of the two classes. control: (groups
-        of the problem, groups of the reference, group of the reference with the symptom) for `Controls`;
-        None: no controls.
+        words: descriptions of the two classes. control: (groups of the problem, groups of the reference,
+        group of the reference with the symptom) for `Controls`; None: no controls.
         """
         chosen = self.chosen
         rows = np.concatenate([self._rows([affected]), self._rows(others)])
