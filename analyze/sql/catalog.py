@@ -135,7 +135,8 @@ def reference() -> str:
         "Generated from `analyze/sql/views/*.sql` and `schemas/` by `python -m analyze.sql.catalog`.",
         "",
         "`flowdiff sql` opens DuckDB on a lake, read only, with these views. All times are UTC,",
-        "also `now()`; the unit stands last in a column's name. Queries to copy: [recipes.md](internals/recipes.md).",
+        "also `now()`; the unit stands last in a column's name.",
+        "Queries to copy: [recipes.md](internals/recipes.md).",
         "",
         "## Views",
     ]
