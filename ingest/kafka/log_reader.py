@@ -88,9 +88,11 @@ class LogReader:
         Raises kafka-python's exceptions.
         """
         partition, timeout_ms = partition_of(stream), self._settings.request_timeout_ms
-        self._consumer.assign([partition])
-        if partition.partition not in (self._consumer.partitions_for_topic(stream.topic) or ()):
+        # Before it is assigned: the client requests metadata of an assigned topic by itself, and if there is
+        # no such topic, a query that waits for the same answer fails instead of finding no partition.
+        if partition.partition not in self._consumer.partitions_for_topic(stream.topic):
             return end.offset, end.offset
+        self._consumer.assign([partition])
         if end.topic_id not in (None, topic_id_of(self._consumer, stream.topic)):
             return end.offset, end.offset
         there = range_of(self._consumer, partition, timeout_ms)
