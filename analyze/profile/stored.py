@@ -290,11 +290,9 @@ def _read_there(block: _KeptBlock) -> Added | None:
     adding = Adding(keep_account=block.keep_account)
     for lake, several in groupby(block.keys, lambda one: one[0]):
         keys = [key for _, key in several]
-        for key, data in zip(
-            keys, prefetch(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True
-        ):
+        for data in prefetch(_store(lake), partial(_kept_data, _store(lake)), keys):
             stored = stored_tables(data, with_account=block.keep_account, run=adding.run)
-            if stored is None or not _is_of(stored, key):
+            if stored is None:
                 return None
             adding.add(stored)
     return adding.added(lambda: block.folder)
@@ -348,10 +346,10 @@ def keep_profiles(
         lacking = []
         for here in windows:
             watch(tally.read + tally.made, len(pieces))
-            if (data := _read(here, settings)) is None:
+            if _read(here, settings) is None:
                 lacking.append(here)
             else:
-                _kept_or_made(stored_tables(data), here, settings, tally)
+                tally.read += 1
         if lacking and len(windows) > 1 and _read(_joined(windows), settings) is not None:
             tally.read += len(lacking)
         else:
@@ -430,8 +428,7 @@ def _quarters(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
 def _keep_sum(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> bool:
     """Store the sum of a quarter's windows unless it is stored already; returns True if it is stored now."""
     key, written = key_of(quarter, settings), ProfileTally()
-    kept = stored_tables(_read(quarter, settings))
-    if kept is not None and _is_of(kept, key):
+    if _read(quarter, settings) is not None:
         return True
     stored = _summed_windows(quarter, settings, tally)
     if stored is None:
@@ -544,7 +541,7 @@ def _kept_or_made(
     None if no request passes the filter. with_totals: include votes of TOTAL_TIME in a computed profile.
     """
     key = key_of(here, settings) if _is_whole(here) else None
-    if key is not None and stored is not None and _is_of(stored, key):
+    if key is not None and stored is not None:
         tally.read += len(here.windows)
         return stored
     if key is not None and key.span == "quarter":
@@ -614,12 +611,6 @@ def _summed_windows(quarter: LakePeriod, settings: RefineSettings, tally: Profil
         if stored is not None:
             adding.add(stored)
     return adding.stored()
-
-
-def _is_of(stored: Stored, key: StatsKey) -> bool:
-    (slot,) = stored.slots
-    mine, asked = (slot.start_ns, slot.end_ns), (key.window.start_ns, key.window.end_ns)
-    return (asked[0] <= mine[0] and mine[1] <= asked[1]) if key.span == "quarter" else mine == asked
 
 
 def _read(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
