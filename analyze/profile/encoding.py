@@ -55,7 +55,6 @@ WRITTEN: Final[dict[str, Any]] = {
 """Options of pyarrow's writer of a statistics file; `leaf_numbers` reads pages that are written so."""
 META_VERSION: Final = b"flowdiff.profile_version"
 META_WATCHED: Final = b"flowdiff.watched"
-META_COUNTS: Final = b"flowdiff.counts"
 META_FOLDED: Final = b"flowdiff.folded"
 
 _RELATION_OF: Final = {
@@ -133,7 +132,6 @@ def encode_stored(stored: Stored) -> bytes:
             {
                 META_VERSION: version().encode(),
                 META_WATCHED: json.dumps([*map(_from_start, slot.watched)]).encode(),
-                META_COUNTS: json.dumps({"vote": len(stored.votes.bin)}).encode(),
                 META_FOLDED: json.dumps(stored.folded).encode(),
             }
         )
@@ -270,7 +268,7 @@ def is_of_other_version(data: pa.Buffer | bytes) -> bool:
 
 def votes_kept(data: pa.Buffer | bytes) -> int:
     """Number of rows of `votes` in a statistics file, from the file's footer."""
-    return int(json.loads(_metadata(data)[META_COUNTS])["vote"])
+    return int(StatisticsFile(data).chunks["votes.list.element.bins.list.element"].num_values)
 
 
 class StatisticsFile:
@@ -282,7 +280,7 @@ class StatisticsFile:
         self._file = pq.ParquetFile(pa.BufferReader(data))
         group = self._file.metadata.row_group(0)
         chunks = map(group.column, range(group.num_columns))
-        self._chunks = {chunk.path_in_schema: chunk for chunk in chunks}
+        self.chunks = {chunk.path_in_schema: chunk for chunk in chunks}
 
     def slot(self) -> Slot:
         """Slot of time that the statistics cover."""
@@ -307,7 +305,7 @@ class StatisticsFile:
         """Relation name -> column name -> its numbers, for the relations and columns in `wanted`."""
         few, found = [], {name: dict[str, Column]() for name in wanted}
         for name, column in ((name, column) for name, columns in wanted.items() for column in columns):
-            chunk = self._chunks[path := f"{name}.list.element.{column}"]
+            chunk = self.chunks[path := f"{name}.list.element.{column}"]
             if chunk.num_values <= _MOST_BY_ARROW:
                 few.append(path)
             else:
@@ -323,7 +321,7 @@ class StatisticsFile:
         lists of numbers."""
         lists = (field.name for field in columns_of_relation(name) if pa.types.is_list(field.type))
         paths = {column: f"{name}.list.element.{column}.list.element" for column in lists}
-        return {column: leaf_numbers(self._data, self._chunks[path]) for column, path in paths.items()}
+        return {column: leaf_numbers(self._data, self.chunks[path]) for column, path in paths.items()}
 
     def words(self, name: str, column: str) -> pa.Array:
         """Texts in a column of relation `name`."""

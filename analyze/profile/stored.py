@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +66,9 @@ seldom shorter."""
 MOST_SLOTS: Final = 120
 """Maximum number of slots of a sample: a spread estimated from 120 blocks is accurate to 6 %, more would only
 cost."""
+
+_TABLES: Final = ("flows", "structures", "params")
+"""Names of the attributes of a `LakePeriod` with the files of its windows."""
 
 BYTES_A_VOTE: Final = 512
 """Bytes of memory budgeted per row of the table `votes`: twice the measured use during tests."""
@@ -201,19 +204,20 @@ def _by_quarter(windows: Iterable[LakePeriod]) -> Iterator[list[LakePeriod]]:
 def _joined(windows: Sequence[LakePeriod]) -> LakePeriod:
     """Merge adjacent windows of one lake into one period."""
     first, last = windows[0], windows[-1]
+    joined: dict[str, Any] = {
+        of: tuple(one for here in windows for one in getattr(here, of)) for of in (*_TABLES, "windows")
+    }
     return replace(
         first,
         period=replace(first.period, end_ns=last.period.end_ns),
-        flows=tuple(path for here in windows for path in here.flows),
-        structures=tuple(path for here in windows for path in here.structures),
-        params=tuple(path for here in windows for path in here.params),
-        sums={
-            path: here.sums[path]
-            for here in windows
-            for path in (*here.flows, *here.structures, *here.params)
-        },
-        windows=tuple(window for here in windows for window in here.windows),
+        sums={path: here.sums[path] for here in windows for _, path in _files(here)},
+        **joined,
     )
+
+
+def _files(here: LakePeriod) -> list[tuple[str, Path]]:
+    """(table, path) of the files of a period's windows."""
+    return [(table, path) for table in _TABLES for path in getattr(here, table)]
 
 
 def _is_kept(here: LakePeriod, settings: RefineSettings) -> bool:
@@ -490,21 +494,15 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
 def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
     """Yield each window that a period overlaps, as a period that is the whole window, in time order.
     O(files)."""
-    files: dict[str, dict[str, list[Path]]] = {}
-    for table in ("flows", "structures", "params"):
-        for path in getattr(part, table):
-            mine = files.setdefault(path.parent.name, {"flows": [], "structures": [], "params": []})
-            mine[table].append(path)
+    files: dict[tuple[str, str], list[Path]] = {}
+    for table, path in _files(part):
+        files.setdefault((path.parent.name, table), []).append(path)
     for window in part.windows:
-        own = files.get(f"window={window.name}", {})
-        yield replace(
-            part,
-            period=replace(part.period, start_ns=window.start_ns, end_ns=window.end_ns),
-            flows=tuple(own.get("flows", ())),
-            structures=tuple(own.get("structures", ())),
-            params=tuple(own.get("params", ())),
-            windows=(window,),
-        )
+        period = replace(part.period, start_ns=window.start_ns, end_ns=window.end_ns)
+        own: dict[str, Any] = {
+            table: tuple(files.get((f"window={window.name}", table), ())) for table in _TABLES
+        }
+        yield replace(part, period=period, windows=(window,), **own)
 
 
 def window_pieces(part: LakePeriod) -> list[LakePeriod]:
@@ -515,7 +513,7 @@ def window_pieces(part: LakePeriod) -> list[LakePeriod]:
 
 def kept_of_window(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
     """Statistics file of a window; None if there is none, or if `here` is only a part of a window."""
-    is_listed = all(path in here.sums for path in (*here.flows, *here.structures, *here.params))
+    is_listed = all(path in here.sums for _, path in _files(here))
     return _read(here, settings) if is_listed and _is_whole(here) else None
 
 
@@ -640,11 +638,10 @@ def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None
 def key_of(here: LakePeriod, settings: RefineSettings) -> StatsKey:
     """Key of the statistics file of `here`, a window or all windows of a quarter (6 hours): the time, the
     source files and the settings."""
-    tables = (("flows", here.flows), ("structures", here.structures), ("params", here.params))
     first, several = here.windows[0], len(here.windows) > 1
     return StatsKey(
         Window(first.start_ns // QUARTER_NS * QUARTER_NS, QUARTER_NS) if several else first,
-        source_of([(table, here.sums[path]) for table, paths in tables for path in paths]),
+        source_of([(table, here.sums[path]) for table, path in _files(here)]),
         settings_of(f"{version()} {settings.model_dump_json()}"),
         "quarter" if several else "window",
     )
