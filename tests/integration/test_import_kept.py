@@ -46,7 +46,7 @@ from stitch.lake.upkeep.retention import retire
 from stitch.lake.upkeep.upkeep_lane import UpkeepRun
 from stitch.scratch import Scratch
 
-SEEDS = int(os.environ.get("FLOWDIFF_TEST_SEEDS", "4"))
+SEEDS = int(os.environ.get("FLOWDIFF_TEST_SEEDS", "3"))
 KEEPS = ImportSettings(keep_events=True, window_length_ns=LENGTH_NS)
 
 
