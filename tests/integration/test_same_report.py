@@ -23,7 +23,7 @@ DAYS = ("--reference", "2026-11-18", "--problem", "2026-11-19")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("same")
     made = flowdiff.open(folder / "lake", create=True)
-    fill(made, 150, folder)
+    fill(made, 300, folder)
     return made.name
 
 
