@@ -7,7 +7,8 @@ any files can be summed by key. The SQL reference is generated from this schema.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -219,3 +220,13 @@ NAMES: Final = (
 def columns_of_relation(name: str) -> pa.Schema:
     """Schema of the rows of a relation of STATISTICS_SCHEMA. Raises KeyError for an unknown name."""
     return pa.schema([*STATISTICS_SCHEMA.field(name).type.value_type])
+
+
+def rows_of_relation(name: str, columns: Sequence[Any]) -> pa.StructArray:
+    """Rows of a relation from its columns, Arrow or numpy arrays in the order of `columns_of_relation`."""
+    schema = columns_of_relation(name)
+    arrays = [
+        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.StructArray.from_arrays(arrays, fields=[*schema])

@@ -29,8 +29,8 @@ class ExplainSettings:
     """Maximum number of requests of a class; larger classes are sampled. A difference that 2,500 against
     2,500 requests do not show at an AUC of 0.65 does not matter."""
     most_read: int = 30_000
-    """Maximum number of requests, of several findings together, whose parameters are read in one pass and
-    held in memory at once."""
+    """Maximum number of requests, of several findings together, whose parameters and hosts are read in one
+    pass and held in memory at once."""
     least_requests: int = 8
     """Minimum number of requests of a class; for fewer there is no explanation."""
     most_columns: int = 120

@@ -248,20 +248,23 @@ def sampled(population: Population, groups: Sequence[Selection]) -> ChosenReques
 def observe(population: Population, asked: Sequence[ChosenRequests]) -> Iterator[Observations]:
     """Yield the attributes of each set of chosen requests, in order.
 
-    Parameters of several sets are read together, at most about `most_read` requests in one pass.
+    Parameters and hosts of several sets are read together, at most about `most_read` requests in one pass.
     """
     if not any(len(chosen) for chosen in asked):
         yield from (Observations(chosen, ()) for chosen in asked)
         return
     together, places = asked[0].union(*asked[1:])
-    structures, hosts = request_structures(population, together), RequestHosts.read(population, together)
+    structures = request_structures(population, together)
     for part in _passes(asked):
         of_part = np.unique(np.concatenate(places[part]))
-        read = ReadParameters.read(population, together.take(of_part), structures.of(of_part))
-        for chosen, mine in zip(asked[part], places[part], strict=True):
+        several = together.take(of_part)
+        read = ReadParameters.read(population, several, structures.of(of_part))
+        hosts = RequestHosts.read(population, several)
+        for chosen, whole in zip(asked[part], places[part], strict=True):
+            mine = np.searchsorted(of_part, whole)
             # Parameters first: of equivalent columns the first is named, and a host often follows from one.
             columns: list[AttributeColumn] = [
-                *_distinct(parameter_columns(read.of(np.searchsorted(of_part, mine)))),
+                *_distinct(parameter_columns(read.of(mine))),
                 *request_columns(population, chosen, hosts.columns(mine)),
             ]
             columns += _changes(columns, SETTINGS.most_changes)

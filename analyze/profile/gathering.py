@@ -17,7 +17,7 @@ import pyarrow as pa
 from analyze.population import FoldedNames
 from analyze.profile.encoding import Stored
 from analyze.profile.folded_names import folded, folding_of
-from analyze.profile.name_columns import NameColumns, NameKeys
+from analyze.profile.name_rows import NameRows
 from analyze.profile.names import Names
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import (
@@ -54,9 +54,8 @@ _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
 class Added(NamedTuple):
     """Sum of several windows as one slot, to be passed to `Gathering.add`."""
 
-    names: NameColumns | None
+    names: NameRows | None
     """Names; None if numbers are those of the `RunNames` of the `Gathering`."""
-    keys: NameKeys
     slot: Slot
     votes: OneSlotVotes
     tables: Mapping[str, Mapping[str, Column]]
@@ -85,7 +84,7 @@ class Adding:
     def add(self, window: Stored) -> None:
         """Add the statistics of a window."""
         if window.names is not None:
-            window = window.renumbered(self.run.taken_in(window.names, window.keys))
+            window = window.renumbered(self.run.taken_in(window.names))
         self._votes.append(window.votes)
         for name, parts in self._tables.items():
             parts.append(window.tables[name])
@@ -111,7 +110,7 @@ class Adding:
         """(sum of all windows or None; [sites] part, see `site_parts`, of each site).
 
         Votes are sorted by part if several windows were added."""
-        names = self.run.columns()
+        names = self.run.rows()
         parts = site_parts(names)
         if not self._votes:
             return None, parts
@@ -120,7 +119,6 @@ class Adding:
         (votes,), whole = self._votes, {name: columns for name, (columns,) in self._tables.items()}
         stored = Stored(
             names,
-            self.run.keys(),
             (Slot(0, self._watched[0].start_ns, self._watched[-1].end_ns, tuple(self._watched)),),
             votes,
             whole,
@@ -143,7 +141,7 @@ class Adding:
             order = np.argsort(parts[tables[name]["site"]], kind="stable")
             tables[name] = {key: column[order] for key, column in tables[name].items()}
         names = None if self._is_shared else stored.names
-        return Added(names, stored.keys, slot, votes, tables, stored.folded, stored.segments)
+        return Added(names, slot, votes, tables, stored.folded, stored.segments)
 
 
 @dataclass(slots=True)
@@ -166,9 +164,9 @@ class Gathering:
         """Add a slot of sample number `sample`."""
         votes, tables = added.votes, added.tables
         if added.names is not None:
-            codes = self.run.taken_in(added.names, added.keys)
-            votes = votes.renumbered(codes.site, codes.pattern)
-            tables = {name: renumbered(columns, codes._asdict()) for name, columns in tables.items()}
+            codes = self.run.taken_in(added.names)
+            votes = votes.renumbered(codes["site"], codes["pattern"])
+            tables = {name: renumbered(columns, codes) for name, columns in tables.items()}
         self.folded.update(added.folded)
         self.slots.append(replace(added.slot, sample=sample))
         self.segments.setdefault(sample, []).append(added.segments)

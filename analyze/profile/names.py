@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from analyze.numbering import Numbering
 from analyze.population import Graph
-from schemas.arrays import I8
 
 NO_CALLER: Final = -1
 """Number in place of the caller's operation or path if there is no caller."""
@@ -212,16 +211,6 @@ def reached(nexts: Mapping[int, Collection[int]], begin: Iterable[int]) -> set[i
         seen |= new
         left += new
     return seen
-
-
-class Recoding(NamedTuple):
-    """New numbers of names: for each kind of name, int64[old numbers] new number."""
-
-    site: I8
-    path: I8
-    pattern: I8
-    root: I8
-    error: I8
 
 
 ARROW = " -> "

@@ -1,19 +1,26 @@
 """Number the names of many statistics files consistently: a name has one number for all files read in a run.
 
-Names are identified by their 64-bit keys (`analyze.profile.name_columns`), so of a file only names whose keys
+Names are identified by their 64-bit keys (`analyze.profile.name_rows`), so of a file only names whose keys
 are new are read. Only array operations are used; Python objects are made once, at the end.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from analyze.profile.name_columns import NameColumns, NameKeys, name_keys, names_of, one_after_the_other
-from analyze.profile.names import NO_CALLER, Names, Recoding
+from analyze.profile.name_rows import KIND_OF, NameRows, Numbers, keys_of
+from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
 from schemas.arrays import I8
+from schemas.statistics import SITE_KINDS, columns_of_relation, rows_of_relation
+from stitch.columnar.runs import list_lengths
+
+T = TypeVar("T", bound=tuple[Any, ...])
 
 _SPARE_BITS = 3
 """A table of keys has 8 to 16 places for each, so that one in twenty shares its place with another."""
@@ -25,7 +32,7 @@ class KeyTable:
     A look-up takes a tenth of the time of a binary search, each step of which is a cache miss."""
 
     def __init__(self, keys: I8) -> None:
-        """O(keys). Raises ValueError if a key comes twice."""
+        """O(keys). Of a key that comes twice, either position is found."""
         self.keys = keys
         self._shift = np.uint64(64 - len(keys).bit_length() - _SPARE_BITS)
         self._at = np.zeros(1 << (len(keys).bit_length() + _SPARE_BITS), dtype=np.int32)
@@ -34,9 +41,6 @@ class KeyTable:
         shared = np.flatnonzero(self._at[place] != number)
         self._shared = shared[np.argsort(keys[shared])]
         """Positions of the keys whose place another key has, by ascending key."""
-        others = keys[self._shared]
-        if (others[1:] == others[:-1]).any() or (keys[self._at[place[shared]]] == keys[shared]).any():
-            raise ValueError("two names of one key")
 
     def _place(self, keys: I8) -> I8:
         return (keys.view(np.uint64) >> self._shift).view(np.int64)
@@ -53,6 +57,12 @@ class KeyTable:
             left, at = left[at < len(self._shared)], self._shared[at[at < len(self._shared)]]
             is_there = self.keys[at] == wanted[left]
             found[left[is_there]] = at[is_there]
+        return found
+
+    def find_or_none(self, wanted: pa.Array) -> I8:
+        """int64[wanted]: position of each key; NO_CALLER (-1) for null."""
+        found = self.find(wanted.fill_null(0).to_numpy())
+        found[wanted.is_null().to_numpy(zero_copy_only=False)] = NO_CALLER
         return found
 
 
@@ -80,67 +90,78 @@ class Keys:
         return found, new
 
 
-@dataclass(slots=True)
+def names_of(rows: NameRows) -> Names:
+    """Convert names from rows to tuples. O(names + children log children)."""
+    table = {kind: KeyTable(keys) for kind, keys in keys_of(rows).items()}
+    sites, paths, lists = rows["sites"], rows["paths"], rows["patterns"].field("children")
+    child, of = lists.flatten(), np.repeat(np.arange(len(lists)), list_lengths(lists))
+    called = table["operation"].find(child.field("operation").to_numpy())
+    calls, awaited = (child.field(name).to_numpy(zero_copy_only=False) for name in ("calls", "awaited"))
+    order = np.lexsort((awaited, calls, called, of))
+    children = _named(Child, *(column[order].tolist() for column in (called, calls, awaited)))
+    bounds = np.searchsorted(of, np.arange(len(lists) + 1)).tolist()
+    kinds = pc.index_in(sites.field("kind"), value_set=pa.array(SITE_KINDS, pa.string())).to_pylist()
+    return Names(
+        _named(
+            OperationName, *(rows["operations"].field(name).to_pylist() for name in OperationName._fields)
+        ),
+        _named(
+            SiteName,
+            table["operation"].find_or_none(sites.field("caller")).tolist(),
+            table["operation"].find(sites.field("operation").to_numpy()).tolist(),
+            [*map([*SiteKind].__getitem__, kinds)],
+        ),
+        _named(
+            PathName,
+            table["path"].find_or_none(paths.field("above")).tolist(),
+            table["site"].find(paths.field("site").to_numpy()).tolist(),
+        ),
+        tuple(children[first:past] for first, past in pairwise(bounds)),
+        tuple(rows["roots"].field("name").to_pylist()),
+        tuple(rows["errors"].field("name").to_pylist()),
+    )
+
+
+def _named(type_: type[T], *columns: list[Any]) -> tuple[T, ...]:
+    """Named tuples of a type from their columns, made without a call of Python for each."""
+    return tuple(map(partial(tuple.__new__, type_), zip(*columns, strict=True)))
+
+
 class RunNames:
     """Numbering of the names in all statistics files that are read in one run."""
 
-    _kinds: tuple[Keys, ...] = field(default_factory=lambda: tuple(Keys() for _ in NameKeys._fields))
-    """Numbers of each kind of name, in the order of `NameKeys`."""
-    _parts: list[NameColumns] = field(default_factory=list)
-    """All names in the order of their numbers."""
+    def __init__(self) -> None:
+        self._keys = {kind: Keys() for kind in KIND_OF.values()}
+        self._rows = {name: [_no_rows(name)] for name in KIND_OF}
+        """All names in the order of their numbers."""
 
-    def numbers(self, keys: NameKeys) -> list[tuple[KeyTable, I8]] | None:
-        """(numbers by key, number of each of `keys`) by kind of name; None if a name is not known.
+    def tables(self, keys: Numbers) -> dict[str, KeyTable] | None:
+        """Numbers by key, by kind of name; None if any of `keys` is not known. Another thread may add names
+        meanwhile."""
+        tables = {kind: self._keys[kind].table for kind in keys}
+        is_known = all(tables[kind].find(of).min(initial=0) >= 0 for kind, of in keys.items())
+        return tables if is_known else None
 
-        Another thread may add names meanwhile."""
-        tables = (kind.table for kind in self._kinds)
-        found = [(table, table.find(of)) for table, of in zip(tables, keys, strict=True)]
-        return found if all(of.min(initial=0) >= 0 for _, of in found) else None
-
-    def taken_in(self, names: NameColumns, keys: NameKeys | None = None) -> Recoding:
-        """Add the names of a file; returns the mapping from the file's numbers to the run's numbers.
-
-        keys: keys of the names; None: computed from them."""
-        keys = name_keys(names) if keys is None else keys
-        found = [kind.numbers(of) for kind, of in zip(self._kinds, keys, strict=True)]
-        operation, site, pattern, path, root, error = (numbers for numbers, _ in found)
-        codes = Recoding(site=site, path=path, pattern=pattern, root=root, error=error)
-        if not any(len(new) for _, new in found):
-            return codes
-        operations, sites, patterns, paths, roots, errors = (new for _, new in found)
-        mine = np.flatnonzero(np.isin(names.pattern, patterns))
-        of_child = (
-            pattern[names.pattern[mine]],
-            operation[names.child[mine]],
-            names.calls[mine],
-            names.awaited[mine],
-        )
-        order = np.lexsort(of_child[::-1])
-        caller, above = (np.append(of, NO_CALLER) for of in (operation, path))
-        words = (of.take(pa.array(operations)) for of in (names.component, names.point, names.callee))
-        self._parts.append(
-            NameColumns.of(
-                # With words of their own: those of the whole file would stay in memory for one new name.
-                (of.cast(pa.string()).dictionary_encode() for of in words),
-                (caller[names.caller[sites]], operation[names.operation[sites]], names.kind[sites]),
-                (above[names.above[paths]], site[names.path_site[paths]]),
-                len(patterns),
-                (column[order] for column in of_child),
-                (names.roots.take(pa.array(roots)), names.errors.take(pa.array(errors))),
-            )
-        )
-        return codes
+    def taken_in(self, names: NameRows) -> dict[str, I8]:
+        """Add the names of a file; returns, by kind of name, int64[names of the file]: number of each."""
+        found = {kind: self._keys[kind].numbers(keys) for kind, keys in keys_of(names).items()}
+        for name, rows in names.items():
+            if len(new := found[KIND_OF[name]][1]):
+                self._rows[name].append(rows.take(pa.array(new)))
+        return {kind: numbers for kind, (numbers, _) in found.items()}
 
     def names(self) -> Names:
         """All names of the run so far, as tuples. O(names)."""
-        return names_of(self.columns())
+        return names_of(self.rows())
 
-    def keys(self) -> NameKeys:
-        """Keys of all names of the run so far."""
-        return NameKeys(*(kind.keys for kind in self._kinds))
+    def rows(self) -> dict[str, pa.StructArray]:
+        """All names of the run so far, as rows."""
+        self._rows = {
+            name: [parts[0] if len(parts) == 1 else pa.concat_arrays(parts)]
+            for name, parts in self._rows.items()
+        }
+        return {name: rows for name, (rows,) in self._rows.items()}
 
-    def columns(self) -> NameColumns:
-        """All names of the run so far, as columns."""
-        if len(self._parts) != 1:
-            self._parts = [one_after_the_other(self._parts)]
-        return self._parts[0]
+
+def _no_rows(name: str) -> pa.StructArray:
+    return rows_of_relation(name, [pa.array([], field.type) for field in columns_of_relation(name)])

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from analyze.population import FoldedNames
 from analyze.profile.folded_names import folded, folding_of
-from analyze.profile.name_columns import name_columns
+from analyze.profile.name_rows import name_rows
 from analyze.profile.names import Names
 from analyze.profile.numbering import RunNames
 from analyze.stats.sums import keyed_sums, totals
@@ -212,7 +212,7 @@ def joined(profiles: Sequence[Profile]) -> Profile:
     slots: list[Slot] = []
     parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
     for profile in profiles:
-        codes = run.taken_in(name_columns(folded(profile.names, profile.folded, folding)))._asdict()
+        codes = run.taken_in(name_rows(folded(profile.names, profile.folded, folding)))
         codes["slot"] = len(slots) + np.arange(len(profile.slots))
         for name, table in profile.tables().items():
             parts[name].append(table_of(name, renumbered(columns_of(table), codes)))

@@ -157,25 +157,3 @@ def summed_segments(parts: Sequence[SegmentSums]) -> SegmentSums:
         added = added.rename_columns([*keys, *sums]).sort_by([(key, "ascending") for key in keys])
         found[name] = added.cast(rows.schema)
     return SegmentSums(**found)
-
-
-def are_sound(sums: SegmentSums, roots: I8) -> bool:
-    """Check data read from a file: True if every key has a name and no value is missing.
-
-    roots: int64[roots], keys of the root types. Raises ArrowInvalid if a text is not UTF-8.
-    """
-    known = {
-        "value": sums.attribute_values["value"].to_numpy(),
-        "component": sums.components["component"].to_numpy(),
-        "root": roots,
-    }
-    for table in sums:
-        table.validate(full=True)
-        for field, column in zip(table.schema, table.columns, strict=True):
-            if column.null_count and not field.nullable:
-                return False
-    return all(
-        bool(np.isin(column, known[name]).all()) if name in known else bool(np.isfinite(column).all())
-        for table in (sums.segments, sums.slow_segments)
-        for name, column in ((name, table[name].to_numpy()) for name in table.column_names)
-    )

@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from analyze.profile.name_columns import NameColumns, name_columns, names_of
-from analyze.profile.names import NO_CALLER, Names, SiteKind
+from analyze.profile.name_rows import NameRows, name_rows
+from analyze.profile.names import Names, SiteKind
+from analyze.profile.numbering import names_of
 from analyze.profile.profile import SCHEMAS, TABLES, Column, Profile, Slot, columns_of, renumbered, table_of
 from analyze.profile.slot_votes import SlotVotes
 from analyze.stats.sums import totals
@@ -36,14 +37,12 @@ PROBLEM: Final = 1
 _PART_BITS: Final = 10
 PARTS: Final = 1 << _PART_BITS
 """Number of parts into which operations are hashed; a shard consists of one or several parts."""
-_ODD: Final = np.uint32(0x9E3779B1)
-"""Odd multiplier, 2^32 / golden ratio: makes the highest bits of a hash depend on all bits (Knuth 6.4)."""
 
 
 class SiteShard(NamedTuple):
     """Part of a profile: some of the sites. Sites, call patterns and operations are renumbered from 0."""
 
-    names: NameColumns
+    names: NameRows
     slots: tuple[Slot, ...]
     votes: SlotVotes
     tables: Mapping[str, pa.Table]
@@ -78,7 +77,7 @@ class SiteShard(NamedTuple):
 def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> Iterator[SiteShard]:
     """Yield the shards of a profile that have sites. votes: all votes of the profile. most_votes: wanted
     number of votes per shard."""
-    names = name_columns(profile.names)
+    names = name_rows(profile.names)
     n = n_shards(profile.names, votes, most_votes)
     shard = (site_parts(names).astype(np.int64) * n // PARTS).astype(np.int16)
     runs = [_by_shard(shard[part.keys[1]], n) for part in votes.parts]
@@ -98,15 +97,11 @@ def site_shards(profile: Profile, votes: SlotVotes, most_votes: int = SHARD_VOTE
         yield _shard(names, profile.slots, site, SlotVotes(mine), tables | {"responses": responses})
 
 
-def site_parts(names: NameColumns) -> Column:
-    """int16[sites]: part, in [0, PARTS), into which the site's operation is hashed; the same in all files.
-    O(sites + distinct texts)."""
-    hashed = np.zeros(len(names.component), dtype=np.uint32)
-    for texts in (names.component, names.point, names.callee):
-        words = [crc32(word.encode()) for word in texts.dictionary.to_pylist()]
-        hashed += np.array(words, dtype=np.uint32)[texts.indices.to_numpy()]
-        hashed *= _ODD
-    return (hashed >> (32 - _PART_BITS)).astype(np.int16)[names.operation]
+def site_parts(names: NameRows) -> Column:
+    """int16[sites]: part, in [0, PARTS), of the site's operation: the highest bits of its key, a hash that
+    is the same in all files. O(sites)."""
+    operation: Column = names["sites"].field("operation").to_numpy()
+    return (operation.view(np.uint64) >> np.uint64(64 - _PART_BITS)).astype(np.int16)
 
 
 def n_shards(names: Names, votes: SlotVotes, most_votes: int = SHARD_VOTES) -> int:
@@ -143,46 +138,37 @@ def _by_slot(responses: pa.Table) -> pa.Table:
 
 
 def _shard(
-    names: NameColumns, slots: tuple[Slot, ...], site: I8, votes: SlotVotes, tables: dict[str, pa.Table]
+    names: NameRows, slots: tuple[Slot, ...], site: I8, votes: SlotVotes, tables: dict[str, pa.Table]
 ) -> SiteShard:
     of_votes = (part.keys[2] for part in votes.parts)
     pattern = np.unique(np.concatenate([tables["patterns"]["pattern"].to_numpy(), *of_votes])).astype(
         np.int64
     )
-    numbers = {"site": _numbers(site, len(names.caller)), "pattern": _numbers(pattern, names.n_patterns)}
+    numbers = {
+        "site": _numbers(site, len(names["sites"])),
+        "pattern": _numbers(pattern, len(names["patterns"])),
+    }
     tables |= {name: table_of(name, renumbered(columns_of(tables[name]), numbers)) for name in BY_SITE}
-    here = _names_of_some(names, site, pattern, numbers["pattern"])
     rows = votes.renumbered(numbers["site"], numbers["pattern"])
-    return SiteShard(here, slots, rows, tables, site, pattern)
+    return SiteShard(_names_of_some(names, site, pattern), slots, rows, tables, site, pattern)
 
 
 def _numbers(some: I8, n: int) -> I8:
-    """int64[n + 1]: index in `some` of each number in [0, n), or NO_CALLER (-1) if absent. The last entry is
-    -1, so that the number NO_CALLER (index -1) is mapped to NO_CALLER."""
-    found = np.full(n + 1, NO_CALLER, dtype=np.int64)
+    """int64[n]: index in `some` of each number in [0, n), or -1 if absent."""
+    found = np.full(n, -1, dtype=np.int64)
     found[some] = np.arange(len(some))
     return found
 
 
-def _names_of_some(names: NameColumns, site: I8, pattern: I8, to_pattern: I8) -> NameColumns:
-    """Names of the chosen sites and call patterns, with the operations that they refer to, renumbered.
-
-    site, pattern: int64[n] chosen numbers. to_pattern: int64[n_patterns + 1], index in `pattern` or -1."""
-    of_child = to_pattern[names.pattern] >= 0
-    caller, operation, child = names.caller[site], names.operation[site], names.child[of_child]
-    needed = np.unique(np.concatenate([caller[caller != NO_CALLER], operation, child]))
-    to = _numbers(needed, len(names.component))
-    at, none = pa.array(needed), np.zeros(0, dtype=np.int64)
-    return NameColumns.of(
-        (_words_of(words, at) for words in (names.component, names.point, names.callee)),
-        (to[caller], to[operation], names.kind[site]),
-        (none, none),
-        len(pattern),
-        (to_pattern[names.pattern[of_child]], to[child], names.calls[of_child], names.awaited[of_child]),
-        (pa.array([], pa.string()),) * 2,
+def _names_of_some(names: NameRows, site: I8, pattern: I8) -> NameRows:
+    """Names of the chosen sites and call patterns (int64[n] numbers), and the operations that they refer
+    to."""
+    sites, patterns = (
+        names[name].take(pa.array(of)) for name, of in (("sites", site), ("patterns", pattern))
     )
-
-
-def _words_of(texts: pa.DictionaryArray, at: pa.Array) -> pa.DictionaryArray:
-    """Select the entries at indices `at`, and drop unused texts from the dictionary."""
-    return texts.take(at).cast(pa.string()).dictionary_encode()
+    children = patterns.field("children").flatten()
+    needed = [*(sites.field(name) for name in ("caller", "operation")), children.field("operation")]
+    operations = names["operations"]
+    chosen = operations.filter(pc.is_in(operations.field("operation"), pa.concat_arrays(needed)))
+    none = {name: rows.slice(0, 0) for name, rows in names.items()}
+    return {**none, "operations": chosen, "sites": sites, "patterns": patterns}

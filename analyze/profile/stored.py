@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +66,9 @@ seldom shorter."""
 MOST_SLOTS: Final = 120
 """Maximum number of slots of a sample: a spread estimated from 120 blocks is accurate to 6 %, more would only
 cost."""
+
+_TABLES: Final = ("flows", "structures", "params")
+"""Names of the attributes of a `LakePeriod` with the files of its windows."""
 
 BYTES_A_VOTE: Final = 512
 """Bytes of memory budgeted per row of the table `votes`: twice the measured use during tests."""
@@ -201,19 +204,20 @@ def _by_quarter(windows: Iterable[LakePeriod]) -> Iterator[list[LakePeriod]]:
 def _joined(windows: Sequence[LakePeriod]) -> LakePeriod:
     """Merge adjacent windows of one lake into one period."""
     first, last = windows[0], windows[-1]
+    joined: dict[str, Any] = {
+        of: tuple(one for here in windows for one in getattr(here, of)) for of in (*_TABLES, "windows")
+    }
     return replace(
         first,
         period=replace(first.period, end_ns=last.period.end_ns),
-        flows=tuple(path for here in windows for path in here.flows),
-        structures=tuple(path for here in windows for path in here.structures),
-        params=tuple(path for here in windows for path in here.params),
-        sums={
-            path: here.sums[path]
-            for here in windows
-            for path in (*here.flows, *here.structures, *here.params)
-        },
-        windows=tuple(window for here in windows for window in here.windows),
+        sums={path: here.sums[path] for here in windows for _, path in _files(here)},
+        **joined,
     )
+
+
+def _files(here: LakePeriod) -> list[tuple[str, Path]]:
+    """(table, path) of the files of a period's windows."""
+    return [(table, path) for table in _TABLES for path in getattr(here, table)]
 
 
 def _is_kept(here: LakePeriod, settings: RefineSettings) -> bool:
@@ -290,11 +294,9 @@ def _read_there(block: _KeptBlock) -> Added | None:
     adding = Adding(keep_account=block.keep_account)
     for lake, several in groupby(block.keys, lambda one: one[0]):
         keys = [key for _, key in several]
-        for key, data in zip(
-            keys, prefetch(_store(lake), partial(_kept_data, _store(lake)), keys), strict=True
-        ):
+        for data in prefetch(_store(lake), partial(_kept_data, _store(lake)), keys):
             stored = stored_tables(data, with_account=block.keep_account, run=adding.run)
-            if stored is None or not _is_of(stored, key):
+            if stored is None:
                 return None
             adding.add(stored)
     return adding.added(lambda: block.folder)
@@ -348,10 +350,10 @@ def keep_profiles(
         lacking = []
         for here in windows:
             watch(tally.read + tally.made, len(pieces))
-            if (data := _read(here, settings)) is None:
+            if _read(here, settings) is None:
                 lacking.append(here)
             else:
-                _kept_or_made(stored_tables(data), here, settings, tally)
+                tally.read += 1
         if lacking and len(windows) > 1 and _read(_joined(windows), settings) is not None:
             tally.read += len(lacking)
         else:
@@ -430,8 +432,7 @@ def _quarters(periods: Sequence[LakePeriod]) -> list[LakePeriod]:
 def _keep_sum(quarter: LakePeriod, settings: RefineSettings, tally: ProfileTally) -> bool:
     """Store the sum of a quarter's windows unless it is stored already; returns True if it is stored now."""
     key, written = key_of(quarter, settings), ProfileTally()
-    kept = stored_tables(_read(quarter, settings))
-    if kept is not None and _is_of(kept, key):
+    if _read(quarter, settings) is not None:
         return True
     stored = _summed_windows(quarter, settings, tally)
     if stored is None:
@@ -493,21 +494,15 @@ def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Itera
 def whole_windows(part: LakePeriod) -> Iterator[LakePeriod]:
     """Yield each window that a period overlaps, as a period that is the whole window, in time order.
     O(files)."""
-    files: dict[str, dict[str, list[Path]]] = {}
-    for table in ("flows", "structures", "params"):
-        for path in getattr(part, table):
-            mine = files.setdefault(path.parent.name, {"flows": [], "structures": [], "params": []})
-            mine[table].append(path)
+    files: dict[tuple[str, str], list[Path]] = {}
+    for table, path in _files(part):
+        files.setdefault((path.parent.name, table), []).append(path)
     for window in part.windows:
-        own = files.get(f"window={window.name}", {})
-        yield replace(
-            part,
-            period=replace(part.period, start_ns=window.start_ns, end_ns=window.end_ns),
-            flows=tuple(own.get("flows", ())),
-            structures=tuple(own.get("structures", ())),
-            params=tuple(own.get("params", ())),
-            windows=(window,),
-        )
+        period = replace(part.period, start_ns=window.start_ns, end_ns=window.end_ns)
+        own: dict[str, Any] = {
+            table: tuple(files.get((f"window={window.name}", table), ())) for table in _TABLES
+        }
+        yield replace(part, period=period, windows=(window,), **own)
 
 
 def window_pieces(part: LakePeriod) -> list[LakePeriod]:
@@ -518,7 +513,7 @@ def window_pieces(part: LakePeriod) -> list[LakePeriod]:
 
 def kept_of_window(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
     """Statistics file of a window; None if there is none, or if `here` is only a part of a window."""
-    is_listed = all(path in here.sums for path in (*here.flows, *here.structures, *here.params))
+    is_listed = all(path in here.sums for _, path in _files(here))
     return _read(here, settings) if is_listed and _is_whole(here) else None
 
 
@@ -544,7 +539,7 @@ def _kept_or_made(
     None if no request passes the filter. with_totals: include votes of TOTAL_TIME in a computed profile.
     """
     key = key_of(here, settings) if _is_whole(here) else None
-    if key is not None and stored is not None and _is_of(stored, key):
+    if key is not None and stored is not None:
         tally.read += len(here.windows)
         return stored
     if key is not None and key.span == "quarter":
@@ -616,12 +611,6 @@ def _summed_windows(quarter: LakePeriod, settings: RefineSettings, tally: Profil
     return adding.stored()
 
 
-def _is_of(stored: Stored, key: StatsKey) -> bool:
-    (slot,) = stored.slots
-    mine, asked = (slot.start_ns, slot.end_ns), (key.window.start_ns, key.window.end_ns)
-    return (asked[0] <= mine[0] and mine[1] <= asked[1]) if key.span == "quarter" else mine == asked
-
-
 def _read(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
     return _kept_data(here.store, key_of(here, settings))
 
@@ -649,11 +638,10 @@ def _keep(store: Store, key: StatsKey, data: bytes, tally: ProfileTally) -> None
 def key_of(here: LakePeriod, settings: RefineSettings) -> StatsKey:
     """Key of the statistics file of `here`, a window or all windows of a quarter (6 hours): the time, the
     source files and the settings."""
-    tables = (("flows", here.flows), ("structures", here.structures), ("params", here.params))
     first, several = here.windows[0], len(here.windows) > 1
     return StatsKey(
         Window(first.start_ns // QUARTER_NS * QUARTER_NS, QUARTER_NS) if several else first,
-        source_of([(table, here.sums[path]) for table, paths in tables for path in paths]),
+        source_of([(table, here.sums[path]) for table, path in _files(here)]),
         settings_of(f"{version()} {settings.model_dump_json()}"),
         "quarter" if several else "window",
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from analyze.profile.profile import SCHEMAS, TABLES
 from analyze.stats.histograms import N_BINS
-from analyze.stats.sums import keyed_sums, numbered, totals
+from analyze.stats.sums import keyed_sums, numbered
 from schemas.arrays import F8, I8
 from stitch.columnar.runs import run_starts
 
@@ -130,38 +129,17 @@ def _added_up(parts: Sequence[_Numbered]) -> _Numbered:
     return row, sums
 
 
-Numbers = npt.NDArray[np.number] | npt.NDArray[np.bool_]
-_AT_ONCE = 1 << 16
-"""Maximum number of cells summed by one bincount, so that copies stay in a core's second-level cache."""
-
-
 class Grouped:
     """Groups of rows with equal codes; there may be no rows."""
 
     def __init__(self, code: I8) -> None:
         self.order = np.argsort(code, kind="stable")
         ordered = code[self.order]
-        self.starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(code)])
+        self.starts = np.flatnonzero(run_starts(ordered))
         self.codes = ordered[self.starts]
-        self.sizes = np.append(self.starts[1:], len(code)) - self.starts
-        self.place = np.empty(len(code), dtype=np.int64)
-        """int64[rows]: index into `codes` of each row's code."""
-        self.place[self.order] = np.repeat(np.arange(len(self.codes)), self.sizes)
-        places, bounds = self.order.tolist(), [*self.starts.tolist(), len(code)]
-        self.members = [places[a:b] for a, b in pairwise(bounds)]
-        """[codes]: indices of the rows that have the code, ascending."""
+        self.sizes = np.diff(self.starts, append=len(code))
 
-    def sums(self, values: Numbers) -> F8:
+    def sums(self, values: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> F8:
         """float64[codes, columns]: sums of `values`, [rows, columns], over the rows of each code."""
-        if len(self.codes) == len(values):
-            single: F8 = values[self.order].astype(np.float64)
-            return single
-        if values.size <= _AT_ONCE:
-            n = values.shape[1]
-            cell = (self.place[:, None] * n + np.arange(n)).reshape(-1)
-            return totals(cell, values.reshape(-1), len(self.codes) * n).reshape(-1, n)
-        found = np.zeros((len(self.codes), values.shape[1]))
-        for place, members in enumerate(self.members):
-            for member in members:
-                found[place] += values[member]
-        return found
+        ordered: F8 = values[self.order].astype(np.float64)
+        return ordered if len(self.codes) == len(values) else np.add.reduceat(ordered, self.starts)

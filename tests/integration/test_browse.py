@@ -57,8 +57,9 @@ def imported(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_the_header_of_a_view_is_what_duckdb_says(all_of: LakePeriod, name: str) -> None:
-    with open_session(all_of) as session:
+def test_the_header_of_a_view_is_what_duckdb_says(imported: Callable[[str], Path], name: str) -> None:
+    lake = str(imported("xtrace/gc.json.gz"))
+    with open_session(resolve(parse_period("all", now_ns=0), default_lake=lake)) as session:
         described = session.query(f"DESCRIBE {name}")
     said = list(zip(described["column_name"].to_pylist(), described["column_type"].to_pylist(), strict=True))
     assert said == [(column.name, column.type) for column in relation(name).columns]

@@ -52,7 +52,7 @@ KEEPS = ImportSettings(keep_events=True, window_length_ns=LENGTH_NS)
 
 def lines_of(kind: str, seed: int) -> list[bytes]:
     """Lines of a file: activity records, with or without the id of their request."""
-    lines = [line.encode() for line in native_lines(40, seed=seed, seconds=600)]
+    lines = [line.encode() for line in native_lines(40, seed=seed, seconds=240)]
     if kind == "named":
         return lines
     rng = np.random.default_rng(seed)

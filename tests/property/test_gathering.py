@@ -17,7 +17,7 @@ from oracles.stored_profile import decode
 from analyze.profile import gathering as adding_up
 from analyze.profile.encoding import encode, stored_of, stored_tables
 from analyze.profile.gathering import Adding, Gathering
-from analyze.profile.name_columns import name_columns
+from analyze.profile.name_rows import name_rows
 from analyze.profile.names import Child, Names, OperationName
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, TABLES, Profile, Slot, joined, summed
@@ -129,7 +129,7 @@ def test_a_run_that_knows_the_names_numbers_a_file_as_if_it_took_them_in(
         data = encode(window(seed, 0, kind, weighted=seed > 5))
         plain = stored_tables(data)
         assert plain is not None
-        expected = plain.renumbered(run.taken_in(plain.all_names, plain.keys))
+        expected = plain.renumbered(run.taken_in(plain.all_names))
         found = stored_tables(data, run=run)
         assert found is not None
         assert found.names is None
@@ -165,7 +165,7 @@ def test_a_file_with_a_new_name_is_not_held_with_all_its_words() -> None:
     held = [pa.total_allocated_bytes()]
     for n_calls in range(1, 20):
         names = Names(operations=operations, patterns=((Child(0, n_calls, awaited=True),),))
-        run.taken_in(name_columns(names))
+        run.taken_in(name_rows(names))
         held.append(pa.total_allocated_bytes())
     assert held[-1] - held[1] < held[1] - held[0]
     assert run.names() == Names(
@@ -213,8 +213,8 @@ def test_names_are_numbered_once() -> None:
     run = RunNames()
     profiles = [window(1, 0, kind, weighted=False) for kind in SHAPES]
     for profile in profiles:
-        run.taken_in(stored_of(profile).names)
-        again = run.taken_in(stored_of(profile).names)
-        assert len(set(again.site.tolist())) == len(profile.names.sites)
+        run.taken_in(stored_of(profile).all_names)
+        again = run.taken_in(stored_of(profile).all_names)
+        assert len(set(again["site"].tolist())) == len(profile.names.sites)
     assert decode(encode(profiles[0])) == profiles[0]
     assert run.names() == joined(profiles).names

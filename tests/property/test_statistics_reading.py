@@ -81,13 +81,6 @@ def test_a_table_finds_what_a_dictionary_finds(keys: list[int], others: list[int
     assert found.tolist() == [number.get(key, -1) for key in wanted]
 
 
-@given(st.lists(KEYS, min_size=1, max_size=30), st.data())
-def test_a_key_that_comes_twice_is_refused(keys: list[int], data: st.DataObject) -> None:
-    twice = [*dict.fromkeys(keys), data.draw(st.sampled_from(keys))]
-    with pytest.raises(ValueError, match="two names of one key"):
-        KeyTable(np.array(twice, np.int64))
-
-
 @given(st.lists(st.lists(KEYS, max_size=20), max_size=6))
 def test_keys_are_numbered_in_the_order_of_their_first_appearance(files: list[list[int]]) -> None:
     known, number = Keys(), dict[int, int]()

@@ -23,8 +23,8 @@ from analyze.methods.robust.settings import ConfounderSettings
 from analyze.methods.robust.view import values_of, votes_of
 from analyze.profile.build import Profiled
 from analyze.profile.call_sites import GraphSites, RequestGroup
-from analyze.profile.name_columns import name_columns
-from analyze.profile.names import NO_CALLER, Names, OperationName, Recoding, SiteKind
+from analyze.profile.name_rows import Numbers, name_rows
+from analyze.profile.names import NO_CALLER, Names, OperationName, SiteKind
 from analyze.profile.numbering import RunNames
 from analyze.profile.profile import OWN_TIME, Profile, joined
 from schemas.arrays import B1, F8
@@ -276,11 +276,13 @@ def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
     accordingly. O(rows log rows)."""
     names = _old_names(profiled.profile.names, found)
     # `joined` numbers names in order of appearance, as `RunNames` does.
-    codes = RunNames().taken_in(name_columns(names))
+    codes = RunNames().taken_in(name_rows(names))
     runs = profiled.profile.runs
     under = joined([replace(profiled.profile, names=names, runs=None)])
     return profiled._replace(
-        profile=under if runs is None else replace(under, runs=runs.renumbered(codes.site, codes.pattern)),
+        profile=under
+        if runs is None
+        else replace(under, runs=runs.renumbered(codes["site"], codes["pattern"])),
         groups=tuple(_renumbered(group, codes) for group in profiled.groups),
     )
 
@@ -291,16 +293,16 @@ def _old_names(names: Names, found: tuple[Rename, ...]) -> Names:
     return names.called(lambda name: old.get(name, name), lambda root: roots.get(root, root))
 
 
-def _renumbered(group: RequestGroup, codes: Recoding) -> RequestGroup:
+def _renumbered(group: RequestGroup, codes: Numbers) -> RequestGroup:
     sites: GraphSites = group.sites
     return group._replace(
         sites=replace(
             sites,
-            site=codes.site[sites.site],
-            path=codes.path[sites.path],
-            pattern=codes.pattern[sites.pattern],
-            pattern_site=codes.site[sites.pattern_site],
-            pattern_of=codes.pattern[sites.pattern_of],
+            site=codes["site"][sites.site],
+            path=codes["path"][sites.path],
+            pattern=codes["pattern"][sites.pattern],
+            pattern_site=codes["site"][sites.pattern_site],
+            pattern_of=codes["pattern"][sites.pattern_of],
         )
     )
 
