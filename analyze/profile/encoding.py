@@ -77,8 +77,8 @@ _TYPES: Final[dict[str, type]] = {
 class Stored(NamedTuple):
     """Profile of one slot in columns, as read from a statistics file or to be written to one."""
 
-    names: NameRows | None
-    """Names; None if numbers of names are those of a `RunNames`, else they are rows of `names`."""
+    names: NameRows
+    """Names, whose numbers are their rows; empty if numbers of names are those of a `RunNames`."""
     slots: tuple[Slot, ...]
     """The slot; exactly one."""
     votes: Votes
@@ -90,18 +90,11 @@ class Stored(NamedTuple):
     segments: SegmentSums = NO_SEGMENTS
     """Numbers of requests by attribute value."""
 
-    @property
-    def all_names(self) -> NameRows:
-        """The names. Raises ValueError if they were not read."""
-        if self.names is None:
-            raise ValueError("the names of these statistics were not read")
-        return self.names
-
     def renumbered(self, codes: Numbers) -> Stored:
         """Copy without names, with numbers of a `RunNames`. codes: its numbers of the names."""
         tables = {name: renumbered(columns, codes) for name, columns in self.tables.items()}
         votes = self.votes.renumbered(codes["site"], codes["pattern"]).compact()
-        return self._replace(names=None, votes=votes, tables=tables)
+        return self._replace(names={}, votes=votes, tables=tables)
 
     def without_totals(self) -> Stored:
         """Copy without the votes of TOTAL_TIME, which no test uses."""
@@ -145,12 +138,12 @@ def _row_of(rows: pa.StructArray) -> pa.ListArray:
 
 def relations_of(stored: Stored) -> dict[str, pa.StructArray]:
     """Relation name -> its rows, for all relations of a statistics file."""
-    keys = keys_of(stored.all_names)
+    keys = keys_of(stored.names)
     # By part: a reader that puts them into shards needs no other order.
-    votes = stored.votes.ordered(site_parts(stored.all_names)[stored.votes.keys[1]])
+    votes = stored.votes.ordered(site_parts(stored.names)[stored.votes.keys[1]])
     is_total = votes.keys[0] == TOTAL_TIME
     found = {
-        **stored.all_names,
+        **stored.names,
         "votes": _vote_rows("votes", votes.where(~is_total), keys),
         "totals": _vote_rows("totals", votes.where(is_total), keys),
         **{name: whole(rows.to_struct_array()) for name, rows in stored.segments._asdict().items()},
@@ -211,7 +204,7 @@ def profile_of_stored(stored: Stored) -> Profile:
     """Convert a profile in columns to a `Profile`."""
     tables = {name: table_of(name, columns) for name, columns in stored.tables.items()}
     votes = summed_votes([stored.votes]).table()
-    return Profile(names_of(stored.all_names), stored.slots, votes=votes, **tables, folded=stored.folded)
+    return Profile(names_of(stored.names), stored.slots, votes=votes, **tables, folded=stored.folded)
 
 
 def stored_tables(
@@ -224,7 +217,7 @@ def stored_tables(
     """Read a file written by `encode`; None if `data` is None.
 
     with_account: read the relations `account` and `paths`. with_totals: read the votes of TOTAL_TIME. run:
-    numbering of names; if it has all names of the file, they are not read, and `Stored.names` is None.
+    numbering of names; if it has all names of the file, they are not read, and `Stored.names` is empty.
     O(rows), without a Python object per name.
     """
     if data is None:
@@ -240,7 +233,7 @@ def stored_tables(
         | dict.fromkeys(votes_of, ("site", "pattern", "filled"))
     )
     of_names = {kind: read[name][kind] for name, kind in kinds.items()}
-    numbers, names = None if run is None else run.tables(of_names), None
+    numbers, names = None if run is None else run.tables(of_names), dict[str, pa.StructArray]()
     if numbers is None:
         numbers = {kind: KeyTable(keys) for kind, keys in of_names.items()}
         names = file.relations([*kinds])
