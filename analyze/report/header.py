@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Final
 
 from analyze.population import FoldedNames, Population
@@ -10,7 +11,7 @@ from analyze.refine.name_folding import LEADING_WORD, MARK, NOTHING, PARTS
 from analyze.report import wording
 from schemas.report.report import Headline, PeriodChange, SampleSummary
 
-_MOST_FOLDED: Final = 5
+_MOST_NAMED: Final = 3
 """Maximum number of components whose merged (folded) names are listed."""
 
 
@@ -62,22 +63,27 @@ def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -
 
 
 def folded_notes(folded: Sequence[FoldedNames]) -> tuple[str, ...]:
-    """Sentences on names of operations that were merged because they are too many to compare one by one; the
-    coarsest merging first."""
+    """Sentences on names of operations that were merged because they are too many to compare one by one, one
+    for each kind of merging; the coarsest first."""
     notes = []
-    for fold in sorted(folded, key=lambda fold: (-fold.level, fold.component or ""))[:_MOST_FOLDED]:
-        whose = "Components" if fold.component is None else f"Operations of {fold.component}"
+    by_kind = sorted(folded, key=lambda fold: (-fold.level, fold.component or ""))
+    for (is_component, level), alike in groupby(by_kind, lambda fold: (fold.component is None, fold.level)):
+        folds = [*alike]
+        named = [str(fold.component) for fold in folds[:_MOST_NAMED]]
+        if len(folds) > _MOST_NAMED:
+            named.append(f"{wording.count(len(folds) - _MOST_NAMED)} more")
+        whose = "Components" if is_component else f"Operations of {wording.listed(named)}"
         how = (
             "all are compared as one"
-            if fold.level >= NOTHING
+            if level >= NOTHING
             else "they are compared by their first word"
-            if fold.level == LEADING_WORD
-            else f"{' and '.join(part.what for part in PARTS[: fold.level])} in them are read as {MARK}"
+            if level == LEADING_WORD
+            else f"{wording.listed([part.what for part in PARTS[:level]])} in them are read as {MARK}"
         )
+        least, most = min(fold.left for fold in folds), max(fold.left for fold in folds)
+        left = wording.count(most) if least == most else f"{wording.count(least)} to {wording.count(most)}"
         notes.append(
-            f"{whose} have more names than can be compared one by one: {how} ({fold.example[0]} as "
-            f"{fold.example[1]}), which leaves {fold.left:,}."
+            f"{whose} have more names than can be compared one by one: {how} ({folds[0].example[0]} as "
+            f"{folds[0].example[1]}), which leaves {left}{' each' if len(folds) > 1 else ''}."
         )
-    if len(folded) > _MOST_FOLDED:
-        notes.append(f"Operations of {len(folded) - _MOST_FOLDED:,} more components were folded like these.")
     return tuple(notes)

@@ -20,7 +20,7 @@ from typing import Final
 from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from analyze.report import wording
 from analyze.report.blocks import Block, cell, runs
@@ -96,10 +96,11 @@ _INSTANTS = re.compile(f"({_INSTANT})")
 def _breakable(text: str) -> Markup:
     parts = []
     for piece in _SEPARATORS.split(wording.visible(text)):
-        words = _INSTANTS.split(piece)  # every second one is a date, and stays on its line
-        words[1::2] = [Markup('<span class="whole">{}</span>').format(word) for word in words[1::2]]
-        parts.append(Markup("").join(words))
-    return Markup("<wbr>").join(parts)
+        words = [*map(str, map(escape, _INSTANTS.split(piece)))]
+        # Every second one is a date, and stays on its line.
+        words[1::2] = [f'<span class="whole">{word}</span>' for word in words[1::2]]
+        parts += ["".join(words)]
+    return Markup("<wbr>".join(parts))
 
 
 def _shown(markup: Markup) -> Markup:

@@ -202,6 +202,11 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
     return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"
 
 
+def listed(words: Sequence[str]) -> str:
+    """Join at least one word: `a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def measured_sentence(
     mean0_us: float | None,
     mean1_us: float | None,

@@ -92,6 +92,8 @@ class ServeSettings(Config):
     kept_jobs_bytes: int = Field(default=1024 * 1024 * 1024, ge=1024)
     """Size of the results of comparisons, with their tables, that are kept; those not asked for longest give
     way."""
+    kept_jobs: int = Field(default=2_000, ge=1)
+    """Number of such results that are kept: they are counted after every comparison."""
     kept_pages_bytes: int = Field(default=64 * 1024 * 1024, ge=0)
     """Memory for rendered reports; the least recently requested are dropped first."""
     listed: int = Field(default=200, ge=1)

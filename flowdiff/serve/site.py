@@ -73,7 +73,9 @@ def open_site(
     ages = settings.fresh_seconds, settings.stale_seconds
     known = Fresh(lambda: read_known(lake), *ages)
     watched = Fresh(lambda: read_watched(open_store(lake)), *ages)
-    results = Results(cache / lake_identity(lake), settings.kept_jobs_bytes, settings.job_seconds)
+    results = Results(
+        cache / lake_identity(lake), settings.kept_jobs_bytes, settings.kept_jobs, settings.job_seconds
+    )
     jobs = Jobs(lake, settings, results)
     waiting = threading.BoundedSemaphore(settings.comparing_queries)
     comparing = JobComparisons(known, jobs, settings.job_seconds, clock_ns, waiting)

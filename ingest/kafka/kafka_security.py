@@ -146,7 +146,8 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
     lifetime.
 
     After a request that the server refuses or does not answer in time, no further request is sent for
-    `again_s` seconds: until then, callers get the previous token while it is valid, else the same error.
+    `again_s` seconds, at most a fifth of the last token's life: until then, callers get the previous token
+    while it is valid, else the same error.
     """
 
     def __init__(
@@ -169,6 +170,8 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         self._lock = threading.Lock()
         self._token = ""
         self._ends_at = self._renew_at = self._again_at = -math.inf
+        self._early_s = math.inf
+        """Time before the end of a token's life at which it is renewed, s; infinite before the first one."""
         self._failure = ""
 
     def token(self) -> str:
@@ -182,12 +185,15 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
             try:
                 self._token, life_s = self._ask()
             except TokenError as error:
-                self._failure, self._again_at = str(error), self._clock() + self._again_s
+                self._failure = str(error)
+                # The server may not have said how long the last token lives: it holds for one call.
+                self._again_at = self._clock() + min(self._again_s, self._early_s or self._again_s)
                 if self._clock() >= self._ends_at:
                     raise
             else:
                 now = self._clock()
-                self._ends_at, self._renew_at = now + life_s, now + (1 - _EARLY) * life_s
+                self._early_s = _EARLY * life_s
+                self._ends_at, self._renew_at = now + life_s, now + life_s - self._early_s
             return self._token
 
     def _ask(self) -> tuple[str, float]:

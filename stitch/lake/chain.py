@@ -193,8 +193,9 @@ def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
         if store.read(name).to_pybytes() != data:
             raise taken(record.lane, record.seq) from error
         store.settle(lane_folder(record.lane))
-    except FileNotFoundError as error:  # taken, and our draft swept
-        raise taken(record.lane, record.seq) from error
+    except FileNotFoundError:
+        refuse_taken(store, record.lane, record.seq)
+        raise
     return Chained(record=record, sha256=sha256, size=len(data))
 
 
@@ -212,6 +213,16 @@ def taken(lane: int, seq: int) -> CommitTakenError:
     return CommitTakenError(
         f"Another writer took commit {seq} of lane {lane}.", remedy="Run the command again."
     )
+
+
+def refuse_taken(store: Store, lane: int, seq: int) -> None:
+    """Raise CommitTakenError if commit `seq` exists.
+
+    Called when a staged file of that commit is missing: another writer deletes it only after it took the
+    number; otherwise the file was lost.
+    """
+    if store.size(commit_name(lane, seq)) is not None:
+        raise taken(lane, seq)
 
 
 CHECKPOINT_EVERY: Final = 64

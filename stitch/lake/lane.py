@@ -23,6 +23,7 @@ from stitch.lake.chain import (
     put_record,
     read_inputs,
     read_tail,
+    refuse_taken,
     sweep_checkpoints,
     tail_after,
     taken,
@@ -123,15 +124,20 @@ class Lane:
     @contextmanager
     def stage(self) -> Iterator[Staging]:
         """Context manager: staging for the files of the next commit; files that are not committed are removed
-        at the end."""
+        at the end.
+
+        Raises CommitTakenError if the block finds a file missing and another writer has taken the number.
+        """
         staging = Staging(self._store, self.lane, self.seq)
         try:
             yield staging
         except UncertainError:  # it may be committed: the next process that opens the lane finds out
             raise
-        except BaseException:
+        except BaseException as error:
             if self.seq == staging.seq:
                 staging.discard()
+                if isinstance(error, FileNotFoundError):
+                    refuse_taken(self._store, self.lane, self.seq)
             raise
         if self.seq == staging.seq:
             staging.discard()
@@ -153,8 +159,9 @@ class Lane:
         if written := staging.names():
             try:
                 self._store.persist(written)
-            except FileNotFoundError as error:  # swept by a writer that thought us dead
-                raise taken(self.lane, self.seq) from error
+            except FileNotFoundError:
+                refuse_taken(self._store, self.lane, self.seq)
+                raise
         made = None
         if is_due(self._store, self._tail):
             hidden = read_hidden(self._store, self._info.window_length_ns, durable=True)

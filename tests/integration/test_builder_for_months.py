@@ -43,9 +43,9 @@ class LiveLake:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> LiveLake:
-    """An hour of windows, a request each."""
+    """Half an hour of windows, a request each."""
     made = LiveLake(tmp_path)
-    for minute in range(60):
+    for minute in range(30):
         made.log(1, trace(f"t{minute}", 60 * minute), 60 * minute + 2)
         made.built.step()
     return made
@@ -64,11 +64,11 @@ def test_very_late_events_leave_the_ledger_of_their_window_as_it_is(lake: LiveLa
     if restarts:
         lake.built.start()
     for number, at_s in enumerate((1.5, 61.5, 62)):
-        lake.log(1, batch(child(f"t{int(at_s // 60)}", at_s, own=f"c{number}")), 3600 + number)
+        lake.log(1, batch(child(f"t{int(at_s // 60)}", at_s, own=f"c{number}")), 1800 + number)
         assert [lake.built.step().late for _ in range(2)] == [1, 0]
-    assert lake.built.ledger() == {"events": 58, "duplicates": 0, "rejected": 0, "late": 3, "missing": 0}
+    assert lake.built.ledger() == {"events": 28, "duplicates": 0, "rejected": 0, "late": 3, "missing": 0}
     assert check(lake.built.store) == []
-    lake.log(1, trace("end", 3700), 3702)
+    lake.log(1, trace("end", 1900), 1902)
     lake.built.step()
     assert check(lake.built.store) == []
 
@@ -117,16 +117,16 @@ def test_a_sweep_looks_through_windows_once(lake: LiveLake, monkeypatch: pytest.
         return names(folder, **how)
 
     monkeypatch.setattr(store, "names", counted)
-    lake.log(1, batch(child("t59", 3541, own="late")), 3600)
-    lake.log(1, trace("end", 3700), 3702)
+    lake.log(1, batch(child("t29", 1741, own="late")), 1800)
+    lake.log(1, trace("end", 1900), 1902)
     lake.built.step(urgent=True)
-    lake.log(1, batch(child("t59", 3542, own="later")), 3703)
+    lake.log(1, batch(child("t29", 1742, own="later")), 1903)
     lake.built.step(urgent=True)
     assert lake.built.builder.sweep(lake.built.now_ns + 1) == 2
     looks.clear()
     assert lake.built.builder.sweep(lake.built.now_ns + 1) == 0
     assert len(looks) < 20
-    lake.log(1, batch(child("t59", 3543, own="latest")), 3704)
+    lake.log(1, batch(child("t29", 1743, own="latest")), 1904)
     lake.built.step(urgent=True)
     assert lake.built.builder.sweep(lake.built.now_ns + 1) > 0
     assert check(store) == []

@@ -31,7 +31,8 @@ from stitch.drivers.live.watch import LiveStatus
 from stitch.drivers.repair.repairing import repair
 from stitch.lake import event_log
 from stitch.lake.chain import CommitTakenError, read_tail
-from stitch.lake.layout import segment_folder, stage_lane_folder
+from stitch.lake.lane import Lane
+from stitch.lake.layout import read_info, segment_folder, stage_lane_folder
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
 from stitch.lake.upkeep.hidden import UPKEEP_LANE
@@ -138,6 +139,18 @@ def test_a_scratch_folder_that_was_cleaned_away_holds_up_no_build(
     one.work.close()
 
 
+def test_a_file_lost_from_the_stage_is_a_trouble_and_no_other_builder(
+    lake: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Worker(tmp_path / "lake", "one")
+    swept_while(monkeypatch, "lost", 1)
+    assert one.turn() == "Windows cannot be built: No such file or directory."
+    assert one.work.status.builds
+    assert one.turn() is None
+    assert open_manifest(lake).files("flows")
+    one.work.close()
+
+
 def test_a_trouble_of_the_lake_is_told_as_long_as_nobody_builds(lake: LocalStore, tmp_path: Path) -> None:
     one, other = Worker(tmp_path / "lake", "one"), Worker(tmp_path / "lake", "other")
     lake.remove(segment_folder(1))
@@ -187,26 +200,30 @@ def test_a_failing_sweep_says_so_and_holds_up_no_build(
 
 
 def swept_while(monkeypatch: pytest.MonkeyPatch, name: str, times: int) -> list[int]:
-    """Let another builder sweep the stage of an upkeep at its commit, so many times; counts the commits."""
+    """Take the stage of an upkeep away at its commit, so many times, by another builder (`swept`) or without
+    one (`lost`); counts the commits."""
     real: Callable[..., Any] = UpkeepLane.commit
     seen: list[int] = []
 
     def commit(self: UpkeepLane, staging: Any, **given: Any) -> Any:
         seen.append(self.seq)
         if len(seen) <= times:
-            if name == "swept":
-                self._store.remove(stage_lane_folder(UPKEEP_LANE))
-                if not staging.items():
-                    raise FileNotFoundError(2, "swept")
-            else:
+            if name == "taken":
                 raise CommitTakenError("taken")
+            if name == "swept":  # by a builder that takes the lane over
+                info = read_info(self._store, "lake")
+                assert info is not None
+                Lane(self._store, info, owner="other", created_by="t", lane=UPKEEP_LANE, fence=True)
+            self._store.remove(stage_lane_folder(UPKEEP_LANE))
+            if not staging.items():
+                raise FileNotFoundError(2, "gone")
         return real(self, staging, **given)
 
     monkeypatch.setattr(UpkeepLane, "commit", commit)
     return seen
 
 
-@pytest.mark.parametrize("how", ["swept", "taken"])
+@pytest.mark.parametrize("how", ["swept", "taken", "lost"])
 @pytest.mark.parametrize("times", [1, 8, 9])
 def test_a_repair_goes_on_where_a_builder_was_first(
     how: str, times: int, lake: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -221,7 +238,7 @@ def test_a_repair_goes_on_where_a_builder_was_first(
     seen = swept_while(monkeypatch, how, times)
     with Scratch(tmp_path) as scratch:
         if times > run.losses_borne:
-            with pytest.raises(CommitTakenError):
+            with pytest.raises(FileNotFoundError if how == "lost" else CommitTakenError):
                 repair(run, scratch)
             return
         done = repair(run, scratch)
@@ -229,7 +246,7 @@ def test_a_repair_goes_on_where_a_builder_was_first(
     assert len(seen) >= times + 1
 
 
-@pytest.mark.parametrize("how", ["swept", "taken"])
+@pytest.mark.parametrize("how", ["swept", "taken", "lost"])
 @pytest.mark.parametrize("times", [1, 8, 9])
 def test_a_retention_goes_on_where_a_builder_was_first(
     how: str, times: int, lake: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -239,7 +256,7 @@ def test_a_retention_goes_on_where_a_builder_was_first(
     run = UpkeepRun(LocalStore.at(tmp_path / "lake"), "lake", START + 10**15, 0, "retain", "t")
     seen = swept_while(monkeypatch, how, times)
     if times > run.losses_borne:
-        with pytest.raises(CommitTakenError):
+        with pytest.raises(FileNotFoundError if how == "lost" else CommitTakenError):
             retire(run, keep_ns=1)
         return
     done = retire(run, keep_ns=1)

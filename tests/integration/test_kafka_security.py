@@ -186,6 +186,8 @@ class _Renewing(_Authority):
     life_s = 12.0
     slow_s = 0.0
     """Seconds until it answers."""
+    fails = 0
+    """Number of the next requests that it answers with 503."""
     drips = threading.Event()
     asked_again = threading.Semaphore(0)
     over = threading.Event()
@@ -194,6 +196,10 @@ class _Renewing(_Authority):
         type(self).asked += 1
         self.rfile.read(int(self.headers["Content-Length"]))
         self.over.wait(self.slow_s)
+        if self.fails:
+            type(self).fails -= 1
+            self.send_error(503)
+            return
         self.send_response(200)
         if self.drips.is_set():
             self.asked_again.release()
@@ -257,8 +263,9 @@ def test_a_process_whose_authority_drips_at_renewal_ends_when_told_to(
     assert "Traceback" not in said
 
 
-def test_an_authority_that_takes_its_time_at_every_renewal_holds_nothing_up(
-    bench: KafkaBench, renewing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failures", [0, 2])
+def test_an_authority_that_is_slow_or_fails_at_every_renewal_holds_nothing_up(
+    bench: KafkaBench, renewing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
     monkeypatch.setattr(_Renewing, "life_s", 5.0)
     monkeypatch.setattr(_Renewing, "slow_s", 1.5)
@@ -267,21 +274,27 @@ def test_an_authority_that_takes_its_time_at_every_renewal_holds_nothing_up(
     environ = {f"FLOWDIFF_KAFKA_SECURITY_{key.upper()}": str(value) for key, value in security.items()}
     words = ["--bootstrap", server, "--topics", topic, "--lake", tmp_path / "lake", "--serve-address", ""]
     words += ["--commit-interval", "500ms", "--log-level", "debug", "--default-format", "native"]
+    environ["FLOWDIFF_KAFKA_SECURITY_TOKEN_RETRY"] = "200ms"
+    bench.fill(topic, records(5, time.time_ns(), name="first-"))
+    messages = 4 * 5 * 3
     with IngestProcess(tmp_path / "log", *words, env=environ) as ingest:
-        for number in range(3):
-            asked = _Renewing.asked
-            wait_until(lambda: _Renewing.asked > asked or ingest.process.poll() is not None)  # noqa: B023
-            bench.fill(topic, records(5, time.time_ns(), name=f"r{number}-"))
-        messages = 3 * 5 * 3
 
         def read() -> int:
             return sum(told["messages"] for told in ingest.events() if told["event"] == "commit")
 
+        wait_until(lambda: read() or ingest.process.poll() is not None)
+        for number in range(3):
+            asked = _Renewing.asked
+            wait_until(lambda: _Renewing.asked > asked or ingest.process.poll() is not None)  # noqa: B023
+            monkeypatch.setattr(_Renewing, "fails", failures)
+            wait_until(lambda: not _Renewing.fails or ingest.process.poll() is not None)
+            bench.fill(topic, records(5, time.time_ns(), name=f"r{number}-"))
         wait_until(lambda: read() >= messages or ingest.process.poll() is not None)
         ingest.signal(signal.SIGTERM)
         assert ingest.ended() == 0, ingest.text
         assert read() == messages
         assert "no token" not in ingest.text
+        assert "Traceback" not in ingest.text
 
 
 @pytest.mark.parametrize("kept", ["client_secret_file", "token_file"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -53,11 +54,17 @@ def a_lake(folder: Path, *, late: float = 0.0, steps: int = 4) -> LocalStore:
     return store
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "lake"
+    folder.mkdir()
+    a_lake(folder.parent)
+    return folder
+
+
 @pytest.fixture
-def lake(tmp_path: Path) -> LocalStore:
-    made_at = tmp_path / "lake"
-    made_at.mkdir()
-    return a_lake(tmp_path)
+def lake(made: Path, tmp_path: Path) -> LocalStore:
+    return LocalStore.at(shutil.copytree(made, tmp_path / "lake"))
 
 
 def differences(store: LocalStore, folder: Path, settings: BuildSettings | None = None) -> list[Violation]:

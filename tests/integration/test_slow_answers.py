@@ -210,7 +210,9 @@ def test_a_certificate_that_is_not_trusted_is_said(tls: Path) -> None:
 # Tokens
 
 
-def tokens(server: Slow, clock: list[float] | None = None, timeout_s: float = SOON_S) -> ClientCredentials:
+def tokens(
+    server: Slow, clock: list[float] | None = None, timeout_s: float = SOON_S, again_s: float = 1
+) -> ClientCredentials:
     now = clock or [0.0]
     return ClientCredentials(
         f"http://127.0.0.1:{server.port}/token",
@@ -218,7 +220,7 @@ def tokens(server: Slow, clock: list[float] | None = None, timeout_s: float = SO
         lambda: "s3cret",
         clock=lambda: now[0],
         timeout_s=timeout_s,
-        again_s=1,
+        again_s=again_s,
     )
 
 
@@ -270,6 +272,42 @@ def test_a_token_that_still_holds_is_used_while_it_cannot_be_renewed() -> None:
         clock[0] = 103
         assert mine.token() == "second"
         assert grants == []
+
+
+def test_a_long_pause_does_not_outlast_a_token() -> None:
+    """A token endpoint that fails once at a renewal is asked again within a fifth of a token's life."""
+    answers = [answer(GRANT), answer(b"", "503 Unavailable"), answer(GRANT)]
+
+    def talk(_: Slow, connection: socket.socket) -> None:
+        request_of(connection)
+        connection.sendall(answers.pop(0))
+
+    with slow(talk) as server:
+        clock = [0.0]
+        mine = tokens(server, clock, timeout_s=20, again_s=500)
+        for share_of_life, asked in ((0, 1), (0.81, 2), (0.99, 2), (1.02, 3)):
+            clock[0] = share_of_life * 600
+            assert mine.token()
+            assert server.accepted == asked
+
+
+def test_a_pause_is_kept_after_a_token_of_unknown_life() -> None:
+    answers = [answer(b'{"access_token": "t"}'), answer(b"", "503 Unavailable"), answer(GRANT)]
+
+    def talk(_: Slow, connection: socket.socket) -> None:
+        request_of(connection)
+        connection.sendall(answers.pop(0))
+
+    with slow(talk) as server:
+        clock = [0.0]
+        mine = tokens(server, clock, timeout_s=20, again_s=5)
+        assert mine.token()
+        for _ in range(3):
+            with pytest.raises(TokenError, match="503"):
+                mine.token()
+        clock[0] = 6
+        assert mine.token()
+        assert server.accepted == 3
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,9 @@ def test_many_files_are_put_listed_published_and_removed(store: Store) -> None:
     assert store.names("stage/1", after=last[0]) == last[1:]
     store.publish(moves)
     finals = [move.final for move in moves]
-    assert store.sizes(["flows/window=000/none", *finals]) == [None] + [13] * len(moves)
+    store.put_if_absent("flowdiff.json", b"123", "stage")
+    asked = ["flows/window=000/none", "flowdiff.json", *finals]
+    assert store.sizes(asked) == [None, 3] + [13] * len(moves)
     assert [*store.below("flows", lambda name: name.startswith("window="))] == finals
     store.remove("flows")
     assert store.names("flows") == []

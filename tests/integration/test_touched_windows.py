@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,10 @@ from oracles.kept_reports import kept
 from oracles.robust_report import robust_outcome
 from oracles.traffic import write_native
 
-from analyze.scope import Lakes, UnlistedPeriod
-from analyze.sql.session import Session, open_session
+from analyze.scope import LakePeriod, Lakes, UnlistedPeriod
+from analyze.sql.session import Session, Values, open_session
 from flowdiff.__main__ import main
+from schemas.arrays import I8
 from schemas.errors import LakeError
 from schemas.periods import parse_period
 
@@ -32,6 +35,23 @@ from requests where started_at - interval 1 month < {c} - interval 1 month
 from requests where date_trunc('minute', started_at) <= {c}
 from requests where epoch(started_at) = epoch({c})
 from requests where started_at < {c}::timestamptz
+from requests where started_at < {c}::timestamptz + interval 1 minute and {a}::timestamptz <= started_at
+from requests where started_at between {c}::timestamptz and {f}::timestamptz
+from requests where started_at > now() - interval 30 year and window_start < {c}::timestamptz
+from requests where {c}::timestamptz = window_start or start_ns > epoch({f}) * 1e9
+from (select n_nodes as current_timestamp, * from requests) where current_timestamp > 20 and \
+started_at < now()
+from (select n_nodes as current_timestamp, * from requests) where current_timestamp > 20 or \
+{c}::timestamptz > started_at
+from (pivot requests on n_nodes in (20, 21) using count(*) group by window_start) where window_start < now()
+with r as (from requests where started_at < now()) select * from r where {c}::timestamptz > window_start
+from requests where started_at::date > {c}::date or start_ns < epoch({c}) * 1e9
+from (select *, '2025-11-20 02:00+01:00' as t from requests) where t = {c}::timestamptz + interval 5 minute
+from (select *, '"2025-11-20 02:00+01:00"'::json as t from requests) where \
+t between {c}::timestamptz and {c}::timestamptz + interval 5 minute
+select unnest([]::timestamptz[]) > started_at from requests where started_at < now()
+select unnest([{a}::timestamptz, now()]) > started_at from requests where started_at < now()
+select {many} from requests where started_at < now()
 from requests where started_at at time zone 'America/New_York' < timezone('America/New_York', {c})
 from requests where start_ns < epoch_ns({c}) + 0.5
 from requests where -start_ns > -epoch_ns({c})
@@ -46,6 +66,8 @@ from (select n_nodes as params__start_ns from requests) where (params__start_ns 
 params__start_ns < 40) or params__start_ns < 3
 from query('from (select n_nodes as flows_' || '_start_ns from requests) where (flows_' || \
 '_start_ns // 3 > 5 and flows_' || '_start_ns < 40) or flows_' || '_start_ns < 3')
+from (select columns('n_(nodes)') as 'start_ns' from requests) where (start_ns // 3 > 5 and start_ns < 40) \
+or start_ns < 3
 from (select started_at as window_start, 10 // n_nodes as x from requests) where (x = 0 and \
 window_start > {c} + interval 10 seconds) or window_start < {a}
 from (select min(started_at) as started_at, category from requests group by category) where started_at < {c}
@@ -122,9 +144,59 @@ def rows(session: Session, statement: str) -> list[str]:
 
 @pytest.mark.parametrize("statement", STATEMENTS.strip().splitlines())
 def test_rows_are_those_of_all_windows(period: UnlistedPeriod, whole: Session, statement: str) -> None:
-    text = statement.format(**TIMES)
+    text = statement.format(**TIMES, many="+".join(["1"] * 600))
     with open_session(period) as some:
         assert rows(some, text) == rows(whole, text)
+
+
+@pytest.mark.parametrize(
+    ("condition", "n_windows"),
+    [
+        ("started_at > {f}", 6),
+        ("started_at > {f}::timestamptz - interval 1 minute", 7),
+        ("window_start between {c}::timestamptz and {f}::timestamptz", 4),
+        ("started_at > now() - interval 1 hour", 0),
+        ("start_ns < epoch({c}) * 1e9", 2),
+        ("started_at between current_timestamp - interval 1 hour and now()", 0),
+        ("'2025-11-20 02:00+01:00'::timestamptz > started_at", 7),
+        ("started_at::varchar < 'x'", 11),
+        ("n_nodes > 3 and root <> 'a' and started_at > {f}::timestamptz", 6),
+    ],
+)
+def test_only_touched_windows_are_read(period: UnlistedPeriod, condition: str, n_windows: int) -> None:
+    counted, read = counting(period)
+    with open_session(counted) as some:
+        rows(some, f"from requests where {condition}".format(**TIMES))
+    assert read == [n_windows]
+
+
+def counting(period: UnlistedPeriod) -> tuple[UnlistedPeriod, list[int]]:
+    """The period, and a list that gets the number of windows each time that their files are listed."""
+    read: list[int] = []
+
+    def listed(starts_ns: I8) -> LakePeriod:
+        read.append(len(starts_ns))
+        return period.listed(starts_ns)
+
+    return replace(period, listed=listed), read
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_bound_time_with_a_zone_leaves_windows_out(
+    period: UnlistedPeriod, whole: Session, is_named: bool
+) -> None:
+    """As Python writes it."""
+    since, until = (datetime(2025, 11, 20, 0, minute, 30, tzinfo=UTC) for minute in (55, 57))
+    text = "from requests where started_at > ? and ? - interval 1 second > started_at and 1 = ?"
+    counted, read = counting(period)
+    if is_named:
+        text = "from requests where started_at > :since and :until > started_at"
+    values: Values = {"since": since, "until": until} if is_named else (since, until, 1)
+    with open_session(counted) as some:
+        found = some.query(text, values)
+    assert found.num_rows
+    assert found.sort_by("start_ns").equals(whole.query(text, values).sort_by("start_ns"))
+    assert read == [3]
 
 
 def test_a_window_has_one_start_in_all_views(whole: Session) -> None:

@@ -58,7 +58,11 @@ class MemoryDisk(LocalDisk):
     """After a crash the process does nothing more, whatever it would clean up."""
     _seen: dict[str, Node] = field(default_factory=dict)
     _durable: dict[str, Node] = field(default_factory=dict)
-    _pending: list[Pending] = field(default_factory=list)
+    _pending: dict[int, Pending] = field(default_factory=dict)
+    """Changes by their numbers, in the order in which they were made."""
+    _changed: dict[str, list[int]] = field(default_factory=dict)
+    """Folder -> numbers of its changes since its last sync; syncs of others may have made some durable."""
+    _n_changes: int = 0
 
     def _step(self, what: str) -> bool:
         """Count an operation; True when the process dies in it."""
@@ -140,13 +144,9 @@ class MemoryDisk(LocalDisk):
         if self._step(f"sync_folder {name}"):
             self._stop()
         self._require(name)
-        kept = []
-        for pending in self._pending:
-            if name in pending.folders:
+        for number in self._changed.pop(name, ()):
+            if (pending := self._pending.pop(number, None)) is not None:
                 _apply(self._durable, pending)
-            else:
-                kept.append(pending)
-        self._pending = kept
 
     def link(self, source: str, target: str) -> None:
         self.interrupt("link")
@@ -190,7 +190,10 @@ class MemoryDisk(LocalDisk):
     ) -> None:
         change = Pending(folders, removed, added, node)
         _apply(self._seen, change)
-        self._pending.append(change)
+        self._n_changes += 1
+        self._pending[self._n_changes] = change
+        for folder in folders:
+            self._changed.setdefault(folder, []).append(self._n_changes)
 
     # -- copies -----------------------------------------------------------------------------------
 
@@ -201,10 +204,11 @@ class MemoryDisk(LocalDisk):
         twin.log, twin.turns, twin.stalls = [*self.log], {}, {}
         twin._seen = {name: twins[id(node)] for name, node in self._seen.items()}
         twin._durable = {name: twins[id(node)] for name, node in self._durable.items()}
-        twin._pending = [
-            replace(change, node=None if change.node is None else twins[id(change.node)])
-            for change in self._pending
-        ]
+        twin._pending = {
+            number: replace(change, node=None if change.node is None else twins[id(change.node)])
+            for number, change in self._pending.items()
+        }
+        twin._changed = {folder: [*numbers] for folder, numbers in self._changed.items()}
         return twin
 
     def state(self) -> object:
@@ -217,7 +221,7 @@ class MemoryDisk(LocalDisk):
             tuple((name, number[id(node)]) for name, node in sorted(self._durable.items(), key=_name)),
             tuple(
                 (change.folders, change.removed, change.added, number.get(id(change.node)))
-                for change in self._pending
+                for change in self._pending.values()
             ),
         )
 
@@ -230,7 +234,7 @@ class MemoryDisk(LocalDisk):
         named = [
             node for names in (self._seen, self._durable) for _, node in sorted(names.items(), key=_name)
         ]
-        return [*named, *(change.node for change in self._pending if change.node is not None)]
+        return [*named, *(change.node for change in self._pending.values() if change.node is not None)]
 
     # -- after the end ----------------------------------------------------------------------------
 
@@ -252,10 +256,10 @@ class MemoryDisk(LocalDisk):
     def _restart(self, keeps: Callable[[], bool], cut: Callable[[bytes], bytes]) -> None:
         self.crash_at = 0
         self.dead = False
-        for pending in self._pending:
+        for pending in self._pending.values():
             if keeps():
                 _apply(self._durable, pending)
-        self._pending = []
+        self._pending, self._changed = {}, {}
         reachable = {
             name: node
             for name, node in self._durable.items()

@@ -11,6 +11,10 @@ from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
+from oracles.bombs import field
 
 from ingest.codecs.otlp.wire.fuzz import Messages
 from ingest.codecs.otlp.wire.library import native_library
@@ -165,6 +169,24 @@ def test_spans_of_a_message_that_is_refused_whole_are_counted(format_: str) -> N
     refused = refused_spans(content, format_, DecodeConfig(max_payload_bytes=100))
     assert refused is not None
     assert refused.n_spans == 6
+
+
+@pytest.mark.parametrize("n_parts", [1, 20])
+def test_spans_of_a_resource_with_too_many_attributes_are_counted(n_parts: int) -> None:
+    """Also if the resource is written in parts, which protobuf merges."""
+    span = {"trace_id": b"16 bytes of text", "start_time_unix_nano": T0, "end_time_unix_nano": T0}
+    spans = [Span(**span, span_id=b"%08d" % number) for number in range(3)]
+    block = ResourceSpans(scope_spans=[ScopeSpans(spans=spans)]).SerializeToString()
+    for part in range(n_parts):
+        keys = range(part, 60_000, n_parts)
+        attributes = [KeyValue(key=f"{key:05}", value=AnyValue(string_value="v" * 30)) for key in keys]
+        block += ResourceSpans(resource=Resource(attributes=attributes)).SerializeToString()
+    content = field(1, block)
+    refused = refused_spans(content, PROTOBUF, DecodeConfig())
+    assert refused is not None
+    assert refused.n_spans == 3
+    assert "span and its resource" in refused.why
+    assert not is_sound(content, PROTOBUF)
 
 
 def test_spans_of_a_resource_or_a_scope_that_is_refused_are_counted() -> None:

@@ -25,7 +25,7 @@ def queue(folder: Path, monkeypatch: pytest.MonkeyPatch, child: str) -> Iterator
     script.write_text(f"#!/bin/sh\n{child}\n")
     script.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(script))
-    jobs = Jobs("lake", ServeSettings(job_seconds=1.0), Results(folder / "results", 1, 60.0))
+    jobs = Jobs("lake", ServeSettings(job_seconds=1.0), Results(folder / "results", 1, 1, 60.0))
     try:
         yield jobs
     finally:

@@ -23,7 +23,7 @@ KEYS = ["a" * 32, "b" * 32, "c" * 32]
 
 @pytest.fixture
 def results(tmp_path: Path) -> Results:
-    return Results(tmp_path, 2**30, 60.0)
+    return Results(tmp_path, 2**30, 100, 60.0)
 
 
 def written(results: Results, key: str, at: int) -> None:
@@ -52,12 +52,14 @@ def test_half_of_a_result_is_none_and_is_written_again(results: Results, left: s
 
 
 @pytest.mark.parametrize("by", ["read", "tables"])
-def test_the_longest_unread_gives_way(results: Results, by: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", ["bytes", "number"])
+def test_the_longest_unread_gives_way(results: Results, by: str, limit: str, tmp_path: Path) -> None:
     for at, key in enumerate(KEYS, 1):
         written(results, key, at)
     assert getattr(results, by)(KEYS[0])  # by a page, or by SQL
     n_bytes = sum(one.stat().st_size for one in results.path(KEYS[0]).iterdir())
-    Results(tmp_path, 2 * n_bytes, 60.0).forget_oldest()
+    most_bytes, most = (2 * n_bytes, 100) if limit == "bytes" else (2**30, 2)
+    Results(tmp_path, most_bytes, most, 60.0).forget_oldest()
     assert sorted(one.name for one in tmp_path.iterdir()) == [KEYS[0], KEYS[2]]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable
 from functools import cache
@@ -78,10 +79,10 @@ def events(store: Store) -> list[str]:
 
 
 def test_a_chain_names_all_its_files(store: Store) -> None:
-    watched(store, range(1, 300))
+    watched(store, range(1, 250))
     assert [*watch_faults(store)] == []
-    assert events(store) == [f"e{seq}" for seq in range(1, 300, 2)]
-    assert read_rows_of(store, "change_points")["at_ns"].to_pylist() == [*range(3, 300, 3)]
+    assert events(store) == [f"e{seq}" for seq in range(1, 250, 2)]
+    assert read_rows_of(store, "change_points")["at_ns"].to_pylist() == [*range(3, 250, 3)]
     last = head(store)
     assert last is not None
     assert last.link is not None
@@ -90,19 +91,20 @@ def test_a_chain_names_all_its_files(store: Store) -> None:
     assert len(store.names(COMMITS)) == KEPT_COMMITS
 
 
-@pytest.mark.parametrize("commits", [9, 200], ids=["in commits", "in a listing"])
-@pytest.mark.parametrize("which", [0, 1, -1])
-@pytest.mark.parametrize("table", ["incident_events", "change_points"])
-def test_a_file_that_is_gone_is_missed(store: Store, table: str, which: int, commits: int) -> None:
+@pytest.mark.parametrize("commits", [9, 100], ids=["in commits", "in a listing"])
+def test_a_file_that_is_gone_is_missed(store: Store, commits: int) -> None:
     watched(store, range(1, commits + 2))
-    gone = table_files(store, table)[which]
-    store.remove(gone)
-    assert [*watch_faults(store)] == [f"'{gone}' (1 rows) was committed and is not there"]
-    with pytest.raises(LakeError, match=f"'{gone}' is missing"):
-        read_rows_of(store, table)
+    for table, which in itertools.product(("incident_events", "change_points"), (0, 1, -1)):
+        gone = table_files(store, table)[which]
+        data = store.read(gone).to_pybytes()
+        store.remove(gone)
+        assert [*watch_faults(store)] == [f"'{gone}' (1 rows) was committed and is not there"]
+        with pytest.raises(LakeError, match=f"'{gone}' is missing"):
+            read_rows_of(store, table)
+        store.put_if_absent(gone, data, "stage/x")
 
 
-@pytest.mark.parametrize("commits", [9, 200], ids=["in commits", "in a listing"])
+@pytest.mark.parametrize("commits", [9, 100], ids=["in commits", "in a listing"])
 def test_a_person_goes_on_without_what_is_lost(store: Store, commits: int) -> None:
     watched(store, range(1, commits))
     wanted = [event for event in events(store) if event != "e3"]
@@ -118,15 +120,15 @@ def test_a_person_goes_on_without_what_is_lost(store: Store, commits: int) -> No
 
 
 def test_a_listing_that_is_lost_is_made_anew(store: Store) -> None:
-    watched(store, range(1, 200))
+    watched(store, range(1, 100))
     wanted = events(store)
     store.remove(LISTINGS)
     with pytest.raises(LakeError, match="the list of the watch's files, is missing"):
         events(store)
     store.remove(HEAD)
-    watched(store, range(200, 202))
+    watched(store, range(100, 102))
     assert [*watch_faults(store)] == []
-    assert sorted(events(store)) == sorted([*wanted, "e201"])
+    assert sorted(events(store)) == sorted([*wanted, "e101"])
 
 
 def test_all_files_of_a_table_that_are_gone_are_missed(store: Store) -> None:
@@ -181,7 +183,7 @@ def test_all_commits_that_are_gone_are_missed(store: Store) -> None:
 
 @pytest.mark.parametrize("place", [LISTINGS, COMMITS])
 def test_what_is_damaged_is_said(store: Store, place: str) -> None:
-    watched(store, range(1, 120))
+    watched(store, range(1, 90))
     name = f"{place}/{store.names(place)[-1]}"
     store.replace(name, b"x", "stage/x")
     assert any(f"'{name}'" in fault and "not what was written" in fault for fault in watch_faults(store))

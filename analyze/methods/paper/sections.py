@@ -166,19 +166,15 @@ def _named(names: Counter[str], unit: str) -> str:
     """Text of counted names: `a, 4 × b, c and 2 more`, or `4 steps in a and 1 step in b`; most frequent
     first, of equals by name."""
     order = sorted(names, key=lambda name: (-names[name], name))
-    listed = [_times(names[name], name, unit) for name in order[:MOST_NAMES]]
+    names_shown = [_times(names[name], name, unit) for name in order[:MOST_NAMES]]
     more = len(order) - MOST_NAMES
-    return _listed([*listed, f"{count(more)} more"] if more > 0 else listed)
+    return wording.listed([*names_shown, f"{count(more)} more"] if more > 0 else names_shown)
 
 
 def _times(number: int, name: str, unit: str) -> str:
     if unit:
         return f"{counted(number, unit)} in {name}"
     return name if number == 1 else f"{count(number)} × {name}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _candidate(row: PrecursorRow) -> str:

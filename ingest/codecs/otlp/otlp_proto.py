@@ -47,7 +47,7 @@ from schemas.rejects import Reason, Reject
 
 _DETAILS = {
     Reason.BAD_PROTOBUF: "no ExportTraceServiceRequest message",
-    Reason.TOO_LARGE: f"more than {MAX_FIELDS:,} attributes, events and links belong to one span",
+    Reason.TOO_LARGE: f"more than {MAX_FIELDS:,} attributes, events and links: a span and its resource",
 }
 _MAX_NESTED_BYTES = 2**16
 """Maximum bytes of an array or object that is converted to JSON; of a larger one only the first

@@ -38,7 +38,7 @@ from stitch.drivers.build.request_plan import Planned, PlannedWindow, among, mer
 from stitch.drivers.live.live_settings import LiveSettings, recorded_settings
 from stitch.drivers.live.young_segments import YoungSegments
 from stitch.kernel import KERNEL_SOURCE
-from stitch.lake.chain import lanes, taken
+from stitch.lake.chain import lanes
 from stitch.lake.encoding import decode
 from stitch.lake.event_log import sweep_segments
 from stitch.lake.layout import file_name, segment_seq
@@ -230,10 +230,7 @@ class Builder(LogView):
         again = sorted([*(start for start in again if start in moving), *others])
         if not (first or again or late or self._log.missing or seal != self._sealed_to_ns):
             return Step(ahead=0 if urgent else self._go_ahead(windows, water))
-        try:
-            return self._commit(windows, first, again, late, seal, water, now_ns)
-        except FileNotFoundError as error:  # the stage was swept by a builder that thought us dead
-            raise taken(UPKEEP_LANE, self._lane.seq) from error
+        return self._commit(windows, first, again, late, seal, water, now_ns)
 
     def built_to(self, lane: int) -> int:
         """Commit number n of the lane such that no window still to be built needs the log up to commit n, as

@@ -182,13 +182,16 @@ class BucketStore:
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
         """Sizes of files in bytes, None for missing ones. Sizes of many names are taken from one listing per
-        top-level folder, from the first to the last of the names."""
+        top-level folder, from the first to the last of the names; names in no folder are asked for singly."""
         if len(names) <= _HEADS_AT_MOST:
             return [*self._pool.map(self.size, names)]
-        found: dict[str, int] = {}
-        for top, group in groupby(sorted(set(names)), key=lambda name: name.partition("/")[0]):
+        found: dict[str, int | None] = {}
+        for top, group in groupby(sorted({*names}), key=lambda name: name[: name.find("/") + 1]):
             mine = [*group]
-            for entry in self._entries(top, after=mine[0][:-1]):
+            if not top:
+                found |= zip(mine, self._pool.map(self.size, mine), strict=True)
+                continue
+            for entry in self._entries(top[:-1], after=mine[0][:-1]):
                 if entry.name > mine[-1]:
                     break
                 found[entry.name] = entry.size

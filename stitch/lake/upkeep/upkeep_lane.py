@@ -27,7 +27,7 @@ from schemas.commits import (
     Upkeep,
 )
 from schemas.windows import Window
-from stitch.lake.chain import CommitTakenError, last_number, taken
+from stitch.lake.chain import CommitTakenError
 from stitch.lake.lane import Lane
 from stitch.lake.layout import ASIDE, DATA, SIDE_TABLES, WINDOW_TABLES, LakeInfo, origin
 from stitch.lake.manifest import LakeFile, Manifest
@@ -60,16 +60,13 @@ class UpkeepRun:
 
     def retry(self, attempt: Callable[[], T]) -> T:
         """Call `attempt`, which plans and commits, until no other writer takes its commit number or deletes
-        its staged files meanwhile. Raises CommitTakenError after `losses_borne` + 1 failures."""
+        a file that it reads meanwhile. After `losses_borne` + 1 failures raises the last one."""
         for _ in range(self.losses_borne):
             try:
                 return attempt()
             except (CommitTakenError, FileNotFoundError):
                 continue
-        try:
-            return attempt()
-        except FileNotFoundError as error:
-            raise taken(UPKEEP_LANE, last_number(self.store, UPKEEP_LANE)) from error
+        return attempt()
 
     @property
     def sweep_ns(self) -> int:

@@ -5,8 +5,8 @@ use crate::tables::NO_TIME;
 use crate::walk::{id_of, instant};
 use std::str;
 
-/// A larger span may have too many fields: the decoder counts them.
-const MAX_SPAN_BYTES: usize = 1 << 17;
+/// A larger span, or all of a resource, may have too many fields: the decoder counts them.
+const MAX_BYTES: usize = 1 << 17;
 /// Protobuf stops at 100.
 const MAX_DEPTH: usize = 16;
 
@@ -61,11 +61,18 @@ pub fn is_sound(bytes: &[u8]) -> bool {
 }
 
 fn resource_spans(bytes: &[u8]) -> Option<()> {
+    const OF_RESOURCE: u8 = tag(1, Wire::Sized);
     const SCOPE_SPANS: u8 = tag(2, Wire::Sized);
-    static CHECKED: Message = Message(&[inner(1, &RESOURCE), text(3)]);
+    static CHECKED: Message = Message(&[text(3)]);
     let mut c = Cursor::new(bytes);
+    let mut room = MAX_BYTES;
     while let Some(tag) = c.byte() {
         match tag {
+            OF_RESOURCE => {
+                let part = c.sized()?;
+                room = room.checked_sub(part.len())?;
+                fields(part, &RESOURCE, 1)?;
+            }
             SCOPE_SPANS => scope_spans(c.sized()?)?,
             _ => field(&mut c, tag, &CHECKED, 0)?,
         }
@@ -92,7 +99,7 @@ fn span(bytes: &[u8]) -> Option<()> {
     const PARENT: u8 = tag(4, Wire::Sized);
     const START: u8 = tag(7, Wire::Fixed64);
     const END: u8 = tag(8, Wire::Fixed64);
-    if bytes.len() > MAX_SPAN_BYTES {
+    if bytes.len() > MAX_BYTES {
         return None;
     }
     let (mut has_trace, mut has_id) = (false, false);
