@@ -159,6 +159,8 @@ def _drop_zones(
 
 def _is_zoned(constant: _Node, connection: duckdb.DuckDBPyConnection, named: Mapping[str, object]) -> bool:
     """True if a constant is a time with a zone. named: bound values. Raises duckdb.Error."""
+    if constant["class"] == "CONSTANT":  # a number or text, as long as nothing casts it
+        return False
     used = {part["identifier"] for part in _nodes(constant) if part.get("class") == "PARAMETER"}
     bound = {name: value for name, value in named.items() if name in used}
     asked = _text(connection, _filled(connection, _KIND, constant))
