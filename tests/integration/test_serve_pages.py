@@ -68,7 +68,7 @@ def result_of(served: Served, query: str) -> Got:
 
 def test_readers_that_take_nothing_are_cut_off_and_hold_no_memory(lake: str) -> None:
     big = "SELECT repeat('x', 1000) || i AS text FROM range(40000) AS r(i)"
-    with serving(lake, "--set", "send_seconds=2", "--set", "results_sent=2") as served:
+    with serving(lake, "--set", "send_seconds=6", "--set", "results_sent=2") as served:
         assert len(result_of(served, "SELECT 1 AS one").body) == len("one\r\n1\r\n") - 2
         for _ in range(2):  # what making it takes is not given back
             assert len(result_of(served, big).body) > 40_000_000
