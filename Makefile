@@ -112,7 +112,7 @@ chaos: $(VENV)/dev.stamp $(VENV)/native.stamp java ## Live ingestion against thr
 	$(BIN)/pytest -q -m chaos tests/integration/test_halted_lanes.py tests/integration/test_receiver.py tests/integration/test_up.py
 	PYTHONPATH=tests $(BIN)/python tests/chaos/chaos.py --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 	FLOWDIFF_LIVES=$(or $(SEED),1):$(or $(LIVES),100) $(BIN)/pytest -q -n auto tests/integration/test_live_troubles.py
-	FLOWDIFF_TEST_SEEDS=$(or $(SEEDS),1000) $(BIN)/pytest -q -n auto tests/property/test_build.py tests/integration/test_build_crash.py
+	FLOWDIFF_TEST_SEEDS=$(or $(SEEDS),1000) $(BIN)/pytest -q -n auto tests/property/test_build.py tests/integration/test_build_crash.py tests/integration/test_import_kept.py
 	PYTHONPATH=tests $(BIN)/python tests/chaos/build_kills.py $(or $(KILLS),2000) $(or $(SEED),1) folder
 	PYTHONPATH=tests $(BIN)/python tests/chaos/build_kills.py $(or $(BUCKET_KILLS),200) $(or $(SEED),1) bucket
 

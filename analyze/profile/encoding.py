@@ -70,6 +70,8 @@ _RELATION_OF: Final = {
 """Table of a profile -> relation of the file; without `votes`, which are stored as lists of bins."""
 _ACCOUNT: Final = ("paths", "account")
 """Relations that a reader may skip together: only `account` refers to paths."""
+_NAMES_OF_SEGMENTS: Final = {"attribute_values": "value", "components": "component"}
+"""Relation of names of `SegmentSums` -> its key column."""
 _MOST_BY_ARROW: Final = 1 << 13
 """Maximum number of values of a column that Arrow reads, at 13 ns each; more are read from the pages, which
 takes 50 us and 2 ns each."""
@@ -82,8 +84,8 @@ _TYPES: Final[dict[str, type]] = {
 class Stored(NamedTuple):
     """Profile of one slot in columns, as read from a statistics file or to be written to one."""
 
-    names: NameRows | None
-    """Names; None if numbers of names are those of a `RunNames`, else they are rows of `names`."""
+    names: NameRows
+    """Names, whose numbers are their rows; empty if numbers of names are those of a `RunNames`."""
     slots: tuple[Slot, ...]
     """The slot; exactly one."""
     votes: Votes
@@ -95,18 +97,11 @@ class Stored(NamedTuple):
     segments: SegmentSums = NO_SEGMENTS
     """Numbers of requests by attribute value."""
 
-    @property
-    def all_names(self) -> NameRows:
-        """The names. Raises ValueError if they were not read."""
-        if self.names is None:
-            raise ValueError("the names of these statistics were not read")
-        return self.names
-
     def renumbered(self, codes: Numbers) -> Stored:
         """Copy without names, with numbers of a `RunNames`. codes: its numbers of the names."""
         tables = {name: renumbered(columns, codes) for name, columns in self.tables.items()}
         votes = self.votes.renumbered(codes["site"], codes["pattern"]).compact()
-        return self._replace(names=None, votes=votes, tables=tables)
+        return self._replace(names={}, votes=votes, tables=tables)
 
     def without_totals(self) -> Stored:
         """Copy without the votes of TOTAL_TIME, which no test uses."""
@@ -150,12 +145,12 @@ def _row_of(rows: pa.StructArray) -> pa.ListArray:
 
 def relations_of(stored: Stored) -> dict[str, pa.StructArray]:
     """Relation name -> its rows, for all relations of a statistics file."""
-    keys = keys_of(stored.all_names)
+    keys = keys_of(stored.names)
     # By part: a reader that puts them into shards needs no other order.
-    votes = stored.votes.ordered(site_parts(stored.all_names)[stored.votes.keys[1]])
+    votes = stored.votes.ordered(site_parts(stored.names)[stored.votes.keys[1]])
     is_total = votes.keys[0] == TOTAL_TIME
     found = {
-        **stored.all_names,
+        **stored.names,
         "votes": _vote_rows("votes", votes.where(~is_total), keys),
         "totals": _vote_rows("totals", votes.where(is_total), keys),
         **{name: whole(rows.to_struct_array()) for name, rows in stored.segments._asdict().items()},
@@ -216,7 +211,7 @@ def profile_of_stored(stored: Stored) -> Profile:
     """Convert a profile in columns to a `Profile`."""
     tables = {name: table_of(name, columns) for name, columns in stored.tables.items()}
     votes = summed_votes([stored.votes]).table()
-    return Profile(names_of(stored.all_names), stored.slots, votes=votes, **tables, folded=stored.folded)
+    return Profile(names_of(stored.names), stored.slots, votes=votes, **tables, folded=stored.folded)
 
 
 def stored_tables(
@@ -229,7 +224,7 @@ def stored_tables(
     """Read a file written by `encode`; None if `data` is None or not such a file.
 
     with_account: read the relations `account` and `paths`. with_totals: read the votes of TOTAL_TIME. run:
-    numbering of names; if it has all names of the file, they are not read, and `Stored.names` is None.
+    numbering of names; if it has all names of the file, they are not read, and `Stored.names` is empty.
     O(rows), without a Python object per name.
     """
     if data is None:
@@ -246,7 +241,7 @@ def stored_tables(
             | dict.fromkeys(votes_of, ("site", "pattern", "filled"))
         )
         of_names = {kind: read[name][kind] for name, kind in kinds.items()}
-        numbers, names = None if run is None else run.tables(of_names), None
+        numbers, names = None if run is None else run.tables(of_names), dict[str, pa.StructArray]()
         if numbers is None:
             numbers = {kind: KeyTable(keys) for kind, keys in of_names.items()}
             names = file.relations([*kinds])
@@ -255,6 +250,7 @@ def stored_tables(
         votes = joined_votes([_votes(file, name, read[name], numbers) for name in votes_of])
         _check_rows(votes, columns)
         rows = file.relations(SegmentSums._fields)
+        _check_segments(rows, of_names["root"])
         segments = SegmentSums(
             *(pa.table(rows[name].flatten(), schema=columns_of_relation(name)) for name in rows)
         )
@@ -315,6 +311,18 @@ def _check_rows(votes: Votes, tables: Mapping[str, Mapping[str, Column]]) -> Non
         raise ValueError("bins of a run that do not ascend")
     if not all(np.isfinite(of).all() for of in sums):
         raise ValueError("a sum that is not finite")
+
+
+def _check_segments(rows: NameRows, roots: Column) -> None:
+    """Raise ValueError for keys without a name and numbers that are not finite. rows: of the relations of
+    `SegmentSums`; roots: keys of the root types."""
+    known = {"root": roots}
+    known |= {key: rows[name].field(key).to_numpy() for name, key in _NAMES_OF_SEGMENTS.items()}
+    for name in rows.keys() - _NAMES_OF_SEGMENTS.keys():
+        for field in rows[name].type:
+            column = rows[name].field(field.name).to_numpy()
+            if not (np.isin(column, known[field.name]) if field.name in known else np.isfinite(column)).all():
+                raise ValueError("a key without a name, or a number that is not finite")
 
 
 def _metadata(data: pa.Buffer | bytes) -> Mapping[bytes, bytes]:

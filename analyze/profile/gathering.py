@@ -54,8 +54,8 @@ _TABLES: Final = tuple(name for name in SCHEMAS if name != "votes")
 class Added(NamedTuple):
     """Sum of several windows as one slot, to be passed to `Gathering.add`."""
 
-    names: NameRows | None
-    """Names; None if numbers are those of the `RunNames` of the `Gathering`."""
+    names: NameRows
+    """Names; empty if numbers are those of the `RunNames` of the `Gathering`."""
     slot: Slot
     votes: OneSlotVotes
     tables: Mapping[str, Mapping[str, Column]]
@@ -83,7 +83,7 @@ class Adding:
 
     def add(self, window: Stored) -> None:
         """Add the statistics of a window."""
-        if window.names is not None:
+        if window.names:
             window = window.renumbered(self.run.taken_in(window.names))
         self._votes.append(window.votes)
         for name, parts in self._tables.items():
@@ -140,7 +140,7 @@ class Adding:
         for name in BY_SITE:
             order = np.argsort(parts[tables[name]["site"]], kind="stable")
             tables[name] = {key: column[order] for key, column in tables[name].items()}
-        names = None if self._is_shared else stored.names
+        names = {} if self._is_shared else stored.names
         return Added(names, slot, votes, tables, stored.folded, stored.segments)
 
 
@@ -163,7 +163,7 @@ class Gathering:
     def add(self, added: Added, sample: int) -> None:
         """Add a slot of sample number `sample`."""
         votes, tables = added.votes, added.tables
-        if added.names is not None:
+        if added.names:
             codes = self.run.taken_in(added.names)
             votes = votes.renumbered(codes["site"], codes["pattern"])
             tables = {name: renumbered(columns, codes) for name, columns in tables.items()}

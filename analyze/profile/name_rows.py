@@ -37,6 +37,14 @@ _NONE: Final = np.uint64(hash_word(None))
 """Hash that stands for a missing caller or a missing path of the caller."""
 
 
+def no_names() -> dict[str, pa.StructArray]:
+    """Rows of all relations of names, without a name."""
+    return {
+        name: rows_of_relation(name, [pa.array([], field.type) for field in columns_of_relation(name)])
+        for name in KIND_OF
+    }
+
+
 def keys_of(rows: NameRows) -> dict[str, I8]:
     """Keys of the names in `rows`, by kind."""
     return {kind: rows[name].field(kind).to_numpy() for name, kind in KIND_OF.items() if name in rows}

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.profile.name_rows import KIND_OF, NameRows, Numbers, keys_of
+from analyze.profile.name_rows import KIND_OF, NameRows, Numbers, keys_of, no_names
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
 from schemas.arrays import I8
-from schemas.statistics import SITE_KINDS, columns_of_relation, rows_of_relation
+from schemas.statistics import SITE_KINDS
 from stitch.columnar.runs import list_lengths
 
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -132,7 +132,7 @@ class RunNames:
 
     def __init__(self) -> None:
         self._keys = {kind: Keys() for kind in KIND_OF.values()}
-        self._rows = {name: [_no_rows(name)] for name in KIND_OF}
+        self._rows = {name: [rows] for name, rows in no_names().items()}
         """All names in the order of their numbers."""
 
     def tables(self, keys: Numbers) -> dict[str, KeyTable] | None:
@@ -161,7 +161,3 @@ class RunNames:
             for name, parts in self._rows.items()
         }
         return {name: rows for name, (rows,) in self._rows.items()}
-
-
-def _no_rows(name: str) -> pa.StructArray:
-    return rows_of_relation(name, [pa.array([], field.type) for field in columns_of_relation(name)])

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.profile.name_rows import NameRows, name_rows
+from analyze.profile.name_rows import NameRows, name_rows, no_names
 from analyze.profile.names import Names, SiteKind
 from analyze.profile.numbering import names_of
 from analyze.profile.profile import SCHEMAS, TABLES, Column, Profile, Slot, columns_of, renumbered, table_of
@@ -170,5 +170,4 @@ def _names_of_some(names: NameRows, site: I8, pattern: I8) -> NameRows:
     needed = [*(sites.field(name) for name in ("caller", "operation")), children.field("operation")]
     operations = names["operations"]
     chosen = operations.filter(pc.is_in(operations.field("operation"), pa.concat_arrays(needed)))
-    none = {name: rows.slice(0, 0) for name, rows in names.items()}
-    return {**none, "operations": chosen, "sites": sites, "patterns": patterns}
+    return {**no_names(), "operations": chosen, "sites": sites, "patterns": patterns}

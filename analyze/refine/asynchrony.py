@@ -21,14 +21,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyze.cache_blocks import FEW_CELLS
+from analyze.cache_blocks import FEW_CELLS, blocks
 from analyze.refine.consensus import Answer, Answers, Asked, FlowBatch, ask
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_trees import SpanTrees
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
 from analyze.stats.sums import numbered
 from schemas.arrays import B1, I8
-from stitch.columnar.runs import group_stably
+from stitch.columnar.runs import group_stably, offsets, run_starts
 from stitch.graph.placed import is_made_up
 
 Calls = tuple[Operation, ...]
@@ -102,7 +102,7 @@ def find_asynchronous(
     early, behind = _below(trees, left)
     calls = operation[np.stack((trees.parent[behind], behind, early), axis=1)]
     waits = Asked(trees.structure[early], calls)
-    waiting, at = _asked_once(categories, waits, n_apart, _early(trees, early, behind), cells)
+    waiting, at = _asked_once(categories, waits, n_apart, _early(trees, early, behind, cells), cells)
     stays_there = waiting.agreed(settings.sequential_share)[0] & waiting.enough(settings)
     stays = _outermost(trees, early, stays_there[at])
     names = trees.nodes.names
@@ -170,25 +170,31 @@ def _outliving(trees: SpanTrees, called: I8, settings: RefineSettings) -> Answer
     return is_late
 
 
-def _early(trees: SpanTrees, early: I8, behind: I8) -> Answer:
+def _early(trees: SpanTrees, early: I8, behind: I8, cells: int) -> Answer:
     """Answer function for `ask`: True if span `early[entry]` ends before its waiting ancestor's next event.
 
     The ancestor is the parent of the asynchronous unit `behind[entry]`. Its next event is the first start of
     another child at or after the start of `behind[entry]`, else the ancestor's end. Computed once per
-    asynchronous unit, for one other child at a time.
+    asynchronous unit, for about `cells` starts of other children at a time.
     """
     by_above, first = group_stably(trees.parent + 1, len(trees.parent) + 1)
 
     def next_event_ns(batch: FlowBatch, child: I8) -> I8:
         of, above = trees.structure[child], trees.parent[child]
         begin, next_ns = batch.at(of, trees.start[child]), batch.at(of, trees.end[above])
-        place, past = first[above + 1], first[above + 2]
-        for nth in range(int((past - place).max(initial=0))):
-            row = np.flatnonzero(place + nth < past)
-            other = by_above[place[row] + nth]
+        pair = offsets(first[above + 2] - first[above + 1])
+        for part in blocks(int(pair[-1]), begin.shape[1], cells):
+            nth = np.arange(part.start, part.stop)
+            row = pair.searchsorted(nth, side="right") - 1
+            other = by_above[first[above[row] + 1] + nth - pair[row]]
+            row, other = row[other != child[row]], other[other != child[row]]
+            if not len(row):
+                continue
             start = batch.at(of[row], trees.start[other])
-            start[(start < begin[row]) | (other == child[row])[:, None]] = _NEVER
-            next_ns[row] = np.minimum(next_ns[row], start)
+            start[start < begin[row]] = _NEVER
+            begins = np.flatnonzero(run_starts(row))
+            own = row[begins]
+            next_ns[own] = np.minimum(next_ns[own], np.minimum.reduceat(start, begins, axis=0))
         return next_ns
 
     def is_early(batch: FlowBatch, entries: I8) -> tuple[B1]:

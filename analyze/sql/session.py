@@ -174,13 +174,13 @@ class Session:
         if isinstance(values, Mapping):
             text = bound_names(text, values)
         try:
-            *before, text = _readable_statements(text)
+            *before, text = _readable_statements(self._connection, text)
             self._make_views_of(";".join([*before, text]))
             for made in before:
                 self._read_files_of(made, ())
                 self._run(partial(self._connection.execute, made))
             if isinstance(values, Mapping):
-                values = _used(values, text)
+                values = _used(self._connection, values, text)
             self._read_files_of(text, values)
             reader = self._begun(text, values)
         except duckdb.Error as error:
@@ -457,23 +457,25 @@ def _bindable(values: Values) -> dict[str, object] | list[object]:
     return dict(values) if isinstance(values, Mapping) else list(values)
 
 
-def _used(values: Mapping[str, object], text: str) -> Mapping[str, object]:
+def _used(
+    connection: duckdb.DuckDBPyConnection, values: Mapping[str, object], text: str
+) -> Mapping[str, object]:
     """Bound values for the parameters that a statement names. Raises QueryError if one is missing."""
-    named = duckdb.extract_statements(text)[0].named_parameters
+    named = connection.extract_statements(text)[0].named_parameters
     if missing := sorted(named - values.keys()):
         raise QueryError(f"The parameter {missing[0]} has no value.", remedy="Give one: --param NAME=VALUE.")
     return {name: values[name] for name in named}
 
 
-def _readable_statements(text: str) -> Sequence[str]:
+def _readable_statements(connection: duckdb.DuckDBPyConnection, text: str) -> Sequence[str]:
     """Split a text into statements: any number of CREATE TEMP TABLE … AS SELECT, then one SELECT or EXPLAIN
     of a SELECT. `SELECT true AS made` is added if there are only tables.
 
     Raises QueryError for anything else, duckdb.Error if it does not parse. COPY, ATTACH, SET and the like are
     refused by type: allowed paths could otherwise be written to. EXPLAIN has one type whatever it explains,
-    and EXPLAIN ANALYZE runs it.
+    and EXPLAIN ANALYZE runs it. The module's own `extract_statements` would open another DuckDB.
     """
-    statements = duckdb.extract_statements(text)
+    statements = connection.extract_statements(text)
     texts = [one.query.strip().rstrip(";") for one in statements]
     made = [_TEMPORARY.match(one) for one in texts]
     if statements and all(made):
@@ -486,7 +488,7 @@ def _readable_statements(text: str) -> Sequence[str]:
     text, kind = texts[-1], statements[-1].type
     if kind == duckdb.StatementType.EXPLAIN:
         inner = _EXPLAIN.fullmatch(text)
-        kinds = [] if inner is None else [part.type for part in duckdb.extract_statements(inner["query"])]
+        kinds = [] if inner is None else [part.type for part in connection.extract_statements(inner["query"])]
         if kinds != [duckdb.StatementType.SELECT]:
             raise QueryError("Only a SELECT can be explained.", remedy="Write EXPLAIN SELECT …, or ANALYZE.")
     elif kind != duckdb.StatementType.SELECT:

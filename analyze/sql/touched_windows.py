@@ -6,7 +6,8 @@ becomes a comparison of the window's first or last such time, any other conditio
 the result. A plan or filter of unknown form selects all windows.
 
 A constant with a time zone (`now()`) makes DuckDB cast the column. A cast may fail and is not pushed down, so
-the statement is planned with such constants in UTC, without a zone.
+the statement is planned with such constants in UTC, without a zone, where they are compared with times
+without one. Text is no such time: it may have an offset, which only a time with a zone heeds.
 
 A filter names columns of the scan as `<mark><table>__<column>`, with a mark drawn at random for each
 statement. One that DuckDB does not push down to the scan names columns as the statement does: its `start_ns`
@@ -42,8 +43,12 @@ _CONDITION: Final = "SELECT start_ns_low FROM _touchable WHERE "
 _TIMES: Final = ("start_ns", "started_at", "window_start")
 """Columns of tables of windows that hold a time."""
 _ZONED: Final = "TIMESTAMP WITH TIME ZONE"
-_FORMS: Final = "SELECT typeof(0), CAST(0 AS TIMESTAMP)"
-"""Query of a constant's type, and of the constant without a zone: `0` is replaced by the constant."""
+_KIND: Final = "SELECT typeof(0)"
+"""Query of the type of a constant, by which `0` is replaced."""
+_WITHOUT_ZONE: Final = "SELECT CAST(0 AS TIMESTAMP)"
+_CHOICE: Final = "SELECT CASE WHEN typeof(0) IN ('TIMESTAMP', 'DATE') THEN 1 ELSE 2 END"
+"""Query of the comparison `1` if `0` is a time without a zone, else of the comparison `2`; DuckDB knows which
+when it plans."""
 _NO_CONSTANTS: Final = ("COLUMN_REF", "SUBQUERY", "WINDOW", "STAR", "LAMBDA")
 """Classes of nodes whose value may differ from row to row."""
 _UPPER: Final = ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO")
@@ -109,15 +114,18 @@ def _plan(connection: duckdb.DuckDBPyConnection, text: str, values: dict[str, ob
             ((_, plan),) = connection.execute(_EXPLAIN + _text(connection, tree), values).fetchall()
         except duckdb.InterruptException:
             raise
-        except duckdb.Error:  # a column may have the name of a function: the plan as it stands
+        except (duckdb.Error, RecursionError):  # a column may have a function's name: the plan as it stands
             pass
     return str(plan)
 
 
 def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any] | None:
-    """Tree of a statement, as `_text` takes it; None if DuckDB cannot write it."""
+    """Tree of a statement, as `_text` takes it; None if DuckDB cannot write it, or it is too deep to read."""
     ((parsed,),) = connection.execute(_SERIALIZED, [text]).fetchall()
-    tree: dict[str, Any] = json.loads(parsed)
+    try:
+        tree: dict[str, Any] = json.loads(parsed)
+    except RecursionError:
+        return None
     return None if tree["error"] else tree
 
 
@@ -129,22 +137,49 @@ def _text(connection: duckdb.DuckDBPyConnection, tree: _Node) -> str:
 def _drop_zones(
     tree: object, connection: duckdb.DuckDBPyConnection, values: dict[str, object] | list[object]
 ) -> None:
-    """Cast each constant with a time zone that is compared with something else to a time in UTC, in place."""
+    """Cast each constant with a time zone to a time in UTC where it is compared with times without a zone, in
+    place. Raises duckdb.Error."""
     named = values if isinstance(values, dict) else {str(n): value for n, value in enumerate(values, 1)}
     for node in _nodes(tree):
         if node.get("class") not in ("COMPARISON", "BETWEEN"):
             continue
         sides = [side for side in ("left", "right", "input", "lower", "upper") if side in node]
-        constant = [side for side in sides if not any(map(_varies, _nodes(node[side])))]
-        for side in constant if len(constant) < len(sides) else ():
-            form = _parsed(connection, _FORMS) or {}
-            asked, cast = form["statements"][0]["node"]["select_list"]
-            asked["arguments"][0]["expression"] = cast["child"] = node[side]
-            used = {part["identifier"] for part in _nodes(node[side]) if part.get("class") == "PARAMETER"}
-            bound = {name: value for name, value in named.items() if name in used}
-            ((kind, _),) = connection.execute(_text(connection, form), bound).fetchall()
-            if kind == _ZONED:
-                node[side] = cast
+        varying = [side for side in sides if any(map(_varies, _nodes(node[side])))]
+        written, planned = {**node}, {**node}
+        for side in sides if varying else ():
+            if side not in varying and _is_zoned(node[side], connection, named):
+                planned[side] = _expression(_filled(connection, _WITHOUT_ZONE, node[side]))
+        if planned == written:
+            continue
+        for side in varying:
+            planned = _expression(_filled(connection, _CHOICE, node[side], planned, written))
+        node.clear()
+        node.update(planned, alias=written.get("alias", ""))
+
+
+def _is_zoned(constant: _Node, connection: duckdb.DuckDBPyConnection, named: Mapping[str, object]) -> bool:
+    """True if a constant is a time with a zone. named: bound values. Raises duckdb.Error."""
+    used = {part["identifier"] for part in _nodes(constant) if part.get("class") == "PARAMETER"}
+    bound = {name: value for name, value in named.items() if name in used}
+    asked = _text(connection, _filled(connection, _KIND, constant))
+    return (_ZONED,) in connection.execute(asked, bound).fetchall()
+
+
+def _filled(connection: duckdb.DuckDBPyConnection, text: str, *parts: _Node) -> dict[str, Any]:
+    """Tree of a query in which each number n is replaced by the node parts[n]."""
+    tree = _parsed(connection, text) or {}
+    for node in [*_nodes(tree)]:
+        if node.get("class") == "CONSTANT" and node["literal"]["kind"] == "INTEGER":
+            part = parts[int(node["literal"]["text"])]
+            node.clear()
+            node.update(part)
+    return tree
+
+
+def _expression(tree: _Node) -> dict[str, Any]:
+    """The only expression that a query selects."""
+    (node,) = tree["statements"][0]["node"]["select_list"]
+    return dict(node)
 
 
 def _varies(node: _Node) -> bool:

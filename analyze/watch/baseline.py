@@ -368,19 +368,19 @@ def innovations(residual: F8, pool: I8, error: F8, level: Level, allowed_shift: 
     more = np.maximum(np.nan_to_num(error) ** 2 - level.sampled[:, None], 0.0)
     noise = (level.variance - moves)[:, None] + more
     found, units, allowed = np.full_like(residual, np.nan), np.ones_like(residual), np.zeros_like(residual)
-    start = np.zeros((2, len(residual)))
-    predicted, uncertainty = start, moves
+    phi_squared, start = level.phi**2, np.zeros(len(residual))
+    predicted, absorbed, uncertainty = start, start, moves
     for at in range(residual.shape[1]):
         if at and pool[at] != pool[at - 1] + 1:
-            predicted, uncertainty = start, moves
+            predicted, absorbed, uncertainty = start, start, moves
         unit = np.sqrt(np.maximum(uncertainty + noise[:, at], _TINY**2))
-        off = residual[:, at] - predicted[0]
+        off, left = residual[:, at] - predicted, allowed_shift - absorbed
         there = np.isfinite(off)
-        found[:, at], units[:, at], allowed[:, at] = off / unit, unit, (allowed_shift - predicted[1]) / unit
+        found[:, at], units[:, at], allowed[:, at] = off / unit, unit, left / unit
         gain = np.where(there, uncertainty / (unit * unit), 0.0)
-        seen = np.stack([np.where(there, off, 0.0), allowed_shift - predicted[1]])
-        predicted = level.phi * (predicted + gain * seen)
-        uncertainty = level.phi**2 * uncertainty * (1 - gain) + moves * (1 - level.phi**2)
+        predicted = level.phi * (predicted + gain * np.where(there, off, 0.0))
+        absorbed = level.phi * (absorbed + gain * left)
+        uncertainty = phi_squared * uncertainty * (1 - gain) + moves * (1 - phi_squared)
     return found, units, allowed
 
 

@@ -127,10 +127,12 @@ class Detector:
         """[ticks] number of requests of each tick of a window; 0 for ticks beside a gap with few requests
         (edges of a recording)."""
         requests, first = window.requests, window.start_ns // self.tick_ns
-        usual = np.median(np.concatenate([self.ring.requests[-USUAL_TICKS:], requests[requests > 0]]))
         before = len(self.ring.at) > 0 and int(self.ring.at[-1]) == first - 1
         there = np.concatenate([[before], requests > 0, [True]])
         edge = ~(there[:-2] & there[2:])
+        if not edge.any():
+            return requests
+        usual = np.median(np.concatenate([self.ring.requests[-USUAL_TICKS:], requests[requests > 0]]))
         return np.where(edge & (requests < usual * self.settings.edge_share), 0.0, requests)
 
     def fit_if_due(self, past: int, tracked: Sequence[Tracked]) -> float:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -52,6 +53,7 @@ def grown(sums: F8, gain: F8) -> F8:
     return found
 
 
+@lru_cache(maxsize=256)
 def run_length(threshold: float, cap: float, kappa: float) -> float:
     """Average number of normal values until a sum passes a threshold (Brook and Evans, 1972).
 
@@ -90,22 +92,22 @@ def log_threshold(base: Baseline, tick_ns: int, settings: WatchSettings) -> floa
 
 
 def size_of(white: F8, pool: I8, signature: F8, limit: float) -> F8:
-    """[series, pools] size of a level change that lasts up to each value, in standard deviations of its
+    """[..., series, pools] size of a level change that lasts up to each value, in standard deviations of its
     estimate (Willsky and Jones, 1976).
 
-    white: [series, pools] innovations in units of their usual spread, winsorised at `limit`; pool: [pools]
-    numbers; signature: [series, values]. Estimates use the last two, three, … values, as many as `signature`
-    has, and do not span a gap; the largest one counts.
+    white: [..., series, pools] innovations in units of their usual spread, winsorised at `limit`; pool:
+    [pools] numbers; signature: [series, values]. Estimates use the last two, three, … values, as many as
+    `signature` has, and do not span a gap; the largest one counts.
     """
     bounded = np.clip(np.nan_to_num(white), -limit, limit)
     found, left = np.full(white.shape, -np.inf), signature[:, :, None]
     total, power = bounded * left[:, 0], left[:, 0] ** 2
     for back in range(1, min(left.shape[1], len(pool))):
-        total = total[:, :-1] + bounded[:, back:] * left[:, back]
+        total = total[..., :-1] + bounded[..., back:] * left[:, back]
         power = power + left[:, back] ** 2
         near = pool[back:] - pool[:-back] == back
         here = np.where(near, total / np.sqrt(power), -np.inf)
-        found[:, back:] = np.maximum(found[:, back:], here)
+        found[..., back:] = np.maximum(found[..., back:], here)
     return found
 
 
@@ -251,8 +253,8 @@ def _weighed(
             p = tail_p((sign * here - allow)[mine], near[mine], group, settings, way, mine)
             gain[way, mine] = np.minimum(log_e_value(p, settings.kappa), cap)
     scaled = white / spread
-    sizes = [size_of(sign * scaled, pool, group.signature, settings.size_limit) for sign in (1.0, -1.0)]
-    return gain, np.stack(sizes)[:, :, place] / large_step(group, settings)[:, None]
+    sizes = size_of(np.stack([scaled, -scaled]), pool, group.signature, settings.size_limit)
+    return gain, sizes[:, :, place] / large_step(group, settings)[:, None]
 
 
 class Kept(Config):
@@ -301,8 +303,8 @@ class RunningEvidence:
 
     def grow(self, n: int) -> None:
         """Extend the arrays to `n` series."""
-        more = max(n - len(self.tried), 0)
-        for name in _REMEMBERED:
+        more = n - len(self.tried)
+        for name in _REMEMBERED if more > 0 else ():
             old = getattr(self, name)
             setattr(self, name, np.pad(old, [(0, 0)] * (old.ndim - 1) + [(0, more)]))
 

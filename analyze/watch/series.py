@@ -542,10 +542,11 @@ class Ring:
 
     def _let_go(self, window: WindowTicks, first: int) -> list[int]:
         """Free the series numbers of instances that are gone as of `window`; return the freed numbers."""
-        den = totals(window.rows["series"], window.rows["den"], len(window.names)).tolist()
         visits = dict[str, float]()  # of components: of their series, the one with most
-        for name, n in zip(window.names, den, strict=True):
-            visits[name.component] = max(visits.get(name.component, 0.0), n)
+        if self.there:
+            den = totals(window.rows["series"], window.rows["den"], len(window.names)).tolist()
+            for name, n in zip(window.names, den, strict=True):
+                visits[name.component] = max(visits.get(name.component, 0.0), n)
         of_component = Counter(name.component for name in self.there)
         for name, (since, windows, n) in self.there.items():
             if name.component in visits:

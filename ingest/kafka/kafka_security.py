@@ -186,7 +186,8 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
                 self._token, life_s = self._ask()
             except TokenError as error:
                 self._failure = str(error)
-                self._again_at = self._clock() + min(self._again_s, self._early_s)
+                # The server may not have said how long the last token lives: it holds for one call.
+                self._again_at = self._clock() + min(self._again_s, self._early_s or self._again_s)
                 if self._clock() >= self._ends_at:
                     raise
             else:

@@ -78,7 +78,7 @@ def main() -> None:
     readers = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 20.0
     with TemporaryDirectory() as folder:
-        lake = sys.argv[3] if len(sys.argv) > 3 else simulated_lake(Path(folder), 6_000)
+        lake = sys.argv[3] if len(sys.argv) > 3 else simulated_lake(Path(folder), 6_000, summarized=False)
         with serving(lake, "--set", f"jobs={JOBS}") as served:
             measured(served, readers, seconds, compares=len(sys.argv) <= 3)
 

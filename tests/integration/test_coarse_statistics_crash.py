@@ -28,8 +28,8 @@ from stitch.lake.stats_files import StatsKey, has_stats, put_stats
 from stitch.lake.store import LocalStore, Store
 
 SETTINGS = RefineSettings()
-WINDOW_NS = NS_PER_DAY // 12
-N_WINDOWS, N_OLD = 7, 6
+WINDOW_NS = NS_PER_DAY // 8
+N_WINDOWS, N_OLD = 5, 4
 """The last window begins the third quarter, which is not over."""
 
 

@@ -9,7 +9,6 @@ import math
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from oracles import fork_server
 from oracles.lake_script import flows_table, structures_table
 from oracles.made_fleet import START_NS, Fleet, periods, write_fleet
 from oracles.memory_disk import CrashError
@@ -143,7 +143,7 @@ def test_the_next_comparison_removes_what_a_killed_one_left(
     write_fleet(lake, FLEET, N_COMPARED, N_HISTORY, SLOWER, times=3, most_drawn=4)
     scratch.mkdir()
     words = ["compare", "--lake", str(lake), *periods(N_COMPARED, N_HISTORY), "--statistics", "all"]
-    killed = subprocess.run(
+    killed = fork_server.run(
         [sys.executable, "-c", _KILLED, *words, "--workers", "1"], env={**os.environ, "TMPDIR": str(scratch)}
     )
     assert killed.returncode == -signal.SIGKILL

@@ -17,6 +17,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from fixtures.deploy_tools import DEPLOY, ensure, helm
+from oracles import fork_server
 
 from flowdiff.settings.effective import effective
 from flowdiff.settings.keys import duration_of
@@ -265,7 +266,7 @@ def test_pages_are_served_to_whom_the_values_say(
     words[words.index("--listen") + 1] = re.sub(r":\d+$", ":0", listens)
     log = tmp_path / "log"
     with log.open("wb") as file:
-        process = subprocess.Popen(
+        process = fork_server.Popen(
             [sys.executable, "-m", "flowdiff", *words],
             stdin=subprocess.DEVNULL,
             stdout=file,
@@ -281,7 +282,7 @@ def test_pages_are_served_to_whom_the_values_say(
         probe = serve["livenessProbe"]["exec"]["command"]
         program = probe[-1].replace("localhost:4320", f"localhost:{said[1]}")
         assert probe[:2] == ["python", "-c"]
-        assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+        assert fork_server.run([sys.executable, "-c", program]).returncode == 0
         for host, code in answers.items():
             asked = urllib.request.Request(
                 f"http://127.0.0.1:{said[1]}/{'healthz' if host == 'localhost' else ''}",

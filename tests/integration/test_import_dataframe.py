@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
 import pytest
+from oracles import fork_server
 
 from flowdiff.__main__ import main
 from flowdiff.lake import Lake
@@ -71,7 +71,7 @@ def test_a_csv_is_answered_with_the_line_that_reads_it(
     assert ended.value.code == 2
     said = capsys.readouterr().err
     code = said.partition('python -c "')[2].partition('"')[0]
-    subprocess.run([sys.executable, "-c", code], check=True)
+    fork_server.run([sys.executable, "-c", code], check=True)
     options = [word for pair in COLUMNS.items() for word in ("--column", "=".join(pair))]
     with pytest.raises(SystemExit) as ended:
         main(["import", "spans.parquet", "--lake", "lake", *options])

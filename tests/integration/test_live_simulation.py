@@ -30,6 +30,8 @@ ENDINGS: dict[str, Ending] = {
     "some": lambda disk: disk.lose_some(random.Random(disk.steps)),
 }
 SENT = requests(6, partitions=2, spread_s=50)
+STEP_S = 6
+"""Between two turns: as few as let every mutant below be caught."""
 
 
 def live(world: World, name: str = "process") -> None:
@@ -49,7 +51,7 @@ def judge(world: World) -> None:
 
 
 def test_undisturbed_everything_is_published_once() -> None:
-    world = World(SENT)
+    world = World(SENT, step_s=STEP_S)
     live(world)
     judge(world)
 
@@ -61,14 +63,14 @@ def steps() -> int:
     """Operations of an undisturbed life."""
     global STEPS
     if not STEPS:
-        world = World(SENT)
+        world = World(SENT, step_s=STEP_S)
         live(world)
         STEPS = world.disk.steps
     return STEPS
 
 
 def crash(at: int, ending: Ending) -> None:
-    world = World(SENT, disk=MemoryDisk(crash_at=at))
+    world = World(SENT, disk=MemoryDisk(crash_at=at), step_s=STEP_S)
     try:
         live(world, "first")
     except CrashError:
@@ -91,7 +93,7 @@ def test_a_crash_at_any_operation_loses_and_doubles_nothing(ending: str) -> None
 
 def overtaken(at: int, disk: MemoryDisk | None = None) -> None:
     """A process sleeps just before an operation; another takes over and goes on; then the first one wakes."""
-    world = World(SENT, disk=disk or MemoryDisk())
+    world = World(SENT, disk=disk or MemoryDisk(), step_s=STEP_S)
     world.start("zombie")
 
     def sleep() -> None:

@@ -45,7 +45,7 @@ def test_what_the_page_on_python_shows_runs_in_a_kernel(repository: Path, tmp_pa
     """Where DuckDB would draw progress, and rich would show each text that it makes."""
     page = (repository / "docs" / "internals" / "python.md").read_text(encoding="utf-8")
     assert page.count("requests=1000") == 2
-    examples = re.findall(EXAMPLES, page.replace("requests=1000", "requests=500"), re.MULTILINE | re.DOTALL)
+    examples = re.findall(EXAMPLES, page.replace("requests=1000", "requests=250"), re.MULTILINE | re.DOTALL)
     assert len(examples) >= 7
     with kernel(tmp_path) as client:
         for example in examples:

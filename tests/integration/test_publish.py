@@ -484,29 +484,43 @@ def test_the_command_takes_a_catalog_of_pyiceberg_by_name(tmp_path: Path) -> Non
     assert unknown.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"URI": "sqlite:///:memory:"}, "failed: No default path is set"),
-        ({"TYPE": "hive", "URI": "thrift://127.0.0.1:9"}, ""),
-        ({"TYPE": "glue", "WAREHOUSE": "s3://nowhere"}, ""),
-        ({"TYPE": "abacus"}, "failed: 'abacus' is not a valid CatalogType"),
-        ({"URI": "http://127.0.0.1:9"}, "failed: "),
-    ],
-)
-def test_mistakes_with_catalogs_are_one_line(tmp_path: Path, settings: dict[str, str], told: str) -> None:
+MISTAKES = {
+    "unplaced": ({"URI": "sqlite:///:memory:"}, "failed: No default path is set"),
+    "hive": ({"TYPE": "hive", "URI": "thrift://127.0.0.1:9"}, ""),
+    "glue": ({"TYPE": "glue", "WAREHOUSE": "s3://nowhere"}, ""),
+    "abacus": ({"TYPE": "abacus"}, "failed: 'abacus' is not a valid CatalogType"),
+    "nobody": ({"URI": "http://127.0.0.1:9"}, "failed: "),
+}
+"""Settings of catalogs by name, and what is said of each."""
+PUBLISH_TO_EACH = """
+import sys
+from flowdiff.__main__ import main
+
+for catalog in sys.argv[2:]:
+    try:
+        main(["publish", sys.argv[1], "--iceberg", catalog])
+    except SystemExit as ended:
+        print(ended.code)
+"""
+
+
+def test_mistakes_with_catalogs_are_one_line(tmp_path: Path) -> None:
     """Clients of Hive and Glue are asked only where they are installed; their absence is a line too."""
     lake = tmp_path / "lake"
     filled(lake)
-    mistaken = {f"PYICEBERG_CATALOG__SHOP__{key}": text for key, text in settings.items()}
-    asked = [sys.executable, "-m", "flowdiff", "publish", str(lake), "--iceberg", "shop"]
+    mistaken = {
+        f"PYICEBERG_CATALOG__{catalog.upper()}__{key}": text
+        for catalog, (settings, _) in MISTAKES.items()
+        for key, text in settings.items()
+    }
+    asked = [sys.executable, "-c", PUBLISH_TO_EACH, str(lake), *MISTAKES]
     nothing = {key: text for key, text in os.environ.items() if not key.startswith("AWS_")}
     env = {**nothing, "HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true", **mistaken}
-    ended = fork_server.run(asked, env=env, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert ended.stderr.count("\n") == 1
-    assert f"The catalog 'shop' {told}" in ended.stderr
-    assert "[catalog]" in ended.stderr
+    ended = fork_server.run(asked, env=env, capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["2"] * len(MISTAKES)
+    for line, (catalog, (_, told)) in zip(ended.stderr.splitlines(), MISTAKES.items(), strict=True):
+        assert f"The catalog '{catalog}' {told}" in line
+        assert "[catalog]" in line
 
 
 class Silent(SqlCatalog):

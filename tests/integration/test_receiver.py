@@ -36,6 +36,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from oracles import fork_server
 from oracles.sent_spans import PROTOBUF, Trace, nodes_by_request, nodes_of, post, traces
 from oracles.waiting import PATIENCE_S, wait_until
 from oracles.whole_lake import check
@@ -537,7 +538,7 @@ def test_a_file_of_limited_size_is_told_and_gone_on_from(tmp_path: Path) -> None
         *QUICK,
     ]
     with log.open("wb") as file:
-        process = subprocess.Popen([sys.executable, "-c", script, *arguments], stderr=file)
+        process = fork_server.Popen([sys.executable, "-c", script, *arguments], stderr=file)
     try:
         (started,) = wait_until(lambda: re.findall(r"^.*\"started\".*\n", log.read_text(), re.MULTILINE))
         address = json.loads(started)["otlp"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -245,7 +244,7 @@ def test_an_empty_lake_says_what_to_send_where(tmp_path: Path) -> None:
     assert len(commands) > 3
     for command in commands:  # with all of its options
         words = shlex.split(command)
-        said = subprocess.run(
+        said = fork_server.run(
             [sys.executable, "-m", *words[:2], "--help"], capture_output=True, text=True, check=True
         ).stdout
         for option in (word for word in words if word.startswith("--")):

@@ -27,7 +27,7 @@ DAYS = {"reference": REFERENCE, "problem": PROBLEM}
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return simulated_lake(tmp_path_factory.mktemp("jobs"), requests=150)
+    return simulated_lake(tmp_path_factory.mktemp("jobs"), summarized=False)
 
 
 @pytest.fixture(scope="module")

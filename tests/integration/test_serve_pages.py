@@ -223,7 +223,8 @@ def test_the_timeline_of_a_host_and_of_a_version_are_sums_over_spans(tmp_path: P
         for by in ("host", "version"):
             listed = served.get(f"/timeline?by={by}&format=json").json[f"{by}s"]
             assert len(listed) >= 2
-            assert all(one["value"] in served.get(f"/timeline?by={by}").text for one in listed[:5])
+            page = served.get(f"/timeline?by={by}").text
+            assert all(one["value"] in page for one in listed[:5])
             first = listed[0]
             given = {"host": first["value"]} if by == "host" else {"version": first["value"]}
             asked = urlencode({**given, "component": first["component"]})

@@ -291,6 +291,25 @@ def test_a_long_pause_does_not_outlast_a_token() -> None:
             assert server.accepted == asked
 
 
+def test_a_pause_is_kept_after_a_token_of_unknown_life() -> None:
+    answers = [answer(b'{"access_token": "t"}'), answer(b"", "503 Unavailable"), answer(GRANT)]
+
+    def talk(_: Slow, connection: socket.socket) -> None:
+        request_of(connection)
+        connection.sendall(answers.pop(0))
+
+    with slow(talk) as server:
+        clock = [0.0]
+        mine = tokens(server, clock, timeout_s=20, again_s=5)
+        assert mine.token()
+        for _ in range(3):
+            with pytest.raises(TokenError, match="503"):
+                mine.token()
+        clock[0] = 6
+        assert mine.token()
+        assert server.accepted == 3
+
+
 @pytest.mark.parametrize(
     "status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"]
 )

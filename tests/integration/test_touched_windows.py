@@ -46,6 +46,12 @@ from (select n_nodes as current_timestamp, * from requests) where current_timest
 from (pivot requests on n_nodes in (20, 21) using count(*) group by window_start) where window_start < now()
 with r as (from requests where started_at < now()) select * from r where {c}::timestamptz > window_start
 from requests where started_at::date > {c}::date or start_ns < epoch({c}) * 1e9
+from (select *, '2025-11-20 02:00+01:00' as t from requests) where t = {c}::timestamptz + interval 5 minute
+from (select *, '"2025-11-20 02:00+01:00"'::json as t from requests) where \
+t between {c}::timestamptz and {c}::timestamptz + interval 5 minute
+select unnest([]::timestamptz[]) > started_at from requests where started_at < now()
+select unnest([{a}::timestamptz, now()]) > started_at from requests where started_at < now()
+select {many} from requests where started_at < now()
 from requests where started_at at time zone 'America/New_York' < timezone('America/New_York', {c})
 from requests where start_ns < epoch_ns({c}) + 0.5
 from requests where -start_ns > -epoch_ns({c})
@@ -138,7 +144,7 @@ def rows(session: Session, statement: str) -> list[str]:
 
 @pytest.mark.parametrize("statement", STATEMENTS.strip().splitlines())
 def test_rows_are_those_of_all_windows(period: UnlistedPeriod, whole: Session, statement: str) -> None:
-    text = statement.format(**TIMES)
+    text = statement.format(**TIMES, many="+".join(["1"] * 600))
     with open_session(period) as some:
         assert rows(some, text) == rows(whole, text)
 
@@ -154,6 +160,7 @@ def test_rows_are_those_of_all_windows(period: UnlistedPeriod, whole: Session, s
         ("started_at between current_timestamp - interval 1 hour and now()", 0),
         ("'2025-11-20 02:00+01:00'::timestamptz > started_at", 7),
         ("started_at::varchar < 'x'", 11),
+        ("n_nodes > 3 and root <> 'a' and started_at > {f}::timestamptz", 6),
     ],
 )
 def test_only_touched_windows_are_read(period: UnlistedPeriod, condition: str, n_windows: int) -> None:

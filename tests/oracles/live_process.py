@@ -79,7 +79,7 @@ class World:
     settings: LiveSettings = SETTINGS
     partitions: int = 2
     now_ns: int = START_NS
-    step_s: float = 6
+    step_s: float = 4
     """Between two turns."""
     lanes_at_once: int = 0
     """Threads; 0: lanes work in that of the run."""

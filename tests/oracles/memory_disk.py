@@ -61,7 +61,7 @@ class MemoryDisk(LocalDisk):
     _pending: dict[int, Pending] = field(default_factory=dict)
     """Changes by their numbers, in the order in which they were made."""
     _changed: dict[str, list[int]] = field(default_factory=dict)
-    """Folder -> numbers of its changes since it was synced; another sync may have made some of them durable."""
+    """Folder -> numbers of its changes since its last sync; syncs of others may have made some durable."""
     _n_changes: int = 0
 
     def _step(self, what: str) -> bool:

@@ -23,13 +23,13 @@ KINDS = ("spans", "loose", "mixed")
 
 def events_of(kind: str, rng: np.random.Generator) -> pa.Table:
     """Some hundred events of five minutes: spans, records that name no request, or half of each."""
-    seed = int(rng.integers(2**31))
+    seed, part = int(rng.integers(2**31)), 2 if kind == "mixed" else 1
     spans = codec_for("otlp-proto").decode(
-        [*otlp_messages(20, seed=seed, seconds=300, spans=12)], DecodeConfig()
+        [*otlp_messages(20 // part, seed=seed, seconds=300, spans=12)], DecodeConfig()
     )
     if kind == "spans":
         return concat_events([spans.events])
-    lines = [line.encode() for line in native_lines(40, seed=seed, seconds=300)]
+    lines = [line.encode() for line in native_lines(40 // part, seed=seed, seconds=300)]
     records = codec_for("native").decode(lines, DecodeConfig()).events
     nameless = np.ones(records.num_rows, bool) if kind == "loose" else rng.random(records.num_rows) < 0.5
     place = records.schema.get_field_index("request_id")

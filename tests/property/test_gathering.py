@@ -129,10 +129,10 @@ def test_a_run_that_knows_the_names_numbers_a_file_as_if_it_took_them_in(
         data = encode(window(seed, 0, kind, weighted=seed > 5))
         plain = stored_tables(data)
         assert plain is not None
-        expected = plain.renumbered(run.taken_in(plain.all_names))
+        expected = plain.renumbered(run.taken_in(plain.names))
         found = stored_tables(data, run=run)
         assert found is not None
-        assert found.names is None
+        assert not found.names
         for name, columns in expected.tables.items():
             for column, values in columns.items():
                 assert found.tables[name][column].tolist() == values.tolist()
@@ -213,8 +213,8 @@ def test_names_are_numbered_once() -> None:
     run = RunNames()
     profiles = [window(1, 0, kind, weighted=False) for kind in SHAPES]
     for profile in profiles:
-        run.taken_in(stored_of(profile).all_names)
-        again = run.taken_in(stored_of(profile).all_names)
+        run.taken_in(stored_of(profile).names)
+        again = run.taken_in(stored_of(profile).names)
         assert len(set(again["site"].tolist())) == len(profile.names.sites)
     assert decode(encode(profiles[0])) == profiles[0]
     assert run.names() == joined(profiles).names

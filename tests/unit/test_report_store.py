@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatch
@@ -16,6 +16,7 @@ from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
 from oracles.shop import shop_outcome
 
+from analyze.report import store as report_store
 from analyze.report.gate import Outcome
 from analyze.report.page import render_html
 from schemas.errors import LakeError
@@ -43,6 +44,23 @@ def outcome() -> Outcome:
 @pytest.fixture(scope="module")
 def page(outcome: Outcome) -> str:
     return render_html(outcome.report, outcome.views)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _files_are_encoded_once() -> Iterator[None]:
+    """Reports here differ in their trace URL and page only, and are kept hundreds of times."""
+    made: dict[tuple[str, str], dict[str, bytes]] = {}
+    encode = report_store._files
+
+    def files(outcome: Outcome, page: str) -> dict[str, bytes]:
+        key = outcome.report.trace_url, page
+        if key not in made:
+            made[key] = encode(outcome, page)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(report_store, "_files", files)
+        yield
 
 
 def named(names: Iterable[str]) -> tuple[str, ...]:

@@ -145,11 +145,11 @@ def test_a_change_is_as_large_as_its_estimate_by_all_that_it_left_in_innovations
 def test_comparisons_of_levels_that_jump_are_as_many_as_the_budget_has() -> None:
     """Increments of Student's law with 3 degrees of freedom; every comparison says that nothing changed."""
     settings = SETTINGS.model_copy(update={"false_alarms": "1 a day", "candidates": 2.0})
-    logs = levels(np.random.default_rng(3), 60, 1152 + 1152, rho=0.975, sd=0.045, season=0.0, df=3.0)
+    logs = levels(np.random.default_rng(3), 60, 1152 + 864, rho=0.975, sd=0.045, season=0.0, df=3.0)
     found = watched(logs, settings, 1152)
-    days = np.bincount([(one.at_ns - MONDAY) // NS_PER_DAY - 4 for one in found], minlength=4)
+    days = np.bincount([(one.at_ns - MONDAY) // NS_PER_DAY - 4 for one in found], minlength=3)
     assert days[0] > 2 * settings.candidates
-    assert stats.poisson.sf(days[1:].sum() - 1, 3 * settings.candidates) > 0.01
+    assert stats.poisson.sf(days[1:].sum() - 1, 2 * settings.candidates) > 0.01
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def retire(
 
     if said or manifest.has_upkeep:
         removed = run.retry(attempt)
-    removed += _release_kept_events(run, manifest.info)
+    removed += run.retry(lambda: _release_kept_events(run, manifest.info))
     for report in reports:
         store.remove(report)
     sweep_drafts(store, run.sweep_ns)
