@@ -433,6 +433,8 @@ def _votes(
 ) -> Votes:
     """Votes of the relation `votes` or `totals`. runs: its columns of numbers."""
     lists = file.bins(name)
+    if lists["n"].min(initial=0) < 0:
+        raise ValueError("a negative number of requests")
     sums = tuple(lists[column] for column in ("n", "w", "w2") if len(lists[column]))
     site, pattern = (keys[key].find(runs[key]) for key in ("site", "pattern"))
     measure = np.full(len(site), TOTAL_TIME)

@@ -150,6 +150,7 @@ def changed(data: bytes, relation: str, column: str, change: Callable[[Any], Any
         ("votes", "bins", lambda bins: [3000 for _ in bins]),
         ("votes", "bins", lambda bins: [7 for _ in bins]),
         ("votes", "n", lambda n: n[1:]),
+        ("votes", "n", lambda n: [-1 for _ in n]),
         ("votes", "w", lambda _: [1.0]),
     ],
 )
