@@ -2,15 +2,18 @@
 
 A single file is written as a whole or not at all. It has one row; each relation is a column with a list of
 rows, so that a reader can skip relations. Names are keyed by hashes (`analyze.profile.name_rows`); a reader
-gives them numbers. Only encodings that DuckDB 1.x, polars and pandas can read are used. What is read is not
-checked: a file is named by the hash of its bytes, and by the version of the program that wrote it
-(`stitch.lake.stats_files`).
+gives them numbers. Only encodings that DuckDB 1.x, polars and pandas can read are used.
+
+Damage and other versions are found by a file's name, which has hashes of its bytes and of the version of the
+program that wrote it (`stitch.lake.stats_files`). A file that another program made under such a name is
+treated as absent if a row of it has no meaning.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -38,7 +41,9 @@ from analyze.profile.profile import (
 from analyze.profile.segment_sums import NO_SEGMENTS, SegmentSums
 from analyze.profile.shards import site_parts
 from analyze.profile.votes import Votes, joined_votes, summed_votes
-from schemas.statistics import MEASURES, STATISTICS_SCHEMA, columns_of_relation, rows_of_relation
+from analyze.stats.histograms import N_BINS
+from ingest.codecs.parquet.pages import PageError
+from schemas.statistics import MEASURES, SITE_KINDS, STATISTICS_SCHEMA, columns_of_relation, rows_of_relation
 from stitch.columnar.runs import whole
 
 STORED_VERSION: Final = 11
@@ -65,6 +70,8 @@ _RELATION_OF: Final = {
 """Table of a profile -> relation of the file; without `votes`, which are stored as lists of bins."""
 _ACCOUNT: Final = ("paths", "account")
 """Relations that a reader may skip together: only `account` refers to paths."""
+_NAMES_OF_SEGMENTS: Final = {"attribute_values": "value", "components": "component"}
+"""Relation of names of `SegmentSums` -> its key column."""
 _MOST_BY_ARROW: Final = 1 << 13
 """Maximum number of values of a column that Arrow reads, at 13 ns each; more are read from the pages, which
 takes 50 us and 2 ns each."""
@@ -214,7 +221,7 @@ def stored_tables(
     with_totals: bool = False,
     run: RunNames | None = None,
 ) -> Stored | None:
-    """Read a file written by `encode`; None if `data` is None.
+    """Read a file written by `encode`; None if `data` is None or not such a file.
 
     with_account: read the relations `account` and `paths`. with_totals: read the votes of TOTAL_TIME. run:
     numbering of names; if it has all names of the file, they are not read, and `Stored.names` is empty.
@@ -222,35 +229,107 @@ def stored_tables(
     """
     if data is None:
         return None
-    file = StatisticsFile(data)
     votes_of = ("votes", "totals") if with_totals else ("votes",)
     skipped = () if with_account else _ACCOUNT
     kinds = {name: kind for name, kind in KIND_OF.items() if name not in skipped}
     tables = {table: name for table, name in _RELATION_OF.items() if name not in skipped}
-    read = file.numbers(
-        {name: [kind] for name, kind in kinds.items()}
-        | {name: columns_of_relation(name).names for name in tables.values()}
-        | dict.fromkeys(votes_of, ("site", "pattern", "filled"))
-    )
-    of_names = {kind: read[name][kind] for name, kind in kinds.items()}
-    numbers, names = None if run is None else run.tables(of_names), dict[str, pa.StructArray]()
-    if numbers is None:
-        numbers = {kind: KeyTable(keys) for kind, keys in of_names.items()}
-        names = file.relations([*kinds])
-    columns = {table: _numbered_columns(table, read[name], numbers) for table, name in tables.items()}
-    votes = [_votes(file, name, read[name], numbers) for name in votes_of]
-    rows = file.relations(SegmentSums._fields)
-    segments = SegmentSums(
-        *(pa.table(rows[name].flatten(), schema=columns_of_relation(name)) for name in rows)
-    )
-    return Stored(names, (file.slot(),), joined_votes(votes), columns, file.folded(), segments)
+    try:
+        file = StatisticsFile(data)
+        read = file.numbers(
+            {name: [kind] for name, kind in kinds.items()}
+            | {name: columns_of_relation(name).names for name in tables.values()}
+            | dict.fromkeys(votes_of, ("site", "pattern", "filled"))
+        )
+        of_names = {kind: read[name][kind] for name, kind in kinds.items()}
+        numbers, names = None if run is None else run.tables(of_names), dict[str, pa.StructArray]()
+        if numbers is None:
+            numbers = {kind: KeyTable(keys) for kind, keys in of_names.items()}
+            names = file.relations([*kinds])
+            _check_names(names, numbers)
+        columns = {table: _numbered_columns(table, read[name], numbers) for table, name in tables.items()}
+        votes = joined_votes([_votes(file, name, read[name], numbers) for name in votes_of])
+        _check_rows(votes, columns)
+        rows = file.relations(SegmentSums._fields)
+        _check_segments(rows, of_names["root"])
+        segments = SegmentSums(
+            *(pa.table(rows[name].flatten(), schema=columns_of_relation(name)) for name in rows)
+        )
+        return Stored(names, (file.slot(),), votes, columns, file.folded(), segments)
+    except _UNREADABLE:
+        return None
+
+
+def rows_kept(data: pa.Buffer | bytes | None, relation: str) -> pa.StructArray | None:
+    """Rows of a relation in a statistics file; None if `data` is None or not such a file."""
+    try:
+        return None if data is None else StatisticsFile(data).relations([relation])[relation]
+    except _UNREADABLE:
+        return None
+
+
+_UNREADABLE: Final = (
+    *(pa.ArrowException, OSError, PageError, LookupError, TypeError, ValueError),
+    *(ArithmeticError, AttributeError, RuntimeError),
+)
+"""Exceptions of reading bytes that are no statistics file."""
+
+
+def _check_names(names: NameRows, numbers: Mapping[str, KeyTable]) -> None:
+    """Raise ValueError if a name refers to one that the file lacks, or a path to a later one."""
+    sites, child = names["sites"], names["patterns"].field("children").flatten()
+    used = [
+        ("operation", sites.field("caller")),
+        *(("operation", of.field("operation")) for of in (sites, child)),
+    ]
+    if "paths" in names:
+        paths = names["paths"]
+        used += [("path", paths.field("above")), ("site", paths.field("site"))]
+        above = numbers["path"].find_or_none(paths.field("above"))
+        if (above >= np.arange(len(above))).any():
+            raise ValueError("a path before that of its caller")
+    if any(numbers[kind].find(keys.drop_null().to_numpy()).min(initial=0) < 0 for kind, keys in used):
+        raise ValueError("a key has no name")
+    if pc.index_in(sites.field("kind"), value_set=pa.array(SITE_KINDS, pa.string())).null_count:
+        raise ValueError("a site of no kind")
+
+
+def _check_rows(votes: Votes, tables: Mapping[str, Mapping[str, Column]]) -> None:
+    """Raise ValueError for keys without a name, numbers that are no bin or not finite, and columns that are
+    not equally long."""
+    keys, sums, bins = [*votes.keys], [*votes.sums], [votes.bin, tables["responses"]["bin"]]
+    lengths = [{int(votes.n_rows.sum(dtype=np.int64)), *map(len, (votes.bin, *sums))}]
+    for table, columns in tables.items():
+        keys += [columns[name] for name in TABLES[table][0]]
+        sums += [columns[name] for name in TABLES[table][1]]
+        lengths.append({*map(len, columns.values())})
+    if any(len(several) > 1 for several in lengths) or votes.n_rows.min(initial=1) < 1:
+        raise ValueError("columns that are not equally long")
+    if any(key.min(initial=0) < 0 for key in keys) or any(of.max(initial=0) >= N_BINS for of in bins):
+        raise ValueError("a key without a name, or a number that is no bin")
+    first = np.cumsum(votes.n_rows, dtype=np.int64)[:-1]
+    if not np.isin(np.flatnonzero(votes.bin[1:] <= votes.bin[:-1]) + 1, first, assume_unique=True).all():
+        raise ValueError("bins of a run that do not ascend")
+    if not all(np.isfinite(of).all() for of in sums):
+        raise ValueError("a sum that is not finite")
+
+
+def _check_segments(rows: NameRows, roots: Column) -> None:
+    """Raise ValueError for keys without a name and numbers that are not finite. rows: of the relations of
+    `SegmentSums`; roots: keys of the root types."""
+    known = {"root": roots}
+    known |= {key: rows[name].field(key).to_numpy() for name, key in _NAMES_OF_SEGMENTS.items()}
+    for name in rows.keys() - _NAMES_OF_SEGMENTS.keys():
+        for field in rows[name].type:
+            column = rows[name].field(field.name).to_numpy()
+            if not (np.isin(column, known[field.name]) if field.name in known else np.isfinite(column)).all():
+                raise ValueError("a key without a name, or a number that is not finite")
 
 
 def _metadata(data: pa.Buffer | bytes) -> Mapping[bytes, bytes]:
     """Metadata in the footer of a Parquet file; empty for other files."""
     try:
         return pq.read_metadata(pa.BufferReader(data)).metadata or {}
-    except pa.ArrowException:
+    except _UNREADABLE:
         return {}
 
 
@@ -260,18 +339,32 @@ def is_of_other_version(data: pa.Buffer | bytes) -> bool:
 
 
 def votes_kept(data: pa.Buffer | bytes) -> int:
-    """Number of rows of `votes` in a statistics file, from the file's footer."""
-    return int(StatisticsFile(data).chunks["votes.list.element.bins.list.element"].num_values)
+    """Number of rows of `votes` in a statistics file, from the file's footer; 0 for other files."""
+    try:
+        return int(StatisticsFile(data).chunks["votes.list.element.bins.list.element"].num_values)
+    except _UNREADABLE:
+        return 0
+
+
+@cache
+def _schema() -> pq.ParquetSchema:
+    """Parquet schema of a statistics file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(STATISTICS_SCHEMA.empty_table(), sink, **WRITTEN)
+    return pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
 
 
 class StatisticsFile:
     """Statistics file written by `encode`; relations are read on demand."""
 
     def __init__(self, data: pa.Buffer | bytes) -> None:
-        """Read the footer."""
+        """Read the footer. Raises one of `_UNREADABLE` if the bytes are no statistics file."""
         self._data = pa.py_buffer(data)
         self._file = pq.ParquetFile(pa.BufferReader(data))
-        group = self._file.metadata.row_group(0)
+        metadata = self._file.metadata
+        if metadata.schema != _schema() or (metadata.num_rows, metadata.num_row_groups) != (1, 1):
+            raise ValueError("no row of statistics")
+        group = metadata.row_group(0)
         chunks = map(group.column, range(group.num_columns))
         self.chunks = {chunk.path_in_schema: chunk for chunk in chunks}
 
@@ -292,6 +385,7 @@ class StatisticsFile:
     def relations(self, names: Iterable[str]) -> dict[str, pa.StructArray]:
         """Relation name -> its rows, one struct each."""
         row = self._file.read([*names], use_threads=False)
+        row.validate(full=True)  # of texts, too: Arrow reads what is not UTF-8
         return {name: whole(row[name]).flatten() for name in names}
 
     def numbers(self, wanted: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Column]]:
@@ -327,7 +421,7 @@ def _numbered_columns(
 ) -> dict[str, Column]:
     """Columns of table `table` of a profile, with keys replaced by numbers of names. rows: of the relation in
     the file."""
-    found: dict[str, Column] = {"slot": np.zeros(len(next(iter(rows.values()))))}
+    found: dict[str, Column] = {"slot": np.zeros(len(next(iter(rows.values()), ())))}
     found |= {name: keys[name].find(column) if name in keys else column for name, column in rows.items()}
     return {
         name: found[name].astype(_TYPES[name], copy=False) for name in (*TABLES[table][0], *TABLES[table][1])
@@ -339,6 +433,8 @@ def _votes(
 ) -> Votes:
     """Votes of the relation `votes` or `totals`. runs: its columns of numbers."""
     lists = file.bins(name)
+    if lists["n"].min(initial=0) < 0:
+        raise ValueError("a negative number of requests")
     sums = tuple(lists[column] for column in ("n", "w", "w2") if len(lists[column]))
     site, pattern = (keys[key].find(runs[key]) for key in ("site", "pattern"))
     measure = np.full(len(site), TOTAL_TIME)

@@ -102,9 +102,7 @@ def names_of(rows: NameRows) -> Names:
     bounds = np.searchsorted(of, np.arange(len(lists) + 1)).tolist()
     kinds = pc.index_in(sites.field("kind"), value_set=pa.array(SITE_KINDS, pa.string())).to_pylist()
     return Names(
-        _named(
-            OperationName, *(rows["operations"].field(name).to_pylist() for name in OperationName._fields)
-        ),
+        _named(OperationName, *(_texts(rows["operations"].field(name)) for name in OperationName._fields)),
         _named(
             SiteName,
             table["operation"].find_or_none(sites.field("caller")).tolist(),
@@ -120,6 +118,13 @@ def names_of(rows: NameRows) -> Names:
         tuple(rows["roots"].field("name").to_pylist()),
         tuple(rows["errors"].field("name").to_pylist()),
     )
+
+
+def _texts(words: pa.StringArray) -> list[str]:
+    """The texts, one object for all that are equal."""
+    coded = words.dictionary_encode()
+    found: list[str] = np.array(coded.dictionary.to_pylist(), object)[coded.indices.to_numpy()].tolist()
+    return found
 
 
 def _named(type_: type[T], *columns: list[Any]) -> tuple[T, ...]:

@@ -129,6 +129,11 @@ def _added_up(parts: Sequence[_Numbered]) -> _Numbered:
     return row, sums
 
 
+_MANY_COLUMNS: Final = 256
+"""Minimum number of columns for which rows are added one by one: `reduceat` goes down each column, where
+every number is a cache miss (3,000 rows of 2,000: 9 times as long)."""
+
+
 class Grouped:
     """Groups of rows with equal codes; there may be no rows."""
 
@@ -141,5 +146,11 @@ class Grouped:
 
     def sums(self, values: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> F8:
         """float64[codes, columns]: sums of `values`, [rows, columns], over the rows of each code."""
-        ordered: F8 = values[self.order].astype(np.float64)
-        return ordered if len(self.codes) == len(values) else np.add.reduceat(ordered, self.starts)
+        if len(self.codes) == len(values) or values.shape[1] < _MANY_COLUMNS:
+            ordered: F8 = values[self.order].astype(np.float64)
+            return ordered if len(self.codes) == len(values) else np.add.reduceat(ordered, self.starts)
+        found = np.zeros((len(self.codes), values.shape[1]))
+        places = np.repeat(np.arange(len(self.codes)), self.sizes)
+        for place, row in zip(places.tolist(), self.order.tolist(), strict=True):
+            found[place] += values[row]
+        return found

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.load import load_population
-from analyze.profile.encoding import StatisticsFile, relations_of
+from analyze.profile.encoding import relations_of, rows_kept
 from analyze.profile.stored import kept_of_window, made_of, window_pieces
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod
@@ -60,8 +60,9 @@ class WindowStatistics:
         for at in range(len(self._pieces)):
             here = self._pieces[at]
             if at not in self._made:
-                if (data := kept_of_window(here, self._settings)) is not None:
-                    yield here.windows[0].start_ns, StatisticsFile(data).relations([relation])[relation]
+                rows = rows_kept(kept_of_window(here, self._settings), relation)
+                if rows is not None:
+                    yield here.windows[0].start_ns, rows
                     continue
                 self._made[at] = self._make(here)
             if self._made[at]:

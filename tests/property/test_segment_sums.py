@@ -178,6 +178,14 @@ def _has(sums: SegmentSums, attribute: str) -> bool:
     return attribute in sums.attribute_values["attribute"].to_pylist()
 
 
+def test_a_file_whose_key_has_no_name_is_none() -> None:
+    one = of_sample(made(1, (30, 1)), 0)
+    sums, profile = segment_sums(one, SETTINGS), profile_of(one, [Slot(0, 0, 2**62)]).profile
+    broken = sums._replace(components=sums.components.slice(1))
+    assert stored_tables(encode_stored(stored_of(profile, sums))) is not None
+    assert stored_tables(encode_stored(stored_of(profile, broken))) is None
+
+
 @pytest.mark.parametrize("most", [0, 1])
 def test_attributes_are_bounded(most: int) -> None:
     one = of_sample(made(2, (30, 1)), 0)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyze.profile import sums
-from analyze.profile.sums import RowSums
+from analyze.profile.sums import Grouped, RowSums
 
 N_SLOTS = 3
 KEYS = [(0, 4, 1), (2, 4, 0), (0, 4, 1), (1, 0, 7), (0, 5, 0)]
@@ -87,3 +87,22 @@ def test_a_row_is_added_up_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table["site"].to_pylist() == sorted({0, *(n for n in range(10 * n_batches) if n % 10)})
     assert table["n"].to_pylist() == [n_batches, *([1] * (table.num_rows - 1))]
     assert added_up < 10 * 10 * n_batches
+
+
+@given(
+    st.lists(st.integers(-3, 3), max_size=20),
+    st.integers(0, 3),
+    st.sampled_from([np.float64, np.uint16, np.bool_]),
+    st.sampled_from([0, 1 << 20]),
+)
+def test_rows_of_a_code_are_added_up(codes: list[int], n_columns: int, of: type, many: int) -> None:
+    values = np.random.default_rng(len(codes)).integers(0, 60_000, (len(codes), n_columns)).astype(of)
+    code = np.array(codes, np.int64)
+    with patch.object(sums, "_MANY_COLUMNS", many):
+        grouped = Grouped(code)
+        found = grouped.sums(values)
+    assert grouped.codes.tolist() == sorted(set(codes))
+    assert grouped.sizes.tolist() == [codes.count(one) for one in sorted(set(codes))]
+    assert found.shape == (len(grouped.codes), n_columns)
+    expected = [values[code == one].astype(np.float64).sum(axis=0).tolist() for one in grouped.codes]
+    assert found.tolist() == expected

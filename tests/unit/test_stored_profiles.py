@@ -1,10 +1,14 @@
-"""A profile as a file: what comes back, and the keys of its names."""
+"""A profile as a file: what comes back, what is refused, and the keys of its names."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,10 +17,20 @@ from oracles.made_profiles import Service
 from oracles.stored_profile import decode
 
 from analyze.profile import encoding
-from analyze.profile.encoding import encode, stored_of, votes_kept
-from analyze.profile.name_rows import keys_of, name_rows
+from analyze.profile.encoding import (
+    WRITTEN,
+    encode,
+    is_of_other_version,
+    rows_kept,
+    stored_of,
+    stored_tables,
+    votes_kept,
+)
+from analyze.profile.name_rows import KIND_OF, keys_of, name_rows
 from analyze.profile.names import Child, Names, OperationName, PathName, SiteKind, SiteName
+from analyze.profile.numbering import RunNames
 from analyze.profile.profile import SCHEMAS, Profile, Slot
+from schemas.statistics import STATISTICS_SCHEMA
 
 SMALL = Service(n_roots=2, n_sites=3)
 SLOTS = (Slot(0, 0, 300),)
@@ -74,6 +88,85 @@ def test_any_name_comes_back(
     )
     told = Profile(names, SLOTS, **{name: schema.empty_table() for name, schema in SCHEMAS.items()})
     assert decode(encode(told)) == told
+
+
+def written(data: bytes, rows: pa.Table) -> bytes:
+    """A file with the metadata of another."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, rows.schema, **WRITTEN) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata(
+            {
+                key.decode(): of.decode()
+                for key, of in pq.read_metadata(pa.BufferReader(data)).metadata.items()
+            }
+        )
+    return bytes(sink.getvalue())
+
+
+def test_other_files_are_refused(profile: Profile) -> None:
+    """Their names tell damage before; these could have been made by another program."""
+    data = encode(profile)
+    whole = pq.read_table(pa.BufferReader(data))
+    nullable = pa.schema([pa.field(field.name, field.type) for field in whole.schema])
+    others = (
+        pa.table({"a": [1]}),
+        *(whole.slice(1), pa.concat_tables([whole, whole]), whole.drop_columns("origins")),
+        whole.cast(nullable),
+    )
+    assert decode(written(data, whole)) == profile
+    for other in (b"", b"PAR1PAR1", data[: len(data) // 2], *(written(data, rows) for rows in others)):
+        assert decode(other) is None
+        assert votes_kept(other) == 0
+        assert rows_kept(other, "sites") is None
+        assert not is_of_other_version(other)
+
+
+def changed(data: bytes, relation: str, column: str, change: Callable[[Any], Any]) -> bytes:
+    """The file with every value of a column of a relation changed."""
+    (row,) = pq.read_table(pa.BufferReader(data)).to_pylist()
+    for one in row[relation]:
+        one[column] = change(one[column])
+    return written(data, pa.Table.from_pylist([row], STATISTICS_SCHEMA))
+
+
+@pytest.mark.parametrize(
+    ("relation", "column", "change"),
+    [
+        ("sites", "operation", lambda key: key + 1),
+        ("sites", "caller", lambda _: 7),
+        ("sites", "kind", lambda _: "elsewhere"),
+        ("paths", "above", lambda _: 7),
+        ("patterns", "children", lambda _: [{"operation": 7, "calls": 1, "awaited": True}]),
+        ("visits", "site", lambda key: key + 1),
+        ("visits", "calls", lambda _: float("nan")),
+        ("responses", "bin", lambda _: 3000),
+        ("account", "root", lambda key: key + 1),
+        ("votes", "measure", lambda _: "elsewhere"),
+        ("votes", "site", lambda key: key + 1),
+        ("votes", "filled", lambda n: n + 1),
+        ("votes", "bins", lambda bins: bins[1:]),
+        ("votes", "bins", lambda bins: [-1 for _ in bins]),
+        ("votes", "bins", lambda bins: [3000 for _ in bins]),
+        ("votes", "bins", lambda bins: [7 for _ in bins]),
+        ("votes", "n", lambda n: n[1:]),
+        ("votes", "n", lambda n: [-1 for _ in n]),
+        ("votes", "w", lambda _: [1.0]),
+    ],
+)
+def test_rows_without_a_meaning_are_refused(
+    profile: Profile,
+    relation: str,
+    column: str,
+    change: Callable[[Any], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data, known = changed(encode(profile), relation, column, change), RunNames()
+    known.taken_in(name_rows(profile.names))
+    for most_by_arrow in (1, 1 << 13):
+        monkeypatch.setattr(encoding, "_MOST_BY_ARROW", most_by_arrow)
+        assert decode(data) is None
+        assert relation in KIND_OF or stored_tables(data, run=known) is None
 
 
 def test_columns_are_read_from_pages_as_by_arrow(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
