@@ -121,7 +121,7 @@ def names_of(rows: NameRows) -> Names:
 
 
 def _texts(words: pa.StringArray) -> list[str]:
-    """The texts, one object for all that are equal."""
+    """Texts as Python objects, one for all that are equal."""
     coded = words.dictionary_encode()
     found: list[str] = np.array(coded.dictionary.to_pylist(), object)[coded.indices.to_numpy()].tolist()
     return found

@@ -7,7 +7,8 @@ the result. A plan or filter of unknown form selects all windows.
 
 A constant with a time zone (`now()`) makes DuckDB cast the column. A cast may fail and is not pushed down, so
 the statement is planned with such constants in UTC, without a zone, where they are compared with times
-without one. Text is no such time: it may have an offset, which only a time with a zone heeds.
+without one. Text is no such time: it may have an offset, which is ignored unless it is read as a time with a
+zone.
 
 A filter names columns of the scan as `<mark><table>__<column>`, with a mark drawn at random for each
 statement. One that DuckDB does not push down to the scan names columns as the statement does: its `start_ns`

@@ -208,6 +208,27 @@ def test_a_segment_that_is_gone_is_read_again(
     assert sum(each.events_logged for each in counters) == len(whole)
 
 
+def test_a_topic_that_is_gone_is_lost_while_the_client_asks_for_it(
+    mortal: KafkaBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client asks for an assigned topic by itself, and who waits for that answer gets an error."""
+    log = LogReader(mortal.settings(mortal.topic()), DecodeConfig())
+    consumer = log._consumer
+    assign = consumer.assign
+
+    def assigned(partitions: list[TopicPartition]) -> None:
+        assign(partitions)
+        until = time.monotonic() + 0.5
+        while not consumer._cluster.metadata_refresh_in_progress and time.monotonic() < until:
+            time.sleep(1e-4)
+
+    monkeypatch.setattr(consumer, "assign", assigned)
+    with contextlib.closing(log):
+        for n in range(3):
+            time.sleep(0.15)  # the client waits so long between two questions
+            assert log.read(StreamId(f"t-nowhere{n}", 0), 60, Place(80)) == ([], [(60, 80)])
+
+
 def test_what_kafka_lost_of_a_segment_is_told_and_booked(mortal: KafkaBench) -> None:
     topic = mortal.topic()
     stream = StreamId(topic, 0)

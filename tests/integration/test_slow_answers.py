@@ -6,6 +6,8 @@ import json
 import socket
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -274,15 +276,21 @@ def test_a_token_that_still_holds_is_used_while_it_cannot_be_renewed() -> None:
         assert grants == []
 
 
-def test_a_long_pause_does_not_outlast_a_token() -> None:
-    """A token endpoint that fails once at a renewal is asked again within a fifth of a token's life."""
-    answers = [answer(GRANT), answer(b"", "503 Unavailable"), answer(GRANT)]
+@contextmanager
+def answering(answers: list[bytes]) -> Iterator[Slow]:
+    """Server that gives the answers, one a request, in order."""
 
     def talk(_: Slow, connection: socket.socket) -> None:
         request_of(connection)
         connection.sendall(answers.pop(0))
 
     with slow(talk) as server:
+        yield server
+
+
+def test_a_long_pause_does_not_outlast_a_token() -> None:
+    """A token endpoint that fails once at a renewal is asked again within a fifth of a token's life."""
+    with answering([answer(GRANT), answer(b"", "503 Unavailable"), answer(GRANT)]) as server:
         clock = [0.0]
         mine = tokens(server, clock, timeout_s=20, again_s=500)
         for share_of_life, asked in ((0, 1), (0.81, 2), (0.99, 2), (1.02, 3)):
@@ -292,13 +300,8 @@ def test_a_long_pause_does_not_outlast_a_token() -> None:
 
 
 def test_a_pause_is_kept_after_a_token_of_unknown_life() -> None:
-    answers = [answer(b'{"access_token": "t"}'), answer(b"", "503 Unavailable"), answer(GRANT)]
-
-    def talk(_: Slow, connection: socket.socket) -> None:
-        request_of(connection)
-        connection.sendall(answers.pop(0))
-
-    with slow(talk) as server:
+    endless = answer(b'{"access_token": "t"}')
+    with answering([endless, answer(b"", "503 Unavailable"), answer(GRANT)]) as server:
         clock = [0.0]
         mine = tokens(server, clock, timeout_s=20, again_s=5)
         assert mine.token()

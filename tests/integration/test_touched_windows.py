@@ -185,7 +185,7 @@ def counting(period: UnlistedPeriod) -> tuple[UnlistedPeriod, list[int]]:
 def test_a_bound_time_with_a_zone_leaves_windows_out(
     period: UnlistedPeriod, whole: Session, is_named: bool
 ) -> None:
-    """As Python writes it."""
+    """Times of Python that are bound to a statement have a zone."""
     since, until = (datetime(2025, 11, 20, 0, minute, 30, tzinfo=UTC) for minute in (55, 57))
     text = "from requests where started_at > ? and ? - interval 1 second > started_at and 1 = ?"
     counted, read = counting(period)

@@ -1,4 +1,4 @@
-"""What a report says of names that were merged because they are too many."""
+"""Sentences of a report on names that were merged because they are too many."""
 
 from __future__ import annotations
 
